@@ -1,0 +1,69 @@
+# make check is what CI runs. Everything else is a part of it, or a longer version of one.
+
+GO      ?= go
+SHELL   := /bin/bash -o pipefail
+COUNT   ?= 6
+FUZZTIME ?= 10s
+SEEDS   ?= 100000
+SEED    ?=
+
+.PHONY: check fmt vet lint build test race arch netlab conformance sim fuzz bench demo generate generated help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
+
+check: ## all that CI checks
+	.ci/run
+
+fmt: ## fail on files that gofmt would change
+	@files=$$(gofmt -l .); \
+	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+
+vet: ## go vet; go.mod is tidy
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+
+lint: ## staticcheck
+	$(GO) tool staticcheck ./...
+
+build: ## compile everything
+	$(GO) build ./...
+
+test: ## the tests
+	$(GO) test ./...
+
+race: ## the tests under the race detector, without the longest
+	$(GO) test -race -short ./...
+
+arch: ## the project's own rules: layers, pure cores, lengths, docs
+	$(GO) test -count=1 ./test/arch
+
+netlab: ## hosts as network namespaces (root only); -count=1, since the program under test isn't in the test's cache key
+	$(GO) test -count=1 -v ./test/netlab
+
+conformance: ## every dtype, operator, size, algorithm and number of ranks and rails
+	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all
+
+sim: ## SEEDS=n schedules of the cores, or SEED=s: one again, with its events
+	$(GO) test -count=1 -v -timeout 4h ./test/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+
+fuzz: ## each fuzz test for FUZZTIME
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for name in $$($(GO) test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+			echo "$$dir $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+		done; \
+	done
+
+bench: ## Go benchmarks, COUNT times, into bench.txt for benchstat
+	$(GO) test -run '^$$' -bench . -count $(COUNT) ./... | tee bench.txt
+	$(GO) tool benchstat bench.txt
+
+demo: ## four nodes and two rails on this host
+	$(GO) run ./cmd/node demo
+
+generate: ## protobuf code and assembly (needs protoc, and the module proxy for avo)
+	$(GO) generate ./...
+
+generated: ## fail if generated files differ from what generate makes
+	.ci/generated
