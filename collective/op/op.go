@@ -1,0 +1,188 @@
+package op
+
+import "fmt"
+
+// Rank is a member's number in a communicator: 0 … n-1.
+type Rank int
+
+// Code numbers an operator on the wire.
+type Code uint8
+
+// The operators. User stands for every user-defined one: their names tell them apart.
+const (
+	CodeNone Code = iota // a collective without arithmetic (barrier)
+	CodeSum
+	CodeProd
+	CodeMin
+	CodeMax
+	CodeAvg
+	CodeBitAnd
+	CodeBitOr
+	CodeBitXor
+	CodeUser
+	codeEnd
+)
+
+var codeNames = [codeEnd]string{"none", "sum", "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "user"}
+
+// Valid reports whether c is an operator's number.
+func (c Code) Valid() bool { return c < codeEnd }
+
+func (c Code) String() string {
+	if !c.Valid() {
+		return fmt.Sprintf("op(%d)", uint8(c))
+	}
+	return codeNames[c]
+}
+
+// Combine sets dst[i] = a[i] ∘ b[i] for packed elements of one type. The three
+// slices are equally long; dst may be the same memory as a or b, never a part of it.
+type Combine func(dst, a, b []byte) error
+
+// Op is an operator: one of the built-in ones, or a user-defined one made with User.
+// The zero Op is not an operator.
+type Op struct {
+	code    Code
+	name    string
+	dtype   DType // of a user-defined operator; 0 otherwise
+	combine Combine
+}
+
+// The built-in operators. Sum, Prod wrap around on integers. Min and Max are Go's
+// built-ins (a NaN wins). Avg is the sum divided once by the number of ranks;
+// integers truncate. The Bit operators are defined on integers only.
+var (
+	Sum    = Op{code: CodeSum}
+	Prod   = Op{code: CodeProd}
+	Min    = Op{code: CodeMin}
+	Max    = Op{code: CodeMax}
+	Avg    = Op{code: CodeAvg}
+	BitAnd = Op{code: CodeBitAnd}
+	BitOr  = Op{code: CodeBitOr}
+	BitXor = Op{code: CodeBitXor}
+)
+
+// BuiltIn lists the built-in operators in wire order.
+var BuiltIn = []Op{Sum, Prod, Min, Max, Avg, BitAnd, BitOr, BitXor}
+
+// User makes a user-defined operator on elements of type d. It must be associative
+// and commutative. The name is compared between ranks.
+func User(name string, d DType, f Combine) Op {
+	return Op{code: CodeUser, name: name, dtype: d, combine: f}
+}
+
+// Code is the operator's number on the wire.
+func (o Op) Code() Code { return o.code }
+
+// UserDefined returns the function of a user-defined operator, or nil.
+func (o Op) UserDefined() Combine { return o.combine }
+
+// String is the operator's name; a user-defined one is "user:NAME".
+func (o Op) String() string {
+	if o.code == CodeUser {
+		return "user:" + o.name
+	}
+	return o.code.String()
+}
+
+// Check reports why the operator cannot be applied to elements of type d, or nil.
+func (o Op) Check(d DType) error {
+	switch {
+	case !d.Valid():
+		return fmt.Errorf("%v is not an element type", d)
+	case o.code == CodeNone || !o.code.Valid():
+		return fmt.Errorf("%v is not an operator", o.code)
+	case o.code >= CodeBitAnd && o.code <= CodeBitXor && !d.Integer():
+		return fmt.Errorf("%v is not defined on %v, only on integers", o, d)
+	case o.code == CodeUser && o.dtype != d:
+		return fmt.Errorf("%v works on %v, not on %v", o, o.dtype, d)
+	case o.code == CodeUser && (o.combine == nil || o.name == ""):
+		return fmt.Errorf("a user-defined operator needs a name and a function")
+	}
+	return nil
+}
+
+// Parse finds a built-in operator by name.
+func Parse(name string) (Op, error) {
+	for _, o := range BuiltIn {
+		if o.String() == name {
+			return o, nil
+		}
+	}
+	return Op{}, fmt.Errorf("unknown operator %q (one of %v)", name, BuiltIn)
+}
+
+// Kind is the kind of a collective operation, as the wire numbers it.
+type Kind uint8
+
+// The kinds of operation.
+const (
+	KindAllReduce Kind = 1 + iota
+	KindBarrier
+	KindView // the barrier that commits a view; its digest is the view's
+	KindDup  // the barrier that makes a second communicator
+	kindEnd
+)
+
+var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup"}
+
+// Valid reports whether k is a kind of operation.
+func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
+
+func (k Kind) String() string {
+	if !k.Valid() {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// Algorithm names a schedule, as the wire numbers it.
+type Algorithm uint8
+
+// The algorithms. Auto is a request, never on the wire.
+const (
+	Auto Algorithm = iota
+	Ring
+	RecursiveDoubling
+	Bcube
+	algorithmEnd
+)
+
+var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube"}
+
+// Valid reports whether a names a schedule (Auto does not).
+func (a Algorithm) Valid() bool { return a > Auto && a < algorithmEnd }
+
+func (a Algorithm) String() string {
+	if a >= algorithmEnd {
+		return fmt.Sprintf("algorithm(%d)", uint8(a))
+	}
+	return algorithmNames[a]
+}
+
+// ParseAlgorithm is the inverse of String.
+func ParseAlgorithm(s string) (Algorithm, error) {
+	for i, n := range algorithmNames {
+		if n == s {
+			return Algorithm(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown algorithm %q (one of %v)", s, algorithmNames)
+}
+
+// Descriptor is what all ranks must agree on about one operation, in words: it is in
+// every data and grant header so that a mismatch can name both sides.
+type Descriptor struct {
+	Kind      Kind
+	DType     DType
+	Code      Code
+	Algorithm Algorithm
+	Elements  uint64
+}
+
+func (d Descriptor) String() string {
+	if d.Kind == KindAllReduce {
+		return fmt.Sprintf("%v(%d × %v, %v, %v)", d.Kind, d.Elements, d.DType, d.Code, d.Algorithm)
+	}
+	return d.Kind.String()
+}

@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package reduce
+
+func choose() implementation { return portable }
