@@ -1,0 +1,260 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
+	"pgregory.net/rapid"
+)
+
+func anySetup(t *rapid.T) setup {
+	s := setup{
+		algorithm: rapid.SampledFrom([]op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube}).Draw(t, "algorithm"),
+		base:      rapid.IntRange(2, 5).Draw(t, "base"),
+		n:         rapid.IntRange(1, 9).Draw(t, "n"),
+		window:    rapid.IntRange(1, 4).Draw(t, "window"),
+		inPlace:   rapid.Bool().Draw(t, "inPlace"),
+		eager:     rapid.Bool().Draw(t, "eager"),
+		ordered:   rapid.Bool().Draw(t, "ordered"),
+		weights:   rapid.SliceOfN(rapid.Uint32Range(0, 3), 1, 3).Draw(t, "weights"),
+	}
+	s.weights[rapid.IntRange(0, len(s.weights)-1).Draw(t, "someone")]++
+	limit := rapid.SampledFrom([]int{3, 300, 20_000, 60_000 * s.n}).Draw(t, "limit")
+	s.bytes = 4 * rapid.IntRange(0, limit).Draw(t, "elements")
+	return s
+}
+
+func TestEveryRankEndsWithTheRightBitsWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tasks [9]Task
+		newWorld(t, anySetup(t), rapid.Uint64().Draw(t, "seed"), &tasks).run()
+	})
+}
+
+func TestAbortEndsEveryRankWhateverIsOutstanding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySetup(t)
+		s.abort = rapid.IntRange(1, 500).Draw(t, "abort")
+		var tasks [9]Task
+		newWorld(t, s, rapid.Uint64().Draw(t, "seed"), &tasks).run()
+		// What an aborted operation left behind doesn't show in the next one.
+		newWorld(t, anySetup(t), 1, &tasks).run()
+	})
+}
+
+func TestBitsDontDependOnRails(t *testing.T) {
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube} {
+		for i, weights := range [][]uint32{{1}, {1, 1}, {5, 0, 1}, {1, 2, 3}} {
+			t.Run(fmt.Sprintf("%v/weights=%v", a, weights), func(t *testing.T) {
+				// Each world compares its bits with one and the same reference.
+				s := setup{algorithm: a, base: 2, n: 6, bytes: 600_000, weights: weights, window: 2, inPlace: true}
+				newWorld(t, s, uint64(i), new([9]Task)).run()
+			})
+		}
+	}
+}
+
+// A task of rank 1 of 2 in recursive doubling, by grants and in place: the whole life of
+// an operation on one page.
+func TestLifeOfAnOperation(t *testing.T) {
+	task := newTask(t, op.RecursiveDoubling, 1, 2, 8, Config{InPlace: true, Window: 1})
+	input, final, slot := Loc{Input, 0, 8}, Loc{Final, 0, 8}, Loc{Scratch, 0, 8}
+	const send, recv, reduce = Ref(0), Ref(1), Ref(2)
+
+	expect(t, task, Event{Kind: Start},
+		Action{Kind: Grant, To: 0, Limit: 1}) // nothing is sent before rank 0 is there
+	expect(t, task, Event{Kind: Granted, From: 0, Limit: 1},
+		Action{Kind: Send, Ref: send, Loc: input, Step: 1, User: true, AckNow: true})
+
+	place(t, task, 0, recv, slot)
+	expect(t, task, Event{Kind: Torn, Ref: recv})
+	place(t, task, 0, recv, slot)
+	// Both operands are here, but the result goes where the frame is still sent from.
+	expect(t, task, Event{Kind: Arrived, Ref: recv})
+	expect(t, task, Event{Kind: Released, Ref: send},
+		Action{Kind: Reduce, Ref: reduce, Last: true, Dst: final, Args: []Loc{slot, input}})
+	expect(t, task, Event{Kind: Reduced, Ref: reduce},
+		Action{Kind: Resolve}, Action{Kind: Retire})
+}
+
+func TestOutOfPlaceTheResultNeedsNoRelease(t *testing.T) {
+	task := newTask(t, op.RecursiveDoubling, 0, 2, 8, Config{Eager: true})
+	expect(t, task, Event{Kind: Start},
+		Action{Kind: Send, Ref: 0, To: 1, Loc: Loc{Input, 0, 8}, Step: 1, User: true, AckNow: true})
+	place(t, task, 1, 1, Loc{Scratch, 0, 8})
+	expect(t, task, Event{Kind: Arrived, Ref: 1},
+		Action{Kind: Reduce, Ref: 2, Last: true, Dst: Loc{Final, 0, 8}, Args: []Loc{{Input, 0, 8}, {Scratch, 0, 8}}})
+	expect(t, task, Event{Kind: Reduced, Ref: 2}) // the caller's memory is still being sent
+	expect(t, task, Event{Kind: Released, Ref: 0}, Action{Kind: Resolve}, Action{Kind: Retire})
+}
+
+func TestAloneTheInputIsCopied(t *testing.T) {
+	task := newTask(t, op.Ring, 0, 1, 8, Config{Window: 1})
+	expect(t, task, Event{Kind: Start},
+		Action{Kind: Copy, Last: true, Dst: Loc{Final, 0, 8}, Args: []Loc{{Input, 0, 8}}})
+	expect(t, task, Event{Kind: Reduced}, Action{Kind: Resolve}, Action{Kind: Retire})
+}
+
+func TestAGrantBeforeTheStartCountsFromTheStart(t *testing.T) {
+	task := newTask(t, op.RecursiveDoubling, 0, 2, 8, Config{Window: 1})
+	expect(t, task, Event{Kind: Granted, From: 1, Limit: 1})
+	expect(t, task, Event{Kind: Start}, Action{Kind: Grant, To: 1, Limit: 1},
+		Action{Kind: Send, Ref: 0, To: 1, Loc: Loc{Input, 0, 8}, Step: 1, User: true, AckNow: true})
+	expect(t, task, Event{Kind: Granted, From: 1}) // an older one
+}
+
+func TestAbortWaitsForWhatTouchesTheUsersMemory(t *testing.T) {
+	task := newTask(t, op.Ring, 0, 3, 3*4096, Config{Window: 1})
+	expect(t, task, Event{Kind: Abort}, Action{Kind: Resolve}, Action{Kind: Retire})
+	expect(t, task, Event{Kind: Start}) // too late
+
+	task.Reset(task.Config)
+	start(t, task)
+	const toScratch, toFinal = 0, 2
+	scratch := recv(t, task, 2, toScratch, 1) // owner 1's sum comes from rank 2
+	final := recv(t, task, 2, toFinal, 2)     // owner 2's result too
+	expect(t, task, Event{Kind: Abort})
+	expect(t, task, Event{Kind: Torn, Ref: final}, Action{Kind: Resolve})
+	if _, _, err := task.Place(2, 0, 0, 4, 2, toFinal, 4096); !errors.Is(err, ErrAborted) {
+		t.Errorf("a frame is placed after Abort: %v", err)
+	}
+	expect(t, task, Event{Kind: Granted, From: 1, Limit: 1})
+	expect(t, task, Event{Kind: Arrived, Ref: scratch}, Action{Kind: Retire})
+}
+
+func TestPlaceRefusesWhatNobodyMaySend(t *testing.T) {
+	// Rank 0 of 3, four spans of sixteen rounds.
+	task := newTask(t, op.Ring, 0, 3, 3*64<<10, Config{Window: 1})
+	if _, _, err := task.Place(2, 0, 0, 16, 1, 0, 16<<10); err == nil {
+		t.Error("a frame is placed before the start")
+	}
+	start(t, task)
+	for _, c := range []struct {
+		why                                          string
+		from, rail, first, count, owner, step, bytes int
+	}{
+		{"no such rail", 2, 1, 0, 16, 1, 0, 16 << 10},
+		{"no such span", 2, 0, 1, 16, 1, 0, 16 << 10},
+		{"no such span", 2, 0, 0, 15, 1, 0, 16 << 10},
+		{"no such span", 2, 0, -16, 16, 1, 0, 16 << 10},
+		{"no such owner", 2, 0, 0, 16, 3, 0, 16 << 10},
+		{"no such owner", 2, 0, 0, 16, -1, 0, 16 << 10},
+		{"no such step", 2, 0, 0, 16, 1, 4, 16 << 10},
+		{"another rank's", 1, 0, 0, 16, 1, 0, 16 << 10},
+		{"short", 2, 0, 0, 16, 1, 0, 16<<10 - 4},
+		{"long", 2, 0, 0, 16, 1, 0, 16<<10 + 4},
+		{"not granted", 2, 0, 16, 16, 1, 0, 16 << 10},
+	} {
+		if _, loc, err := task.Place(op.Rank(c.from), c.rail, c.first, c.count, c.owner, c.step, c.bytes); err == nil {
+			t.Errorf("%s: placed at %+v", c.why, loc)
+		}
+	}
+	for range 2 {
+		ref, _, err := task.Place(2, 0, 0, 16, 1, 0, 16<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := task.Place(2, 0, 0, 16, 1, 0, 16<<10); err == nil {
+			t.Error("a frame that is being received is placed again")
+		}
+		expect(t, task, Event{Kind: Torn, Ref: ref})
+	}
+}
+
+func TestOwnersWithoutBytesTakeNoPart(t *testing.T) {
+	// 8 bytes are all in owner 0's block.
+	task := newTask(t, op.Ring, 1, 3, 8, Config{Eager: true})
+	expect(t, task, Event{Kind: Start},
+		Action{Kind: Send, Ref: 0, To: 2, Loc: Loc{Input, 0, 8}, User: true, AckNow: false})
+	if _, _, err := task.Place(0, 0, 0, 1, 2, 0, 0); err == nil {
+		t.Error("a frame of an owner without bytes is placed")
+	}
+}
+
+func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {
+	task := newTask(t, op.RecursiveDoubling, 0, 2, 8, Config{Window: 1})
+	start(t, task)
+	for _, e := range []Event{
+		{Kind: Start}, {Kind: 99},
+		{Kind: Arrived, Ref: 1}, {Kind: Torn, Ref: 1}, {Kind: Released, Ref: 0}, {Kind: Reduced, Ref: 2}, // not begun
+		{Kind: Arrived, Ref: 3}, {Kind: Arrived, Ref: 1 << 31}, // unknown
+		{Kind: Granted, From: 0, Limit: 1}, {Kind: Granted, From: 2, Limit: 1}, {Kind: Granted, From: -1, Limit: 1},
+		{Kind: Granted, From: 1, Limit: 2}, {Kind: Granted, From: 1, Limit: -1},
+		{Kind: Granted, From: 1, Limit: 1, Rail: 1}, {Kind: Granted, From: 1, Limit: 1, Rail: -1},
+	} {
+		if out, err := task.Step(e, nil); err == nil || len(out) > 0 {
+			t.Errorf("%+v: %+v, %v", e, out, err)
+		}
+	}
+	place(t, task, 1, 1, Loc{Scratch, 0, 8})
+	for _, kind := range []EventKind{Reduced, Released} {
+		if _, err := task.Step(Event{Kind: kind, Ref: 1}, nil); err == nil {
+			t.Errorf("event %d of a frame is taken", kind)
+		}
+	}
+	expect(t, task, Event{Kind: Arrived, Ref: 1}, Action{Kind: Reduce, Ref: 2, Last: true,
+		Dst: Loc{Final, 0, 8}, Args: []Loc{{Input, 0, 8}, {Scratch, 0, 8}}})
+}
+
+func TestTheArenaIsBoundedByTheWindow(t *testing.T) {
+	// 64 MiB over 6 ranks: a slot for each other owner in each span of the window.
+	task := newTask(t, op.Ring, 0, 6, 64<<20, Config{Window: 3})
+	if got, want := task.ScratchBytes(), 3*5*(2*116544); got != want {
+		t.Errorf("ScratchBytes is %d, want %d", got, want)
+	}
+}
+
+func newTask(tb testing.TB, a op.Algorithm, rank, n, bytes int, c Config) *Task {
+	tb.Helper()
+	var err error
+	if c.Program, err = schedule.Build(a, op.Rank(rank), n, 2); err != nil {
+		tb.Fatal(err)
+	}
+	l := plan.NewLayout(bytes, 4, c.Program.Owners)
+	c.Plan = plan.New(l, []int{l.Rounds})
+	t := &Task{}
+	t.Reset(c)
+	return t
+}
+
+func expect(t *testing.T, task *Task, e Event, want ...Action) {
+	t.Helper()
+	got, err := task.Step(e, nil)
+	if err != nil {
+		t.Fatalf("%+v: %v", e, err)
+	}
+	if len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v leads to\n%+v, want\n%+v", e, got, want)
+	}
+}
+
+func start(t *testing.T, task *Task) {
+	t.Helper()
+	if _, err := task.Step(Event{Kind: Start}, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place lands the frame of 8 bytes that recursive doubling of two ranks receives.
+func place(t *testing.T, task *Task, from op.Rank, wantRef Ref, want Loc) {
+	t.Helper()
+	ref, loc, err := task.Place(from, 0, 0, 1, 0, 1, 8)
+	if err != nil || ref != wantRef || loc != want {
+		t.Fatalf("placed as %d at %+v: %v; want %d at %+v", ref, loc, err, wantRef, want)
+	}
+}
+
+// recv begins to land a frame of 4096 bytes, four rounds.
+func recv(t *testing.T, task *Task, from op.Rank, step, owner int) Ref {
+	t.Helper()
+	ref, _, err := task.Place(from, 0, 0, 4, owner, step, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
