@@ -1,0 +1,34 @@
+// Package balance decides what the table says: how operations are shared among the
+// rails (Nezha §III-E, §IV-B: Timer and Load Balancer).
+//
+// It owns size classes, windows of timings and the rules that make a table. The table
+// itself and the agreement on it are in collective/table; what a share means in rounds
+// is in collective/plan; actors/balancer feeds it.
+package balance
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// Class is a size class: all operations whose size rounds up to the same power of two.
+type Class uint8
+
+// Classes is the number of size classes: sizes 0 … 2⁶² bytes.
+const Classes = 63
+
+// ClassOf is the class of an operation of that many bytes (≥ 0).
+func ClassOf(bytes int64) Class {
+	if bytes <= 1 {
+		return 0
+	}
+	return Class(min(bits.Len64(uint64(bytes-1)), Classes-1))
+}
+
+// MaxBytes is the largest size in the class.
+func (c Class) MaxBytes() int64 { return 1 << c }
+
+// Valid reports whether c is a class: classes come from the network.
+func (c Class) Valid() bool { return c < Classes }
+
+func (c Class) String() string { return fmt.Sprintf("≤ %d B", c.MaxBytes()) }

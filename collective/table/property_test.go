@@ -1,0 +1,142 @@
+package table
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// group is n ranks whose messages arrive in any order: the world of the property test.
+type group struct {
+	t        *rapid.T
+	members  []*Member
+	leader   *Leader
+	inFlight uint64 // operations that a rank may be ahead of the slowest one
+	versions []uint32
+	mail     []func() // each delivers one message
+	done     uint64   // highest ticket committed
+}
+
+func newGroup(t *rapid.T) *group {
+	g := &group{t: t, inFlight: rapid.Uint64Range(1, 8).Draw(t, "inFlight")}
+	start := weights(1)
+	for range rapid.IntRange(1, 6).Draw(t, "ranks") {
+		g.members = append(g.members, NewMember(start))
+	}
+	g.leader = NewLeader(len(g.members), g.members[0])
+	return g
+}
+
+func (g *group) send(actions []Action, err error) {
+	if err != nil {
+		g.t.Fatalf("leader: %v", err)
+	}
+	for _, a := range actions {
+		g.done = max(g.done, a.Ticket)
+		for rank := range g.members {
+			g.mail = append(g.mail, func() { g.receive(rank, a) })
+		}
+	}
+}
+
+func (g *group) receive(rank int, a Action) {
+	if a.Commit != nil {
+		if _, err := g.members[rank].Commit(*a.Commit); err != nil {
+			g.t.Fatalf("rank %d: %v", rank, err)
+		}
+		return
+	}
+	answer, err := g.members[rank].Prepare(a.Prepare)
+	if err != nil {
+		g.t.Fatalf("rank %d: %v", rank, err)
+	}
+	switch answer.Verdict {
+	case VerdictReady:
+		g.mail = append(g.mail, func() { g.send(g.leader.Ready(rank, answer.Version)) })
+	case VerdictTooLate:
+		g.mail = append(g.mail, func() { g.send(g.leader.TooLate(rank, answer.Version, answer.Next)) })
+	}
+}
+
+func (g *group) deliver(i int) {
+	m := g.mail[i]
+	g.mail = append(g.mail[:i], g.mail[i+1:]...)
+	m()
+}
+
+// begin lets a rank call its next operation, if no other rank is too far behind, and
+// checks that the operation runs under the same table everywhere.
+func (g *group) begin(rank int) bool {
+	slowest := g.members[rank].Next()
+	for _, m := range g.members {
+		slowest = min(slowest, m.Next())
+	}
+	if g.members[rank].Next() >= slowest+g.inFlight {
+		return false
+	}
+	seq, t, ok := g.members[rank].Begin()
+	if !ok {
+		return false
+	}
+	if seq > uint64(len(g.versions)) {
+		g.versions = append(g.versions, t.Version)
+	}
+	if want := g.versions[seq-1]; t.Version != want {
+		g.t.Fatalf("rank %d runs seq %d under table %d, another rank under %d", rank, seq, t.Version, want)
+	}
+	return true
+}
+
+func TestNoRankRunsASeqUnderAnotherTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := newGroup(t)
+		var proposed uint64
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			switch pick := rapid.IntRange(0, 9).Draw(t, "event"); {
+			case pick == 0:
+				ticket, actions, err := g.leader.Propose(weights(uint32(proposed + 2)))
+				proposed = ticket
+				g.send(actions, err)
+			case pick < 5 && len(g.mail) > 0:
+				g.deliver(rapid.IntRange(0, len(g.mail)-1).Draw(t, "message"))
+			default:
+				g.begin(rapid.IntRange(0, len(g.members)-1).Draw(t, "rank"))
+			}
+		}
+		g.settle(proposed)
+	})
+}
+
+// settle delivers what is under way and then lets every rank reach one seq: whatever
+// happened before, nothing may be stuck.
+func (g *group) settle(proposed uint64) {
+	for len(g.mail) > 0 {
+		g.deliver(0)
+	}
+	if g.done != proposed || g.leader.Pending() {
+		g.t.Fatalf("proposal %d is the last one committed, %d were made", g.done, proposed)
+	}
+	goal := max(g.leader.committedEffective, uint64(len(g.versions))) + 2
+	for began := true; began; {
+		began = false
+		for rank, m := range g.members {
+			if m.Next() <= goal {
+				began = g.begin(rank) || began
+			}
+		}
+	}
+	for rank, m := range g.members {
+		if m.Table() != g.members[0].Table() {
+			g.t.Fatalf("rank %d ends with table %d, rank 0 with %d", rank, m.Table().Version, g.members[0].Table().Version)
+		}
+		if m.hold != nil {
+			g.t.Fatalf("rank %d still holds for version %d", rank, m.hold.Version())
+		}
+		if m.Next() != goal+1 {
+			g.t.Fatalf("rank %d is stuck at seq %d", rank, m.Next())
+		}
+		if len(m.tables) != 1 {
+			g.t.Fatalf("rank %d keeps %d tables", rank, len(m.tables))
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// Package table holds what a communicator knows about dividing operations: the table
+// from size class to shares of the rails, and the agreement by which all ranks change
+// it between the same two operations (DESIGN §4.1).
+//
+// It owns the table as a value and both sides of Prepare and Commit: Member on every
+// rank, Leader beside rank 0's Member. What a table should say is decided in
+// collective/balance, how an operation is cut by it in collective/plan; messages are
+// carried by actors/coordinator.
+package table
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// Limits of a table, checked by Validate because tables come from the network.
+const (
+	MaxEntries = 256     // size classes
+	MaxRails   = 256     // weights in an entry
+	MaxWeight  = 1 << 24 // of one rail; the sum over MaxRails fits 32 bits
+)
+
+// Entry says how operations of one size class are run.
+type Entry struct {
+	MaxBytes  int64        // the class holds sizes up to and including this, in bytes; 0: it is open
+	Weights   []uint32     // by rail index, in parts of their sum; 0: the rail carries nothing
+	Algorithm op.Algorithm // op.Auto: by the fixed rule of size, n, dtype and op
+}
+
+// Table maps every size to an Entry. A table that was handed to a Member is immutable.
+type Table struct {
+	Version uint32 // given by the Leader; 1 is the table that a communicator starts with
+	Entries []Entry
+}
+
+// Lookup is the entry for an operation of that many bytes. The table must be valid.
+func (t *Table) Lookup(bytes int64) *Entry {
+	for i := range t.Entries[:len(t.Entries)-1] {
+		if bytes <= t.Entries[i].MaxBytes {
+			return &t.Entries[i]
+		}
+	}
+	return &t.Entries[len(t.Entries)-1]
+}
+
+// Clone is a deep copy.
+func (t *Table) Clone() *Table {
+	c := &Table{Version: t.Version, Entries: slices.Clone(t.Entries)}
+	for i := range c.Entries {
+		c.Entries[i].Weights = slices.Clone(c.Entries[i].Weights)
+	}
+	return c
+}
+
+// Validate reports every fault of a table for that many rails at once, or nil.
+func (t *Table) Validate(rails int) error {
+	if len(t.Entries) == 0 {
+		return errors.New("table has no entries")
+	}
+	if len(t.Entries) > MaxEntries {
+		return fmt.Errorf("table has %d entries, the limit is %d", len(t.Entries), MaxEntries)
+	}
+	if rails < 1 || rails > MaxRails {
+		return fmt.Errorf("a table is for 1 to %d rails, not %d", MaxRails, rails)
+	}
+	var faults []error
+	var below int64 // the classes before hold sizes up to this
+	for i := range t.Entries {
+		e, last := &t.Entries[i], i == len(t.Entries)-1
+		fault := func(format string, args ...any) {
+			faults = append(faults, fmt.Errorf("table entry %d: %w", i, fmt.Errorf(format, args...)))
+		}
+		switch {
+		case last && e.MaxBytes != 0:
+			fault("the last class ends at %d bytes; it must be open (0)", e.MaxBytes)
+		case !last && e.MaxBytes <= below:
+			fault("class ends at %d bytes, which is not above the one before (%d)", e.MaxBytes, below)
+		}
+		below = max(below, e.MaxBytes)
+		if err := checkWeights(e.Weights, rails); err != nil {
+			fault("%w", err)
+		}
+		if e.Algorithm != op.Auto && !e.Algorithm.Valid() {
+			fault("%v is not an algorithm", e.Algorithm)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func checkWeights(weights []uint32, rails int) error {
+	if len(weights) != rails {
+		return fmt.Errorf("%d weights for %d rails", len(weights), rails)
+	}
+	for rail, w := range weights {
+		if w > MaxWeight {
+			return fmt.Errorf("rail %d: weight %d is above the limit %d", rail, w, MaxWeight)
+		}
+	}
+	if !slices.ContainsFunc(weights, func(w uint32) bool { return w > 0 }) {
+		return errors.New("no rail has weight")
+	}
+	return nil
+}
