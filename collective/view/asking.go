@@ -1,0 +1,180 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/fault"
+)
+
+// This file is about who asks: calls of this node, announcements of the others.
+
+func (c *Core) ask(e Ask) {
+	reason := ""
+	n := c.names[e.Name]
+	switch {
+	case !ValidName(e.Name):
+		reason = fmt.Sprintf("its name must be 1 to %d bytes of text", MaxName)
+	case e.Size < 1 || e.Size > MaxMembers:
+		reason = fmt.Sprintf("its size of %d nodes is not in 1 to %d", e.Size, MaxMembers)
+	case c.calls >= MaxCalls:
+		reason = fmt.Sprintf("%d calls wait already", c.calls)
+	case n != nil && n.call != nil:
+		reason = "another call of this node waits for this name already"
+	}
+	if reason != "" {
+		c.do(Failed{Call: e.Call, Name: e.Name,
+			Err: &fault.ViewError{Name: e.Name, Node: c.self.Node, Reason: reason}})
+		return
+	}
+	n = c.naming(e.Name)
+	c.asked++
+	c.calls++
+	n.call = &call{token: e.Call, ask: c.asked, size: e.Size, nonce: e.Nonce, pause: c.timing.AnnounceMin}
+	c.announce(n)
+	c.consider(n)
+}
+
+func (c *Core) cancel(e Cancel) {
+	n := c.names[e.Name]
+	if n == nil || n.call == nil || n.call.token != e.Call {
+		return // it ended already
+	}
+	c.fail(n, n.call.culprit, e.Reason+": "+c.progress(n))
+}
+
+// progress says how far the call has come, for people.
+func (c *Core) progress(n *naming) string {
+	names := c.candidates(n)
+	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, strings.Join(names, ", "))
+	if n.call.obstacle != "" {
+		s += "; last obstacle: " + n.call.obstacle
+	}
+	return s
+}
+
+// blame notes what stands in the way.
+func (c *Core) blame(n *naming, node, reason string) {
+	if n.call != nil {
+		n.call.culprit, n.call.obstacle = node, fmt.Sprintf("node %q %s", node, reason)
+	}
+}
+
+// announce tells all living nodes, and sets the time for the next announcement.
+func (c *Core) announce(n *naming) {
+	call := n.call
+	call.announced = c.now
+	call.announceAt = c.now.Add(call.pause)
+	for _, to := range c.living {
+		c.announceTo(n, to)
+	}
+	call.pause = min(2*call.pause, c.timing.AnnounceMax)
+}
+
+func (c *Core) announceTo(n *naming, to string) {
+	m := &Announce{
+		Name: n.name, Ask: n.call.ask, Size: n.call.size, Rails: c.self.Rails,
+		TTL: 3*n.call.pause + time.Second, // two announcements may get lost
+	}
+	if a := n.asks[to]; a != nil {
+		m.Believed = a.number
+	}
+	c.send(to, m)
+}
+
+func (c *Core) announced(from string, incarnation uint64, m *Announce) {
+	if !ValidName(m.Name) || m.Size < 1 || m.Size > MaxMembers || m.Ask == 0 || m.TTL <= 0 ||
+		validateRails(m.Rails) != nil || !validText(from, MaxNode) {
+		return
+	}
+	n := c.naming(m.Name)
+	defer c.tidy(n)
+	_, banned := c.bannedAsk(n, from, incarnation, m.Ask)
+	if banned || !c.remember(n, from, incarnation, m) {
+		return
+	}
+	if n.call == nil {
+		if m.Believed != 0 {
+			c.send(from, &Withdraw{Name: m.Name, Ask: m.Believed})
+		}
+		return
+	}
+	// Does the sender know what is asked here? If it knows nothing and our announcement left a
+	// moment ago, the two have crossed.
+	crossed := m.Believed == 0 && c.now.Sub(n.call.announced) < c.timing.AnnounceMin/2
+	if m.Believed != n.call.ask && !crossed {
+		c.announceTo(n, from)
+	}
+	if m.Size != n.call.size {
+		c.blame(n, from, fmt.Sprintf("asks for %d nodes, this one for %d", m.Size, n.call.size))
+		c.send(from, &Reject{Name: n.name, Ask: m.Ask, Mine: n.call.ask, Node: c.self.Node,
+			Reason: fmt.Sprintf("node %q asked for %d nodes, node %q for %d", c.self.Node, n.call.size, from, m.Size)})
+		return
+	}
+	c.consider(n)
+}
+
+// remember notes what another node asks. It returns false for old news and at the limit.
+func (c *Core) remember(n *naming, from string, incarnation uint64, m *Announce) bool {
+	old := n.asks[from]
+	switch {
+	case old == nil && c.knownAsks >= MaxKnownAsks:
+		return false // it announces again
+	case old == nil:
+		c.knownAsks++
+	case incarnation < old.incarnation || incarnation == old.incarnation && m.Ask < old.number:
+		return false
+	}
+	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails,
+		expires: c.now.Add(min(m.TTL, time.Minute))}
+	return true
+}
+
+func (c *Core) withdrawn(from string, incarnation uint64, m *Withdraw) {
+	n := c.names[m.Name]
+	if n == nil {
+		return
+	}
+	if a := n.asks[from]; a != nil && a.incarnation == incarnation && a.number <= m.Ask {
+		c.forget(n, from)
+	}
+	if in := n.member(from); in != nil && in.Incarnation == incarnation && in.Ask <= m.Ask {
+		c.blame(n, from, "withdrew")
+		c.leaveUnentered(n, fmt.Sprintf("node %q withdrew", from))
+	}
+	c.consider(n)
+	c.tidy(n)
+}
+
+// rejected: another node says that the call cannot succeed. Only a node that was asking
+// when it spoke says so, hence a late announcement alone fails nobody.
+func (c *Core) rejected(from string, m *Reject) {
+	n := c.names[m.Name]
+	if n == nil || n.call == nil || n.call.ask != m.Ask {
+		return
+	}
+	if m.Mine != 0 {
+		c.send(from, &Reject{Name: m.Name, Ask: m.Mine, Node: c.self.Node, Reason: m.Reason})
+	}
+	c.fail(n, m.Node, m.Reason)
+}
+
+// candidates lists the living nodes, this one included, that ask for the same size, ascending.
+func (c *Core) candidates(n *naming) []string {
+	nodes := make([]string, 0, 1+len(n.asks))
+	self := false
+	for _, node := range n.askers() {
+		a := n.asks[node]
+		if !self && node > c.self.Node {
+			nodes, self = append(nodes, c.self.Node), true
+		}
+		if a.size == n.call.size && c.members[node] == a.incarnation {
+			nodes = append(nodes, node)
+		}
+	}
+	if !self {
+		nodes = append(nodes, c.self.Node)
+	}
+	return nodes
+}

@@ -1,0 +1,245 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// This file is the member's side of a ballot; the proposer is a member too.
+
+// part is a node's part in one ballot.
+type part struct {
+	view     *View
+	reached  map[string]bool
+	accepted bool      // all members are reached
+	entered  bool      // the barrier has begun here: only its end, or the proposer's, ends this part
+	deadline time.Time // for reaching all (proposer: for all to accept), then for Commit
+}
+
+func (c *Core) proposed(from string, m *Propose) {
+	v := m.View
+	if v == nil || !ValidName(v.Name) || len(v.Members) == 0 || v.Members[0].Node != from {
+		return
+	}
+	c.saw(v.Ballot)
+	n := c.names[v.Name]
+	if n != nil && n.part != nil && n.part.view.ID == v.ID {
+		if n.part.accepted && !n.part.entered {
+			c.send(from, &Accept{Name: v.Name, ID: v.ID})
+		}
+		return
+	}
+	if cause, reason := c.objection(n, v); cause != 0 {
+		c.send(from, &Refuse{Name: v.Name, ID: v.ID, Cause: cause, Ballot: c.clock, Reason: reason})
+		return
+	}
+	c.refuse(n, Outbid, "", fmt.Sprintf("node %q has proposed a higher ballot", from))
+	c.leave(n, "a higher ballot came")
+	c.join(n, v, c.now.Add(c.timing.Connect))
+}
+
+// objection says why this node cannot take part in the proposal, or 0.
+func (c *Core) objection(n *naming, v *View) (Cause, string) {
+	if err := v.Validate(); err != nil {
+		return BadProposal, err.Error()
+	}
+	me := v.member(c.self.Node)
+	switch {
+	case me == nil || me.Incarnation != c.self.Incarnation:
+		return NotAsking, "meant another process"
+	case n == nil || n.call == nil || n.call.ask != me.Ask || n.call.size != len(v.Members):
+		return NotAsking, "not asking, or for something else"
+	case !slices.Equal(me.Rails, c.self.Rails):
+		return BadProposal, "rails are not those that were announced"
+	case n.part != nil && n.part.entered:
+		return Busy, "in the barrier of another ballot"
+	case !(bid{v.Ballot, v.Members[0].Node}).beats(n.promised):
+		return Outbid, "a higher ballot is known"
+	}
+	return 0, ""
+}
+
+// join takes part in a ballot.
+func (c *Core) join(n *naming, v *View, deadline time.Time) {
+	n.promised = bid{v.Ballot, v.Members[0].Node}
+	n.part = &part{view: v, reached: map[string]bool{c.self.Node: true}, deadline: deadline}
+	c.do(Register{View: v})
+	c.do(Connect{View: v})
+	c.tryAccept(n)
+}
+
+// partOf finds the ballot with this wire id, before its barrier.
+func (c *Core) partOf(id uint64) *naming {
+	for _, n := range c.names {
+		if n.part != nil && n.part.view.ID == id {
+			return n
+		}
+	}
+	return nil
+}
+
+func (c *Core) reached(e Reached) {
+	n := c.partOf(e.ID)
+	if n == nil || n.member(e.Node) == nil {
+		return
+	}
+	n.part.reached[e.Node] = true
+	c.tryAccept(n)
+}
+
+func (c *Core) tryAccept(n *naming) {
+	p := n.part
+	if p.accepted || len(p.reached) < len(p.view.Members) {
+		return
+	}
+	p.accepted = true
+	if n.lead != nil {
+		c.ready(n, c.self.Node)
+		return
+	}
+	p.deadline = c.now.Add(c.timing.Accepted)
+	c.send(p.view.Members[0].Node, &Accept{Name: n.name, ID: p.view.ID})
+}
+
+func (c *Core) unreachable(e Unreachable) {
+	n := c.partOf(e.ID)
+	if n == nil || n.part.entered || n.member(e.Node) == nil || e.Node == c.self.Node {
+		return // once entered, the barrier finds out
+	}
+	c.cannotReach(n, e.Node, e.Reason)
+	c.consider(n)
+}
+
+func (c *Core) cannotReach(n *naming, node, reason string) {
+	v := n.part.view
+	if n.lead != nil {
+		c.leave(n, fmt.Sprintf("node %q cannot be reached", node))
+		c.breached(n, v, c.self.Node, node, reason)
+		return
+	}
+	c.blame(n, node, "cannot be reached: "+reason)
+	c.refuse(n, CannotReach, node, reason)
+	c.leave(n, fmt.Sprintf("node %q cannot be reached", node))
+}
+
+// refuse tells the proposer of the ballot in hand, if it is another node.
+func (c *Core) refuse(n *naming, cause Cause, node, reason string) {
+	if n.part == nil || n.lead != nil {
+		return
+	}
+	if len(reason) > MaxReason {
+		reason = reason[:MaxReason]
+	}
+	v := n.part.view
+	c.send(v.Members[0].Node, &Refuse{Name: n.name, ID: v.ID, Cause: cause, Ballot: c.clock, Node: node, Reason: reason})
+}
+
+func (c *Core) committed(from string, m *Commit) {
+	n := c.names[m.Name]
+	switch {
+	case n != nil && n.part != nil && n.part.view.ID == m.ID:
+		if from == n.part.view.Members[0].Node && n.part.accepted && !n.part.entered {
+			c.enter(n)
+		}
+	case !slices.Contains(c.entered[:], m.ID):
+		// The proposer waits in a barrier that this node will never enter.
+		c.send(from, &Refuse{Name: m.Name, ID: m.ID, Cause: Gone, Ballot: c.clock, Reason: "left the ballot"})
+	}
+}
+
+func (c *Core) enter(n *naming) {
+	n.part.entered = true
+	c.entered[c.entries%len(c.entered)] = n.part.view.ID
+	c.entries++
+	c.do(Barrier{View: n.part.view})
+}
+
+func (c *Core) abandoned(from string, m *Abandon) {
+	n := c.names[m.Name]
+	if n == nil || n.part == nil || n.part.view.ID != m.ID || n.part.view.Members[0].Node != from {
+		return
+	}
+	c.leave(n, fmt.Sprintf("node %q gave the ballot up", from))
+	c.consider(n)
+}
+
+func (c *Core) barrierDone(e BarrierDone) {
+	n := c.partOf(e.ID)
+	if n == nil || !n.part.entered {
+		return
+	}
+	v := n.part.view
+	if e.Err == nil {
+		c.formed(n, v)
+		return
+	}
+	n.call.failures++
+	n.call.culprit, n.call.obstacle = "", "the committing barrier failed: "+e.Err.Error()
+	if n.call.failures >= c.timing.BarrierFailures {
+		c.fail(n, "", n.call.obstacle)
+		return
+	}
+	c.leave(n, n.call.obstacle)
+	c.backOff(n)
+}
+
+func (c *Core) formed(n *naming, v *View) {
+	token, number := n.call.token, n.call.ask
+	n.part, n.lead = nil, nil
+	c.end(n)
+	for _, m := range v.Members {
+		if a := n.asks[m.Node]; a != nil && a.incarnation == m.Incarnation && a.number <= m.Ask {
+			c.forget(n, m.Node)
+		}
+	}
+	for _, to := range c.living {
+		if v.Rank(to) < 0 {
+			c.send(to, &Withdraw{Name: n.name, Ask: number})
+		}
+	}
+	c.do(Formed{Call: token, View: v})
+	c.tidy(n)
+}
+
+// leave ends this node's part in its ballot, if it has one.
+func (c *Core) leave(n *naming, reason string) {
+	if n.part == nil {
+		return
+	}
+	p := n.part
+	if n.lead != nil {
+		for _, m := range p.view.Members[1:] {
+			c.send(m.Node, &Abandon{Name: n.name, ID: p.view.ID})
+		}
+	}
+	n.part, n.lead = nil, nil
+	c.do(Unregister{View: p.view, Entered: p.entered, Reason: reason})
+}
+
+// leaveUnentered leaves unless the barrier has begun: others may complete it.
+func (c *Core) leaveUnentered(n *naming, reason string) {
+	if n.part != nil && !n.part.entered {
+		c.refuse(n, Gone, "", reason)
+		c.leave(n, reason)
+	}
+}
+
+func (c *Core) tickPart(n *naming) {
+	switch p := n.part; {
+	case p == nil:
+	case n.lead != nil:
+		c.tickLead(n)
+	case p.entered || p.deadline.After(c.now):
+	case p.accepted:
+		c.blame(n, p.view.Members[0].Node, "proposed a view and then fell silent")
+		c.leaveUnentered(n, "no commit came")
+	default:
+		for _, m := range p.view.Members {
+			if !p.reached[m.Node] {
+				c.cannotReach(n, m.Node, fmt.Sprintf("no pairs within %v", c.timing.Connect))
+				return
+			}
+		}
+	}
+}
