@@ -1,0 +1,112 @@
+package peer
+
+import (
+	"fmt"
+	"time"
+)
+
+// TicksPerTimeout is how often Tick should be called within the rank timeout.
+const TicksPerTimeout = 16
+
+// Liveness decides from what was heard on which rail whether the other node is there
+// (DESIGN §4.5). Times are counted from any fixed moment.
+type Liveness struct {
+	timeout  time.Duration
+	lastTick time.Duration
+	resumed  time.Duration // this node itself stood still until then
+	met      bool          // the other node should be heard
+	up       Rails
+	refused  Rails // since they were up
+	all      Rails
+}
+
+// Signal is what is known of a rail at a tick.
+type Signal struct {
+	Heard time.Duration // when the last header came in; of an earlier connection too
+	Sent  time.Duration // when the last one went out
+	Busy  bool          // the reader works on a frame, and so can't hear
+}
+
+// Verdict is what a tick asks for.
+type Verdict struct {
+	Ping Rails  // show on these rails that this node lives, and ask whether the other one does
+	Fail Rails  // dead rails, while the other node lives on another one
+	Lost string // if not empty, the reason why the other node is lost
+}
+
+// NewLiveness returns the watch over a node of so many rails.
+func NewLiveness(timeout time.Duration, rails int, now time.Duration) *Liveness {
+	return &Liveness{timeout: timeout, lastTick: now, resumed: now, all: Rails(1)<<rails - 1}
+}
+
+// Expect: the other node should answer from now on. (Where it is the one to make the
+// first contact, it is missed only after that.)
+func (l *Liveness) Expect() { l.met = true }
+
+// Connected: a connection was made on the rail.
+func (l *Liveness) Connected(rail int) {
+	l.met = true
+	l.up.Add(rail)
+	l.refused &^= 1 << rail
+}
+
+// Disconnected: the rail's connection was lost.
+func (l *Liveness) Disconnected(rail int) { l.up &^= 1 << rail }
+
+// Refused: the other host says that nobody listens on the rail. It reports whether that is
+// now so on all of them: then the process is gone.
+func (l *Liveness) Refused(rail int) bool {
+	if !l.up.Has(rail) {
+		l.refused.Add(rail)
+	}
+	return l.refused == l.all
+}
+
+// Tick judges. Rails has one Signal per rail.
+func (l *Liveness) Tick(now time.Duration, rails []Signal) Verdict {
+	// A node that was stopped, or starved of its processors, has heard nothing
+	// because it did not listen.
+	if now-l.lastTick > l.timeout/4 {
+		l.resumed = now
+	}
+	l.lastTick = now
+	var v Verdict
+	if !l.met {
+		return v
+	}
+	quiet := now // for how long the node was silent on all rails
+	for r, s := range rails {
+		silent := now - max(s.Heard, l.resumed)
+		if s.Busy && l.up.Has(r) {
+			silent = 0
+		}
+		quiet = min(quiet, silent)
+		if l.up.Has(r) && (silent >= l.timeout/4 || now-s.Sent >= l.timeout/4) {
+			v.Ping.Add(r)
+		}
+		if l.up.Has(r) && silent >= l.timeout/2 {
+			v.Fail.Add(r)
+		}
+	}
+	// A tick of the timeout is for the way of the news.
+	if quiet >= l.timeout-l.timeout/(TicksPerTimeout/2) {
+		v.Lost = fmt.Sprintf("unheard on all rails for %v", quiet.Round(time.Millisecond))
+	}
+	if quiet >= l.timeout/4 {
+		v.Fail = 0 // nothing shows that it is the rail
+	}
+	return v
+}
+
+// Backoff is the pause before the k-th attempt to connect in a row (k from 0), between
+// none and most, growing twofold.
+func Backoff(k int, least, most time.Duration) time.Duration {
+	if k == 0 {
+		return 0
+	}
+	d := least
+	for ; k > 1 && d < most; k-- {
+		d *= 2
+	}
+	return min(d, most)
+}
