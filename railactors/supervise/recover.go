@@ -1,0 +1,48 @@
+package supervise
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Recover is deferred first thing in a Receive:
+//
+//	func (a *pairActor) Receive(ctx actor.Context) {
+//		defer supervise.Recover(ctx, a.log)
+//
+// It logs a panic with its stack, which nobody sees otherwise, and panics again, so that
+// the supervisor decides. A panic in Stopping or Stopped ends here: passed on, it would
+// bring the actor back, or leave its parent waiting for its end.
+func Recover(ctx actor.Context, log *slog.Logger) {
+	if r := recover(); r != nil {
+		report(ctx.Self(), ctx.Message(), r, log)
+	}
+}
+
+// Middleware does what Recover does, from outside the actor. It costs an allocation for
+// each message: actors of the data path defer Recover instead.
+func Middleware(log *slog.Logger) actor.ReceiverMiddleware {
+	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
+		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
+			defer func() {
+				if r := recover(); r != nil {
+					report(ctx.Self(), env.Message, r, log)
+				}
+			}()
+			next(ctx, env)
+		}
+	}
+}
+
+func report(self *actor.PID, message, reason any, log *slog.Logger) {
+	log.Error("actor panicked", "actor", self.GetId(), "message", fmt.Sprintf("%T", message),
+		"reason", fmt.Sprint(reason), "stack", string(debug.Stack()))
+	switch message.(type) {
+	case *actor.Stopping, *actor.Stopped:
+	default:
+		panic(reason)
+	}
+}

@@ -1,0 +1,237 @@
+package tcp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// aheadSize is how many bytes a small read takes in beyond what was asked for: many
+	// small frames then cost one system call.
+	aheadSize = 16 << 10
+	// smallRead is where a read stops being small.
+	smallRead = 4 << 10
+	// tailSize is what a large read takes in beyond its payload: the next frame's header,
+	// but little of the next payload, which would have to be copied from here.
+	tailSize = 512
+	// goroutinesEvery is after how many polls the other goroutines of the process get a chance
+	// (some 20 µs). Not after each: Gosched wakes another thread to look for work, which makes
+	// a round trip half as long again, and without sched_yield five times as long as soon
+	// as there are more ranks than processors.
+	goroutinesEvery = 32
+	// maxVector is how many buffers go into one system call (IOV_MAX).
+	maxVector = 1024
+)
+
+// conn implements transport.Conn on a descriptor. Its loops run inside
+// syscall.RawConn.Read and Write, which park the goroutine when they return false and
+// know about deadlines and Close. What the loops work on is kept here rather than
+// in closures, which would be allocated anew for every call.
+type conn struct {
+	tcp    *net.TCPConn
+	raw    syscall.RawConn
+	closed atomic.Bool
+
+	reader reader
+	writer writer
+}
+
+func newConn(c *net.TCPConn) (*conn, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	n := &conn{tcp: c, raw: raw}
+	n.reader.closed = &n.closed
+	n.reader.loop = n.reader.fill
+	n.writer.loop = n.writer.drain
+	return n, nil
+}
+
+// reader is the state of the one goroutine that reads.
+type reader struct {
+	loop   func(fd uintptr) bool
+	closed *atomic.Bool
+
+	ahead      [aheadSize]byte
+	start, end int // the bytes at hand are ahead[start:end]
+
+	// The call in progress; reads happen only while nothing is at hand.
+	vector [2][]byte // what is left of the caller's slice, and room ahead
+	err    error
+	spin   time.Duration
+	parkAt time.Time // when polling ends; zero before it began
+	polls  uint
+}
+
+// ReadFull fills p: first from what was read ahead, then straight from the socket.
+func (c *conn) ReadFull(p []byte, spin time.Duration) (int, error) {
+	r := &c.reader
+	n := copy(p, r.ahead[r.start:r.end])
+	r.start += n
+	if n == len(p) {
+		return n, nil
+	}
+	room := tailSize
+	if len(p) < smallRead {
+		room = aheadSize
+	}
+	r.start, r.end = 0, 0
+	r.vector = [2][]byte{p[n:], r.ahead[:room]}
+	r.spin, r.parkAt, r.err = spin, time.Time{}, nil
+	err := c.raw.Read(r.loop)
+	if err == nil {
+		err = r.err
+	}
+	n = len(p) - len(r.vector[0])
+	r.vector = [2][]byte{} // the caller's memory is held no longer
+	if err == io.EOF && n > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, c.opError("read", err)
+}
+
+// fill reads until the caller's slice is full. It returns false to be called again when
+// the socket is readable.
+func (r *reader) fill(fd uintptr) bool {
+	for len(r.vector[0]) > 0 {
+		n, err := unix.Readv(int(fd), r.vector[:])
+		switch {
+		case n > 0:
+			k := min(n, len(r.vector[0]))
+			r.vector[0] = r.vector[0][k:]
+			r.end = n - k
+		case err == nil:
+			r.err = io.EOF
+			return true
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			if !r.poll() {
+				return false
+			}
+		default:
+			r.err = err
+			return true
+		}
+	}
+	return true
+}
+
+// poll reports whether to try again at once. It polls once per ReadFull: a stream that
+// stops and goes is not worth a processor.
+func (r *reader) poll() bool {
+	if r.spin <= 0 || r.closed.Load() {
+		return false
+	}
+	now := time.Now()
+	if r.parkAt.IsZero() {
+		r.parkAt = now.Add(r.spin)
+	} else if now.After(r.parkAt) {
+		return false
+	}
+	if r.polls++; r.polls%goroutinesEvery == 0 {
+		runtime.Gosched()
+	}
+	// With more ranks than processors, whoever is awaited needs this one.
+	yieldProcessor()
+	return true
+}
+
+func (c *conn) Buffered() int { return c.reader.end - c.reader.start }
+
+// writer is the state of the one goroutine that writes.
+type writer struct {
+	loop func(fd uintptr) bool
+
+	// The call in progress.
+	left [][]byte // what was not written yet; no empty slices
+	sent int64
+	wait bool
+	err  error
+}
+
+func (c *conn) Write(bufs ...[]byte) (int64, error)    { return c.write(bufs, true) }
+func (c *conn) TryWrite(bufs ...[]byte) (int64, error) { return c.write(bufs, false) }
+
+func (c *conn) write(bufs [][]byte, wait bool) (int64, error) {
+	w := &c.writer
+	all := w.left[:0]
+	for _, b := range bufs {
+		if len(b) > 0 {
+			all = append(all, b)
+		}
+	}
+	if len(all) == 0 {
+		return 0, nil
+	}
+	w.left, w.sent, w.wait, w.err = all, 0, wait, nil
+	err := c.raw.Write(w.loop)
+	if err == nil {
+		err = w.err
+	}
+	clear(all) // the caller's memory is held no longer
+	w.left = all[:0]
+	return w.sent, c.opError("write", err)
+}
+
+// drain writes what is left. It returns false to be called again when the socket is writable.
+func (w *writer) drain(fd uintptr) bool {
+	for len(w.left) > 0 {
+		n, err := unix.Writev(int(fd), w.left[:min(len(w.left), maxVector)])
+		switch {
+		case n > 0:
+			w.advance(n)
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return !w.wait
+		case err != nil:
+			w.err = err
+			return true
+		}
+	}
+	return true
+}
+
+func (w *writer) advance(n int) {
+	w.sent += int64(n)
+	for n > 0 && n >= len(w.left[0]) {
+		n -= len(w.left[0])
+		w.left = w.left[1:]
+	}
+	if n > 0 {
+		w.left[0] = w.left[0][n:]
+	}
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error  { return c.tcp.SetReadDeadline(t) }
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.tcp.SetWriteDeadline(t) }
+func (c *conn) LocalAddr() net.Addr                { return c.tcp.LocalAddr() }
+func (c *conn) RemoteAddr() net.Addr               { return c.tcp.RemoteAddr() }
+
+func (c *conn) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	return c.tcp.Close()
+}
+
+// opError names the connection in an error, except for the ends of a stream, which
+// callers compare with ==.
+func (c *conn) opError(op string, err error) error {
+	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
+		return err
+	}
+	// RawConn wraps what it says itself, as "raw-read".
+	if wrapped := (*net.OpError)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}

@@ -1,0 +1,202 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+
+	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/nic"
+)
+
+// device implements transport.Device.
+type device struct {
+	options   Options
+	chosen    nic.Choice
+	unbound   error // why sockets are bound to the address only
+	addr      string
+	listeners []*net.TCPListener
+
+	open      context.Context // ends with Close, and every dial with it
+	close     context.CancelFunc
+	incoming  chan incoming
+	acceptors sync.WaitGroup
+}
+
+type incoming struct {
+	conn *net.TCPConn
+	err  error
+}
+
+// openDevice listens at the chosen address and, in a second listener, on its interface too.
+//
+// A socket that is bound to the interface sends through it even when several rails share a
+// subnet, where the address alone leaves the choice to the routing table; but it hears
+// nothing from this very host, whose packets come over the loopback. So there is one
+// listener for each, on the same port: the kernel hands a connection to the closer match.
+func openDevice(o Options, chosen nic.Choice, port int) (*device, error) {
+	d := &device{options: o, chosen: chosen, incoming: make(chan incoming)}
+	byAddress, err := d.listen(port, o.control(""))
+	if err != nil {
+		return nil, err
+	}
+	d.addr = byAddress.Addr().String()
+	d.listeners = append(d.listeners, byAddress)
+	if !chosen.Loopback {
+		byInterface, err := d.listenOnInterface(byAddress)
+		if err == nil {
+			d.listeners = append(d.listeners, byInterface)
+		}
+		d.unbound = err
+	}
+	d.open, d.close = context.WithCancel(context.Background())
+	for _, l := range d.listeners {
+		d.acceptors.Go(func() { d.acceptFrom(l) })
+	}
+	return d, nil
+}
+
+func (d *device) listen(port int, control controlFunc) (*net.TCPListener, error) {
+	config := net.ListenConfig{Control: control, KeepAlive: -1} // the runtime has its own heartbeats
+	config.SetMultipathTCP(false)                               // Go's default for listeners; but a rail is one path
+	l, err := config.Listen(context.Background(), "tcp", netip.AddrPortFrom(d.chosen.Addr, uint16(port)).String())
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// listenOnInterface opens the second listener on the first one's port. They share it by
+// SO_REUSEPORT, which is taken back at once lest another process joins them.
+func (d *device) listenOnInterface(first *net.TCPListener) (*net.TCPListener, error) {
+	raw, err := first.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if err := setReusePort(raw, true); err != nil {
+		return nil, err
+	}
+	tune := d.options.control(d.chosen.Interface)
+	second, err := d.listen(first.Addr().(*net.TCPAddr).Port, func(network, address string, raw syscall.RawConn) error {
+		if err := setReusePort(raw, true); err != nil {
+			return err
+		}
+		return tune(network, address, raw)
+	})
+	err = errors.Join(err, setReusePort(raw, false))
+	if second == nil {
+		return nil, err
+	}
+	if raw, errRaw := second.SyscallConn(); errRaw != nil {
+		err = errors.Join(err, errRaw)
+	} else {
+		err = errors.Join(err, setReusePort(raw, false))
+	}
+	if err != nil {
+		second.Close()
+		return nil, err
+	}
+	return second, nil
+}
+
+// Chosen names the interface and the address, and why the sockets are not bound to the
+// interface, where the system did not let them.
+func (d *device) Chosen() string {
+	if d.unbound != nil {
+		return fmt.Sprintf("%v (bound to the address only: %v)", d.chosen, d.unbound)
+	}
+	return d.chosen.String()
+}
+
+func (d *device) Addr() string { return d.addr }
+
+// acceptFrom passes on what one listener accepts until the device closes. A failure
+// (no descriptors left) is handed to the caller of Accept, who decides when to go on.
+func (d *device) acceptFrom(l *net.TCPListener) {
+	for {
+		c, err := l.AcceptTCP()
+		select {
+		case d.incoming <- incoming{c, err}:
+		case <-d.open.Done():
+			if c != nil {
+				c.Close()
+			}
+			return
+		}
+	}
+}
+
+func (d *device) Accept() (transport.Conn, error) {
+	if d.open.Err() != nil {
+		return nil, d.closed("accept")
+	}
+	select {
+	case in := <-d.incoming:
+		if in.err == nil {
+			return newConn(in.conn)
+		}
+		if d.open.Err() != nil {
+			return nil, d.closed("accept")
+		}
+		return nil, in.err
+	case <-d.open.Done():
+		return nil, d.closed("accept")
+	}
+}
+
+// Dial connects from the device's address and, unless the peer is on this host, through
+// its interface.
+func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) {
+	to, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("dial %q from %v: not an address and a port", addr, d.chosen)
+	}
+	local, err := nic.Local(to.Addr())
+	if err != nil {
+		return nil, fmt.Errorf("dial %q from %v: %w", addr, d.chosen, err)
+	}
+	through := d.chosen.Interface
+	if local || d.chosen.Loopback || d.unbound != nil {
+		through = ""
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.open, cancel)()
+	dialer := net.Dialer{
+		LocalAddr: &net.TCPAddr{IP: d.chosen.Addr.AsSlice()},
+		Control:   d.options.control(through),
+		KeepAlive: -1,
+	}
+	c, err := dialer.DialContext(ctx, "tcp", addr)
+	if d.open.Err() != nil {
+		if c != nil {
+			c.Close()
+		}
+		return nil, d.closed("dial")
+	}
+	if err != nil {
+		// The net package words the end of a context in its own way; callers ask for Go's.
+		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+		return nil, err
+	}
+	return newConn(c.(*net.TCPConn))
+}
+
+func (d *device) closed(op string) error {
+	return &net.OpError{Op: op, Net: "tcp", Err: fmt.Errorf("device %v: %w", d.chosen, net.ErrClosed)}
+}
+
+func (d *device) Close() error {
+	d.close()
+	for _, l := range d.listeners {
+		l.Close() // the second time it only says that it was closed
+	}
+	d.acceptors.Wait()
+	return nil
+}

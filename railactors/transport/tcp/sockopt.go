@@ -1,0 +1,63 @@
+package tcp
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// controlFunc is what the net package calls on a socket before it binds or connects.
+type controlFunc = func(network, address string, c syscall.RawConn) error
+
+// control sets the options, and binds the socket to an interface if one is given. That has
+// to happen before the connection: buffers decide the window scale, the interface the route.
+func (o Options) control(through string) controlFunc {
+	return func(_, _ string, c syscall.RawConn) error {
+		return onDescriptor(c, func(fd int) error {
+			for _, opt := range []struct {
+				what               string
+				value, level, name int
+			}{
+				{"SO_SNDBUF", o.SendBuffer, unix.SOL_SOCKET, unix.SO_SNDBUF},
+				{"SO_RCVBUF", o.ReceiveBuffer, unix.SOL_SOCKET, unix.SO_RCVBUF},
+				{"TCP_NOTSENT_LOWAT", o.NotSentLowWater, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT},
+			} {
+				if opt.value == 0 {
+					continue
+				}
+				if err := unix.SetsockoptInt(fd, opt.level, opt.name, opt.value); err != nil {
+					return fmt.Errorf("%s to %d: %w", opt.what, opt.value, err)
+				}
+			}
+			if through == "" {
+				return nil
+			}
+			if err := bindToDevice(fd, through); err != nil {
+				return fmt.Errorf("binding a socket to interface %s: %w", through, err)
+			}
+			return nil
+		})
+	}
+}
+
+func setReusePort(c syscall.RawConn, on bool) error {
+	value := 0
+	if on {
+		value = 1
+	}
+	return onDescriptor(c, func(fd int) error {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, value); err != nil {
+			return fmt.Errorf("SO_REUSEPORT: %w", err)
+		}
+		return nil
+	})
+}
+
+func onDescriptor(c syscall.RawConn, f func(fd int) error) error {
+	var failed error
+	if err := c.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}

@@ -1,0 +1,76 @@
+// Package tcp is the transport over TCP sockets that are bound to one NIC, with plain
+// descriptor I/O: vectored, without copies for large payloads, polling where the reader
+// asks for it.
+//
+// It owns sockets and their options. Which device a name means is in transport/nic, what
+// the bytes mean is the pair's (railactors).
+package tcp
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/nic"
+)
+
+// Options tune the sockets. The zero value is good: any port, and buffers that the
+// system sizes itself.
+type Options struct {
+	Port            int // that devices listen on unless their name ends in ":PORT"; 0: any
+	SendBuffer      int // bytes, SO_SNDBUF; 0: the system tunes it
+	ReceiveBuffer   int // bytes, SO_RCVBUF; 0: the system tunes it
+	NotSentLowWater int // bytes, TCP_NOTSENT_LOWAT: what may wait unsent before a write blocks; 0: the system's
+}
+
+// New makes a transport whose devices and connections have these options.
+func New(o Options) transport.Transport { return &tcp{o} }
+
+type tcp struct{ options Options }
+
+func (t *tcp) Protocol() string { return "tcp" }
+
+// Open takes what nic.Select takes, optionally followed by ":PORT" ("[ADDR]:PORT" for IPv6).
+func (t *tcp) Open(name string) (transport.Device, error) {
+	selector, port, err := splitPort(name)
+	if err != nil {
+		return nil, err
+	}
+	if port == 0 {
+		port = t.options.Port
+	}
+	chosen, err := nic.Select(selector)
+	if err != nil {
+		return nil, err
+	}
+	d, err := openDevice(t.options, chosen, port)
+	if err != nil {
+		return nil, fmt.Errorf("device %q: %w", name, err)
+	}
+	return d, nil
+}
+
+// splitPort cuts ":PORT" off a device's name.
+func splitPort(name string) (selector string, port int, err error) {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return name, 0, nil // or the last group of an IPv6 address would be a port
+	}
+	if _, err := netip.ParsePrefix(name); err == nil {
+		return name, 0, nil
+	}
+	i := strings.LastIndexByte(name, ':')
+	if i < 0 {
+		return name, 0, nil
+	}
+	p, err := strconv.ParseUint(name[i+1:], 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("device %q: %q is not a port", name, name[i+1:])
+	}
+	selector = name[:i]
+	if strings.HasPrefix(selector, "[") && strings.HasSuffix(selector, "]") {
+		selector = selector[1 : i-1]
+	}
+	return selector, int(p), nil
+}

@@ -1,0 +1,60 @@
+// Package transport is the byte stream under a pair: what a rail's protocol must
+// offer so that pairs can run over it. Implementations are in transport/tcp,
+// transport/mem and, as a decorator of any of them, transport/fault.
+//
+// It owns the interfaces. Framing, numbering and recovery are the pair's (railactors).
+package transport
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Transport opens devices of one protocol.
+type Transport interface {
+	// Protocol is the name used in configurations: "tcp", "mem".
+	Protocol() string
+	// Open selects the device (an interface name, an address, a CIDR, or "auto" resolved
+	// before), binds a listener to it and returns it. The error names the device.
+	Open(device string) (Device, error)
+}
+
+// Device is one NIC's end of a rail: it listens and dials, both bound to its own address.
+// It survives restarts of the rail actor above it.
+type Device interface {
+	// Chosen describes what the selector chose ("eth1 10.1.0.7"), for logs and status.
+	Chosen() string
+	// Addr is where peers on this rail reach us ("10.1.0.7:40123").
+	Addr() string
+	// Accept waits for the next connection. After Close it returns net.ErrClosed.
+	Accept() (Conn, error)
+	// Dial connects to a peer's Addr from this device's own address. Where the other host
+	// answers that nobody listens, the error is syscall.ECONNREFUSED (errors.Is).
+	Dial(ctx context.Context, addr string) (Conn, error)
+	Close() error
+}
+
+// Conn is a reliable ordered byte stream. One goroutine reads, one at a time writes.
+// Both may block; both are ended by Close, and by their deadlines.
+type Conn interface {
+	// ReadFull fills p and returns how many bytes of p it filled; less than all only with an
+	// error (io.EOF at the end of the stream, os.ErrDeadlineExceeded, net.ErrClosed). After
+	// an expired deadline that was reset, reading goes on where it stopped. spin > 0 lets a
+	// transport on real descriptors poll (yielding the processor) for that long before it
+	// parks; others ignore it.
+	ReadFull(p []byte, spin time.Duration) (int, error)
+	// Buffered returns how many bytes of input are at hand without a system call (0 if unknown).
+	Buffered() int
+	// Write sends all of the buffers in order (vectored where it can), blocking as needed.
+	// It returns how many bytes were handed over; less than all only with an error.
+	Write(bufs ...[]byte) (int64, error)
+	// TryWrite hands over as much as goes without blocking; 0, nil when nothing goes now.
+	TryWrite(bufs ...[]byte) (int64, error)
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+	// Close is safe to call more than once and from any goroutine.
+	Close() error
+}
