@@ -1,0 +1,110 @@
+package railactors
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+// Config is what a Fabric needs to know. Zero values of the limits mean the defaults
+// that their comments name.
+type Config struct {
+	Node        string // this node's id
+	Incarnation uint64 // of this process; a later one has a higher number
+	Cluster     string // only nodes of the same cluster are talked to
+	Rails       []RailConfig
+
+	RankTimeout   time.Duration // a peer unheard on all rails for this long is lost; 2 s
+	AckBytes      int           // received bytes after which a lone acknowledgement goes out; 256 KiB
+	AckDelay      time.Duration // time after which one goes out; 1 ms
+	InFlightBytes int           // unacknowledged bytes in flight per pair; 2 MiB
+	EagerBytes    int           // credit given to each peer for eager data; 1 MiB
+	WaitSpin      time.Duration // how long a reader polls for the next frame before it parks; 0: not at all
+	Linger        time.Duration // how long a peer that nobody uses stays connected; 5 s
+	Logger        *slog.Logger  // nil: slog.Default()
+}
+
+// RailConfig is one rail of this node. Rails of equal names on different nodes belong together.
+type RailConfig struct {
+	Name      string
+	Transport transport.Transport
+	Device    string // what Transport.Open selects by
+}
+
+// Limits that nobody needs to set.
+const (
+	maxRails        = 64
+	maxNameBytes    = 128
+	maxUnidentified = 128                    // connections per rail whose Hello isn't in yet
+	maxHeld         = 4096                   // connections that wait for Connect to be called here
+	maxHelloBytes   = 4 << 10                //
+	maxReasonBytes  = 1 << 10                // of a refusal
+	inlineBytes     = 16 << 10               // frames up to this, header included, are written by whoever sends them
+	maxBatchFrames  = 16                     // frames that one vectored write carries
+	revokeGrace     = 200 * time.Millisecond // for a write in progress to end when its memory is revoked
+	minBackoff      = 10 * time.Millisecond  // between attempts to connect
+	maxBackoff      = time.Second
+)
+
+// withDefaults fills in the limits, and lists every fault at once.
+func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.RankTimeout, 2*time.Second)
+	setDefault(&c.AckBytes, 256<<10)
+	setDefault(&c.AckDelay, time.Millisecond)
+	setDefault(&c.InFlightBytes, 2<<20)
+	setDefault(&c.EagerBytes, 1<<20)
+	setDefault(&c.Linger, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	var faults []error
+	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Node == "" || len(c.Node) > maxNameBytes {
+		add("node id %q: needs 1 to %d bytes", c.Node, maxNameBytes)
+	}
+	if len(c.Cluster) > maxNameBytes {
+		add("cluster %q: longer than %d bytes", c.Cluster, maxNameBytes)
+	}
+	if len(c.Rails) == 0 || len(c.Rails) > maxRails {
+		add("%d rails: needs 1 to %d", len(c.Rails), maxRails)
+	}
+	names := make(map[string]bool)
+	for _, r := range c.Rails {
+		switch {
+		case r.Name == "" || len(r.Name) > maxNameBytes:
+			add("rail %q: a name needs 1 to %d bytes", r.Name, maxNameBytes)
+		case names[r.Name]:
+			add("rail %q: named twice", r.Name)
+		case r.Transport == nil:
+			add("rail %q: no transport", r.Name)
+		}
+		names[r.Name] = true
+	}
+	if c.RankTimeout < 20*time.Millisecond {
+		add("rank timeout %v: needs at least 20ms", c.RankTimeout)
+	}
+	if c.AckBytes < 1 || c.AckDelay < 0 || c.Linger < 0 || c.WaitSpin < 0 {
+		add("acknowledgement, linger and spin need to be positive")
+	}
+	if c.InFlightBytes < wire.MaxPayload+wire.Size {
+		add("%d bytes in flight: needs room for one frame, %d", c.InFlightBytes, wire.MaxPayload+wire.Size)
+	}
+	if c.EagerBytes < 1 {
+		add("eager credit of %d bytes: needs to be positive", c.EagerBytes)
+	}
+	if len(faults) == 0 {
+		return c, nil
+	}
+	return c, fmt.Errorf("rails: %w: %w", fault.ErrConfig, errors.Join(faults...))
+}
+
+func setDefault[T int | time.Duration](v *T, to T) {
+	if *v == 0 {
+		*v = to
+	}
+}

@@ -1,0 +1,320 @@
+package railactors
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+var (
+	errClosedByPeer = errors.New("the other node closed this generation")
+	errSuperseded   = errors.New("the other node made a new connection")
+	errPairStopped  = errors.New("the pair's actor stopped")
+)
+
+// urgency is a set of frames without number and payload that are to be sent.
+type urgency uint8
+
+const (
+	urgentAck urgency = 1 << iota
+	urgentPing
+	urgentPong
+	urgentFarewell // nothing follows it
+)
+
+// connection is one generation of a pair. Its reader and its writer goroutine end with it.
+//
+// The writing side has one owner at a time: the one that set writing. That is the
+// writer goroutine, or whoever pumps a small frame inline without blocking.
+type connection struct {
+	peer       *Peer
+	rail       int
+	generation uint64
+	conn       transport.Conn
+	wake       chan struct{} // capacity 1: there may be something to write
+	done       chan struct{} // closed when open becomes false
+	ackTimer   *time.Timer
+
+	// Guarded by peer.mu.
+	open    bool
+	err     error
+	holders int // reader, writer, and who pumps: they may hold memory
+	writing bool
+	hurried bool // a write deadline is set, because of a revocation
+	urgent  urgency
+	landing landing
+
+	// The owner's of the writing side.
+	headers [maxBatchFrames][wire.Size]byte
+	bufs    [][]byte // what is to be written
+	rest    [][]byte // what an inline write left to the writer goroutine; its memory is that of bufs
+}
+
+// connected puts a fresh connection into use, or closes it where the generation is of the
+// past. It is called on a goroutine that the fabric counts.
+func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error {
+	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, open: true, holders: 2,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), bufs: make([][]byte, 0, 2*maxBatchFrames)}
+	fx := newEffects()
+	p.mu.Lock()
+	if old := p.conns[rail]; old != nil {
+		old.failLocked(errSuperseded, fx)
+	}
+	if p.cause != nil || !p.core.Connected(rail, generation, &fx.Effects) {
+		p.unlock(fx)
+		conn.Close()
+		return fmt.Errorf("generation %d is of the past", generation)
+	}
+	c.ackTimer = time.AfterFunc(time.Hour, c.ackDue)
+	c.ackTimer.Stop()
+	p.conns[rail] = c
+	p.attempts[rail] = nil
+	p.unquiet++
+	p.live.Connected(rail)
+	p.signals[rail].heard.Store(int64(p.fabric.now()))
+	if p.met.Has(rail) {
+		p.fabric.rails[rail].reconnects.Add(1)
+	}
+	p.met.Add(rail)
+	if !p.isReady && p.allUp() {
+		p.isReady = true
+		close(p.ready)
+	}
+	p.fabric.group.Go(c.read)
+	p.fabric.group.Go(c.write)
+	p.unlock(fx)
+	p.tellPair(rail, &connectionUp{conn: c})
+	return nil
+}
+
+func (p *Peer) allUp() bool {
+	for _, c := range p.conns {
+		if c == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// fail closes the connection. Only the first reason counts.
+func (c *connection) fail(err error) {
+	fx := newEffects()
+	c.peer.mu.Lock()
+	c.failLocked(err, fx)
+	c.peer.unlock(fx)
+}
+
+func (c *connection) failLocked(err error, fx *effects) {
+	if !c.open {
+		return
+	}
+	p := c.peer
+	c.open, c.err = false, err
+	close(c.done)
+	c.ackTimer.Stop()
+	p.conns[c.rail] = nil
+	p.attempts[c.rail] = err
+	p.live.Disconnected(c.rail)
+	p.core.Down(c.rail, c.generation, &fx.Effects)
+	fx.failed = append(fx.failed, c)
+}
+
+// letGo: a goroutine that could hold memory through this connection doesn't any more.
+func (c *connection) letGo(fx *effects) {
+	if c.holders--; c.holders > 0 {
+		return
+	}
+	c.peer.unquiet--
+	c.peer.core.Quiesced(c.rail, c.generation, &fx.Effects)
+	c.peer.quieter(fx)
+}
+
+// hurry limits how long the write in progress may go on.
+func (c *connection) hurry() {
+	if c.writing && !c.hurried {
+		c.hurried = c.conn.SetWriteDeadline(time.Now().Add(revokeGrace)) == nil
+	}
+}
+
+// ackDue runs when the acknowledgement timer does.
+func (c *connection) ackDue() {
+	fx := newEffects()
+	c.peer.mu.Lock()
+	c.peer.core.AckTimer(c.rail, c.generation, &fx.Effects)
+	c.peer.unlock(fx)
+}
+
+// fill numbers and encodes what goes next, up to about limit bytes; the first frame may be
+// larger unless small is set. It returns the bytes in bufs. The caller holds mu, and then
+// owns the writing side.
+func (c *connection) fill(limit int, small bool) (total int) {
+	p := c.peer
+	c.bufs = c.bufs[:0]
+	n := 0
+	put := func(h *wire.Header, payload []byte) {
+		h.Ack, h.Credit = p.core.Stamp(c.rail)
+		h.Encode(c.headers[n][:])
+		c.bufs = append(c.bufs, c.headers[n][:])
+		n++
+		total += wire.Size + len(payload)
+		if len(payload) > 0 {
+			c.bufs = append(c.bufs, payload)
+		}
+	}
+	if c.urgent&urgentPing != 0 {
+		put(&wire.Header{Kind: wire.KindPing}, nil)
+	}
+	if c.urgent&urgentPong != 0 {
+		put(&wire.Header{Kind: wire.KindPong}, nil)
+	}
+	stats := p.fabric.rails[c.rail]
+	for n < maxBatchFrames-1 { // the last place is for a farewell or an acknowledgement
+		next := p.core.NextBytes(c.rail, c.generation)
+		if next == 0 || total+next > limit && (total > 0 || small) {
+			break
+		}
+		it, number, _ := p.core.Take(c.rail, c.generation)
+		it.Frame.Header.Number = number
+		if it.Uncredited {
+			it.Frame.Header.Flags |= wire.FlagUncredited
+		}
+		put(&it.Frame.Header, it.Frame.Payload)
+		stats.sent(it.Frame, it.Resent)
+	}
+	switch {
+	case c.urgent&urgentFarewell != 0:
+		put(&wire.Header{Kind: wire.KindRefuse, Length: uint32(len(farewell))}, farewell)
+	case c.urgent&urgentAck != 0 && n == 0:
+		put(&wire.Header{Kind: wire.KindAck}, nil)
+	}
+	c.urgent = 0
+	if n > 0 {
+		p.signals[c.rail].sent.Store(int64(p.fabric.now()))
+	}
+	return total
+}
+
+// busy reports whether there is something to write.
+func (c *connection) busy() bool {
+	return c.urgent != 0 || c.peer.core.NextBytes(c.rail, c.generation) > 0
+}
+
+// pump writes what is small and goes without blocking, on the calling goroutine; the
+// rest is the writer goroutine's.
+func (c *connection) pump() {
+	p := c.peer
+	fx := newEffects()
+	p.mu.Lock()
+	if !c.open || c.writing {
+		// Who writes looks again when it is done.
+		p.mu.Unlock()
+		fx.free()
+		return
+	}
+	total := c.fill(inlineBytes, true)
+	if total > 0 {
+		c.writing = true
+		c.holders++
+		p.mu.Unlock()
+		n, err := c.conn.TryWrite(c.bufs...)
+		p.mu.Lock()
+		switch {
+		case err != nil:
+			c.writing = false
+			c.failLocked(fmt.Errorf("write: %w", err), fx)
+		case n < int64(total):
+			c.rest = remainder(c.bufs, n)
+		default:
+			c.written(fx)
+		}
+		c.letGo(fx)
+	}
+	more := c.open && (c.rest != nil || c.busy())
+	p.unlock(fx)
+	if more {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// remainder is what of bufs is left after n bytes. It uses the memory of bufs.
+func remainder(bufs [][]byte, n int64) [][]byte {
+	for len(bufs) > 0 && n >= int64(len(bufs[0])) {
+		n -= int64(len(bufs[0]))
+		bufs = bufs[1:]
+	}
+	bufs[0] = bufs[0][n:]
+	return bufs
+}
+
+// written ends a write: everything that was taken is handed over.
+func (c *connection) written(fx *effects) {
+	c.writing = false
+	c.rest = nil
+	if c.hurried {
+		c.hurried = false
+		if err := c.conn.SetWriteDeadline(time.Time{}); err != nil {
+			c.failLocked(fmt.Errorf("write deadline: %w", err), fx)
+		}
+	}
+	c.peer.core.Written(c.rail, c.generation, &fx.Effects)
+}
+
+// write is the writer goroutine.
+func (c *connection) write() {
+	defer c.leave()
+	for {
+		select {
+		case <-c.wake:
+		case <-c.done:
+			return
+		}
+		for c.writeBatch() {
+		}
+	}
+}
+
+// writeBatch writes what there is, and reports whether there may be more.
+func (c *connection) writeBatch() bool {
+	p := c.peer
+	fx := newEffects()
+	p.mu.Lock()
+	bufs := c.rest
+	if bufs == nil && c.open && !c.writing && c.fill(wire.MaxPayload, false) > 0 {
+		bufs = c.bufs
+	}
+	if bufs == nil || !c.open {
+		p.mu.Unlock()
+		fx.free()
+		return false
+	}
+	c.writing = true
+	p.mu.Unlock()
+
+	_, err := c.conn.Write(bufs...)
+	p.mu.Lock()
+	if err != nil {
+		c.writing = false
+		if c.hurried {
+			err = fmt.Errorf("memory that it sends was revoked: %w", err)
+		}
+		c.failLocked(fmt.Errorf("write: %w", err), fx)
+	} else {
+		c.written(fx)
+	}
+	p.unlock(fx)
+	return err == nil
+}
+
+// leave is the last thing that the reader and the writer goroutine do.
+func (c *connection) leave() {
+	fx := newEffects()
+	c.peer.mu.Lock()
+	c.letGo(fx)
+	c.peer.unlock(fx)
+}

@@ -1,0 +1,426 @@
+// Package railactors moves frames between nodes over all their rails: rails and their
+// devices, pairs (a connection to one peer on one rail), peers (what is sent to, owed to and
+// known of a remote node) and the failover between them (DESIGN §3, §4.2, §4.4, §4.5).
+//
+// A Fabric is one node's part. Peer.Send takes frames; Inbound, the operations' side, is
+// asked where an arriving frame's payload belongs and hears of messages and losses. The
+// package doesn't know what an operation is. Decisions are made by collective/peer, bytes are moved by
+// railactors/transport; the actors here own lifecycles: attempts to connect, heartbeats, restarts.
+package railactors
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/dispatch"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+// Fabric is one node's rails and its dealings with other nodes over them.
+type Fabric struct {
+	cfg    Config
+	in     Inbound
+	sys    *actor.ActorSystem
+	log    *slog.Logger
+	start  time.Time
+	rails  []*rail // ascending by name: the same index everywhere in the cluster
+	warm   *dispatch.Warm
+	root   *actor.PID // rail supervisor
+	office *actor.PID // the peer actors' parent
+	group  sync.WaitGroup
+	done   chan struct{}   // closed when Close begins to tear down
+	ctx    context.Context // ends with done
+	cancel context.CancelFunc
+
+	epochs   atomic.Int64   // of actors
+	children sync.WaitGroup // peer and pair actors that run
+
+	mu       sync.Mutex
+	sessions uint64
+	peers    map[string]*Peer   // the latest of each node
+	all      map[*Peer]struct{} // that haven't finished
+	awaited  map[string]chan struct{}
+	held     int
+	shaking  map[transport.Conn]struct{} // in a handshake
+	closed   bool                        // no more peers
+	down     bool                        // no more goroutines
+}
+
+// rail is a device and what it did.
+type rail struct {
+	name         string
+	transport    transport.Transport
+	device       transport.Device
+	pid          *actor.PID
+	unidentified atomic.Int64 // accepted connections whose Hello isn't in yet
+	deaf         atomic.Bool  // the device accepts no more
+
+	bytesSent, bytesReceived, framesSent, framesReceived, resent, reconnects atomic.Uint64
+}
+
+// RailStatus is what a rail of this node is and did.
+type RailStatus struct {
+	Name, Protocol string
+	Chosen         string // device
+	Addr           string // where peers reach it
+	Up             bool   // it listens, and is connected to some peer if there are any
+	BytesSent      uint64 // payload of data frames, once for each time that it was sent
+	BytesReceived  uint64
+	FramesSent     uint64 // numbered ones
+	FramesReceived uint64
+	Resent         uint64 // frames that were sent again after a connection was lost
+	Reconnects     uint64 // connections after a pair's first one
+}
+
+// Remote is a node to connect to, as the rendezvous told of it.
+type Remote struct {
+	Node        string
+	Incarnation uint64
+	Rails       []RailAddress
+}
+
+// RailAddress is where a node listens on a rail.
+type RailAddress struct{ Name, Addr string }
+
+// Start opens the rails' devices and starts their actors. In hears of everything that
+// arrives. The error lists what is wrong with the configuration, or names rail and device.
+func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), done: make(chan struct{}),
+		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}), awaited: make(map[string]chan struct{}),
+		shaking: make(map[transport.Conn]struct{})}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	for _, rc := range slices.SortedFunc(slices.Values(cfg.Rails), func(a, b RailConfig) int { return cmp.Compare(a.Name, b.Name) }) {
+		device, err := rc.Transport.Open(rc.Device)
+		if err != nil {
+			f.closeDevices()
+			f.cancel()
+			return nil, &fault.RailError{Rail: rc.Name, Node: cfg.Node, Err: fmt.Errorf("device %q: %w", rc.Device, err)}
+		}
+		f.log.Info("rail opened", "rail", rc.Name, "protocol", rc.Transport.Protocol(), "device", device.Chosen(), "addr", device.Addr())
+		f.rails = append(f.rails, &rail{name: rc.Name, transport: rc.Transport, device: device})
+	}
+	if err := f.startActors(); err != nil {
+		f.closeDevices()
+		f.cancel()
+		return nil, err
+	}
+	for i := range f.rails {
+		f.group.Go(func() { f.listen(i) })
+	}
+	return f, nil
+}
+
+func (f *Fabric) closeDevices() {
+	for _, r := range f.rails {
+		if err := r.device.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			f.log.Warn("closing a device", "rail", r.name, "error", err)
+		}
+	}
+}
+
+// now is the time since the fabric's start. It is never 0.
+func (f *Fabric) now() time.Duration { return time.Since(f.start) }
+
+// railIndex finds a rail by name; -1 if there is none.
+func (f *Fabric) railIndex(name string) int {
+	return slices.IndexFunc(f.rails, func(r *rail) bool { return r.name == name })
+}
+
+// listen accepts a rail's connections. It lives as long as the device, above whatever restarts.
+func (f *Fabric) listen(i int) {
+	r := f.rails[i]
+	for failures := 0; ; {
+		conn, err := r.device.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			r.deaf.Store(true)
+			return
+		}
+		if err != nil {
+			f.log.Warn("rail can't accept", "rail", r.name, "error", err)
+			failures++
+			select {
+			case <-time.After(backoff(failures)):
+			case <-f.done:
+				return
+			}
+			continue
+		}
+		failures = 0
+		if r.unidentified.Add(1) > maxUnidentified || !f.shake(conn, func() { f.admit(i, conn) }) {
+			r.unidentified.Add(-1)
+			f.log.Warn("connection turned down", "rail", r.name, "from", conn.RemoteAddr(), "reason", "too many, or closing")
+			conn.Close()
+		}
+	}
+}
+
+// shake runs a handshake on a goroutine of its own; Close ends it. False if Close came first.
+func (f *Fabric) shake(conn transport.Conn, handshake func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return false
+	}
+	f.shaking[conn] = struct{}{}
+	f.group.Go(func() {
+		handshake()
+		f.mu.Lock()
+		delete(f.shaking, conn)
+		f.mu.Unlock()
+	})
+	return true
+}
+
+// spawn runs fn on a goroutine that Close waits for. False if Close came first.
+func (f *Fabric) spawn(fn func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return false
+	}
+	f.group.Go(fn)
+	return true
+}
+
+// Rails tells of this node's rails, ascending by name: the index is what frame headers call Rail.
+func (f *Fabric) Rails() []RailStatus {
+	connected := make([]bool, len(f.rails))
+	peers := f.snapshot()
+	for _, p := range peers {
+		p.mu.Lock()
+		for r, c := range p.conns {
+			connected[r] = connected[r] || c != nil
+		}
+		p.mu.Unlock()
+	}
+	status := make([]RailStatus, len(f.rails))
+	for i, r := range f.rails {
+		status[i] = RailStatus{
+			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.device.Chosen(), Addr: r.device.Addr(),
+			Up:        !r.deaf.Load() && (connected[i] || len(peers) == 0),
+			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
+			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
+			Resent: r.resent.Load(), Reconnects: r.reconnects.Load(),
+		}
+	}
+	return status
+}
+
+func (r *rail) sent(fr *Frame, again bool) {
+	r.framesSent.Add(1)
+	if fr.Header.Kind == wire.KindData {
+		r.bytesSent.Add(uint64(len(fr.Payload)))
+	}
+	if again {
+		r.resent.Add(1)
+	}
+}
+
+func (r *rail) received(h *wire.Header) {
+	r.framesReceived.Add(1)
+	if h.Kind == wire.KindData {
+		r.bytesReceived.Add(uint64(h.Length))
+	}
+}
+
+// snapshot lists the peers that haven't finished.
+func (f *Fabric) snapshot() []*Peer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.all))
+}
+
+// Connect returns the peer for a node, which is shared by all who ask for the same
+// incarnation; each of them calls Disconnect once. Both nodes call Connect: the lower id dials. The
+// connections are made in the background (WaitReady). The error names a rail that
+// one of the two nodes lacks, and the node.
+func (f *Fabric) Connect(r Remote) (*Peer, error) {
+	addrs, err := f.match(r)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil, fmt.Errorf("connection to node %q: %w", r.Node, fault.ErrClosed)
+	}
+	old := f.peers[r.Node]
+	if old != nil && old.incarnation == r.Incarnation && old.stay() {
+		old.users++
+		if old.lingers != nil {
+			old.lingers.Stop()
+		}
+		f.mu.Unlock()
+		return old, nil
+	}
+	p := newPeer(f, r, addrs)
+	p.users = 1
+	if old != nil && old.incarnation == r.Incarnation && old.Lost() == nil {
+		p.predecessor = old // its farewell is still on the way
+	}
+	f.peers[r.Node] = p
+	f.all[p] = struct{}{}
+	if called := f.awaited[r.Node]; called != nil {
+		close(called)
+		delete(f.awaited, r.Node)
+	}
+	f.mu.Unlock()
+	if old != nil && old.incarnation != r.Incarnation {
+		old.lose(fmt.Sprintf("incarnation %d of it has come up", r.Incarnation))
+	}
+	f.sys.Root.Send(f.office, &open{peer: p})
+	return p, nil
+}
+
+// match finds the remote addresses by rail index.
+func (f *Fabric) match(r Remote) ([]string, error) {
+	if r.Node == "" || r.Node == f.cfg.Node || !utf8.ValidString(r.Node) {
+		return nil, fmt.Errorf("rails: node %q can't be connected to node %q", r.Node, f.cfg.Node)
+	}
+	addrs := make([]string, len(f.rails))
+	for _, a := range r.Rails {
+		i := f.railIndex(a.Name)
+		if i < 0 {
+			return nil, &fault.RailError{Rail: a.Name, Node: f.cfg.Node, Err: fmt.Errorf("node %q has this rail, this node lacks it", r.Node)}
+		}
+		addrs[i] = a.Addr
+	}
+	for i, a := range addrs {
+		if a == "" {
+			return nil, &fault.RailError{Rail: f.rails[i].name, Node: r.Node, Err: errors.New("this node has the rail, the other one lacks it")}
+		}
+	}
+	return addrs, nil
+}
+
+// Retain adds a use to a peer that is in use; it ends with another Disconnect.
+func (f *Fabric) Retain(p *Peer) {
+	f.mu.Lock()
+	p.users++
+	f.mu.Unlock()
+}
+
+// Disconnect ends one use of a peer. After the last one it stays connected for
+// Config.Linger, and then says farewell when everything is acknowledged.
+func (f *Fabric) Disconnect(p *Peer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.users--; p.users > 0 || f.closed {
+		return
+	}
+	p.lingers = time.AfterFunc(f.cfg.Linger, func() { f.lingered(p) })
+}
+
+// lingered: nobody has used the peer for a while.
+func (f *Fabric) lingered(p *Peer) {
+	f.mu.Lock()
+	unused := p.users == 0
+	if unused {
+		// Under the lock: a Connect that comes next must see it.
+		p.leave()
+	}
+	f.mu.Unlock()
+	if unused {
+		p.look()
+	}
+}
+
+// Revoke takes memory back: queued frames of this owner are dropped and released with
+// ErrRevoked, written ones are released and not sent again, landings of this receiver
+// are torn. It doesn't wait. What a goroutine holds at the moment is released when that lets go: a
+// read at once; a write after at most 0.2 s, or its connection is closed. Owner is the
+// FrameOwner's and the Receiver's own pointer. What is sent later isn't affected.
+func (f *Fabric) Revoke(owner any) {
+	if owner == nil {
+		return
+	}
+	for _, p := range f.snapshot() {
+		p.revoke(owner)
+	}
+}
+
+// unhold: a handshake doesn't wait for Connect any more.
+func (f *Fabric) unhold() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held--
+}
+
+// forget drops a finished peer.
+func (f *Fabric) forget(p *Peer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, p)
+	if f.peers[p.node] == p {
+		delete(f.peers, p.node)
+	}
+	if p.lingers != nil {
+		p.lingers.Stop()
+	}
+}
+
+// Close says farewell to all peers when everything that was sent is acknowledged, or at the
+// end of ctx, and stops everything: actors, goroutines, connections, devices. The
+// error names the nodes to which something was still on its way.
+func (f *Fabric) Close(ctx context.Context) error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	f.mu.Unlock()
+	peers := f.snapshot()
+	for _, p := range peers {
+		p.leave()
+		p.look()
+	}
+	var faults []error
+	for _, p := range peers {
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
+			if !p.idle() {
+				faults = append(faults, fmt.Errorf("node %q: closed with frames unacknowledged: %w", p.node, context.Cause(ctx)))
+			}
+			p.end(p.closedError(), false)
+		}
+	}
+	for _, p := range peers {
+		<-p.ended // nobody holds memory for longer than a callback takes
+	}
+	close(f.done)
+	f.cancel()
+	f.closeDevices()
+	f.mu.Lock()
+	f.down = true
+	for conn := range f.shaking {
+		conn.Close()
+	}
+	f.mu.Unlock()
+	// Each peer has told its actors to stop. Their parents must hear the end of them
+	// first, or they would send them another stop.
+	f.children.Wait()
+	f.stopActors()
+	f.group.Wait()
+	f.warm.Close()
+	return errors.Join(faults...)
+}

@@ -1,0 +1,356 @@
+package railactors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+// refusal is what the other side of a connection says before it closes it.
+type refusal struct {
+	code   messages.Refuse_Code
+	reason string
+}
+
+func (e *refusal) Error() string { return "refused: " + e.reason }
+
+func refuse(code messages.Refuse_Code, format string, args ...any) *refusal {
+	return &refusal{code: code, reason: clip(fmt.Sprintf(format, args...))}
+}
+
+// clip bounds a text that goes to, or comes from, another node.
+func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxReasonBytes)], "") }
+
+// isGone reports whether err says that the process, or its dealings with us, are over.
+func isGone(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.code == messages.Refuse_GONE
+}
+
+// isNotYet reports whether err says that the other node lives and will want us later.
+func isNotYet(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.code == messages.Refuse_NOT_YET
+}
+
+// isRefused reports whether err says that the host lives and nobody listens.
+func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// writeMessage sends a frame of the handshake.
+func writeMessage(conn transport.Conn, kind wire.Kind, m proto.Message) error {
+	payload, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var header [wire.Size]byte
+	h := wire.Header{Kind: kind, Length: uint32(len(payload))}
+	h.Encode(header[:])
+	_, err = conn.Write(header[:], payload)
+	return err
+}
+
+// readHello reads the first frame of a connection. A refusal is an error.
+func readHello(conn transport.Conn) (*messages.Hello, error) {
+	var header [wire.Size]byte
+	if _, err := conn.ReadFull(header[:], 0); err != nil {
+		return nil, err
+	}
+	var h wire.Header
+	if err := wire.Decode(header[:], &h); err != nil {
+		return nil, err
+	}
+	if h.Kind != wire.KindHello && h.Kind != wire.KindRefuse || h.Length > maxHelloBytes {
+		return nil, fmt.Errorf("first frame is of kind %d with %d bytes, want a hello of at most %d", h.Kind, h.Length, maxHelloBytes)
+	}
+	payload := make([]byte, h.Length)
+	if _, err := conn.ReadFull(payload, 0); err != nil {
+		return nil, err
+	}
+	if h.Kind == wire.KindRefuse {
+		var r messages.Refuse
+		if err := proto.Unmarshal(payload, &r); err != nil {
+			return nil, fmt.Errorf("refusal: %w", err)
+		}
+		return nil, &refusal{code: r.Code, reason: clip(r.Reason)}
+	}
+	hello := new(messages.Hello)
+	if err := proto.Unmarshal(payload, hello); err != nil {
+		return nil, fmt.Errorf("hello: %w", err)
+	}
+	return hello, nil
+}
+
+// deadline sets or clears both deadlines of a connection.
+func deadline(conn transport.Conn, t time.Time) error {
+	return errors.Join(conn.SetReadDeadline(t), conn.SetWriteDeadline(t))
+}
+
+// hello is what this side says on a rail. Generation is the one that it proposes, or decided on.
+func (p *Peer) hello(rail int, generation uint64, probe bool) *messages.Hello {
+	f := p.fabric
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &messages.Hello{
+		Version: wire.Version, Cluster: f.cfg.Cluster, Node: f.cfg.Node, Incarnation: f.cfg.Incarnation,
+		To: p.node, ToIncarnation: p.incarnation, Rail: f.rails[rail].name, Generation: generation, Probe: probe,
+		Session: p.session, ToSession: p.remoteSession, EagerBytes: uint64(f.cfg.EagerBytes),
+	}
+}
+
+// check holds a hello against what every node of the cluster says.
+func (f *Fabric) check(h *messages.Hello) *refusal {
+	switch {
+	case h.Version != wire.Version:
+		return refuse(messages.Refuse_OTHER, "protocol version %d, node %q speaks %d", h.Version, f.cfg.Node, wire.Version)
+	case h.Cluster != f.cfg.Cluster:
+		return refuse(messages.Refuse_OTHER, "cluster %q, node %q belongs to %q", clip(h.Cluster), f.cfg.Node, f.cfg.Cluster)
+	case h.To != f.cfg.Node:
+		return refuse(messages.Refuse_GONE, "node %q is meant, this is node %q", clip(h.To), f.cfg.Node)
+	case h.ToIncarnation != 0 && h.ToIncarnation != f.cfg.Incarnation:
+		return refuse(messages.Refuse_GONE, "incarnation %d of node %q is meant, this is %d", h.ToIncarnation, f.cfg.Node, f.cfg.Incarnation)
+	case f.railIndex(h.Rail) < 0:
+		return refuse(messages.Refuse_OTHER, "node %q has no rail %q", f.cfg.Node, clip(h.Rail))
+	case h.Node == "" || h.Node == f.cfg.Node || h.Session == 0:
+		return refuse(messages.Refuse_OTHER, "a hello of node %q, session %d", clip(h.Node), h.Session)
+	}
+	return nil
+}
+
+// greet takes the identity in a hello. A refusal says that the other side is not, or no
+// longer, the one that p deals with.
+func (p *Peer) greet(h *messages.Hello) *refusal {
+	fx := newEffects()
+	p.mu.Lock()
+	defer func() { p.unlock(fx) }()
+	switch {
+	case p.cause != nil || p.farewell || p.parted:
+		return refuse(messages.Refuse_GONE, "node %q has ended its session %d with node %q", p.fabric.cfg.Node, p.session, p.node)
+	case h.ToSession != 0 && h.ToSession != p.session:
+		return refuse(messages.Refuse_GONE, "session %d of node %q is meant, it has ended", h.ToSession, p.fabric.cfg.Node)
+	case p.remoteSession != 0 && h.Session < p.remoteSession:
+		return refuse(messages.Refuse_GONE, "session %d of node %q has ended", h.Session, p.node)
+	case p.remoteSession == 0 && !h.Probe:
+		p.remoteSession = h.Session
+		p.core.Limit(h.EagerBytes, &fx.Effects)
+	}
+	return nil
+}
+
+// dial connects to the peer on a rail and puts the connection into use, or, as a probe, asks
+// only whether the process is there.
+func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
+	f := p.fabric
+	ctx, cancel := context.WithTimeout(ctx, 2*f.cfg.RankTimeout)
+	defer cancel()
+	if p.predecessor != nil {
+		select {
+		case <-p.predecessor.ended:
+		case <-ctx.Done():
+			return fmt.Errorf("farewell to its former session: %w", ctx.Err())
+		}
+	}
+	conn, err := f.rails[rail].device.Dial(ctx, p.addrs[rail])
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	generation, err := p.offer(conn, rail, probe)
+	if !stop() && err == nil {
+		err = context.Cause(ctx) // the connection is closed already
+	}
+	if err != nil || probe {
+		conn.Close()
+		return err
+	}
+	return p.connected(rail, generation, conn)
+}
+
+// offer makes the dialing side's part of the handshake and returns the generation that the
+// other side decided on.
+func (p *Peer) offer(conn transport.Conn, rail int, probe bool) (uint64, error) {
+	p.mu.Lock()
+	proposal := p.core.Propose(rail, p.proposed[rail]+1)
+	p.proposed[rail] = proposal
+	p.mu.Unlock()
+	if err := writeMessage(conn, wire.KindHello, p.hello(rail, proposal, probe)); err != nil {
+		return 0, err
+	}
+	h, err := readHello(conn)
+	if err != nil {
+		return 0, err
+	}
+	if r := p.fabric.check(h); r != nil {
+		return 0, r
+	}
+	switch {
+	case h.Node != p.node || h.Incarnation != p.incarnation:
+		return 0, refuse(messages.Refuse_GONE, "node %q, incarnation %d answers", clip(h.Node), h.Incarnation)
+	case h.Rail != p.fabric.rails[rail].name:
+		return 0, refuse(messages.Refuse_OTHER, "rail %q answers", clip(h.Rail))
+	case h.Generation < proposal:
+		return 0, refuse(messages.Refuse_OTHER, "generation %d answers to %d", h.Generation, proposal)
+	case probe:
+		return 0, nil
+	}
+	if p.startedOver(h) {
+		return 0, refuse(messages.Refuse_GONE, "it has started over, with session %d", h.Session)
+	}
+	if r := p.greet(h); r != nil {
+		return 0, r
+	}
+	return h.Generation, deadline(conn, time.Time{})
+}
+
+// startedOver reports whether the other process has given up what it shared with p.
+func (p *Peer) startedOver(h *messages.Hello) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.remoteSession != 0 && h.Session > p.remoteSession
+}
+
+// admit makes the accepting side's part of the handshake. It runs on a goroutine of its own.
+func (f *Fabric) admit(rail int, conn transport.Conn) {
+	identified := false
+	defer func() {
+		if !identified {
+			f.rails[rail].unidentified.Add(-1)
+		}
+	}()
+	fail := func(err error) {
+		var r *refusal
+		if errors.As(err, &r) {
+			// Best effort: the reason helps whoever dialed.
+			_ = writeMessage(conn, wire.KindRefuse, &messages.Refuse{Code: r.code, Reason: r.reason})
+		}
+		conn.Close()
+		f.log.Info("connection turned down", "rail", f.rails[rail].name, "from", conn.RemoteAddr(), "reason", err)
+	}
+	if err := deadline(conn, time.Now().Add(f.cfg.RankTimeout)); err != nil {
+		fail(err)
+		return
+	}
+	h, err := readHello(conn)
+	f.rails[rail].unidentified.Add(-1)
+	identified = true
+	if err != nil {
+		fail(err)
+		return
+	}
+	if r := f.check(h); r != nil {
+		fail(r)
+		return
+	}
+	if i := f.railIndex(h.Rail); i != rail {
+		fail(refuse(messages.Refuse_OTHER, "rail %q is meant, this is rail %q", h.Rail, f.rails[rail].name))
+		return
+	}
+	if err := f.welcome(rail, conn, h); err != nil {
+		fail(err)
+	}
+}
+
+// welcome answers an acceptable hello.
+func (f *Fabric) welcome(rail int, conn transport.Conn, h *messages.Hello) error {
+	p, err := f.expect(h)
+	if err != nil {
+		return err
+	}
+	if p.dials && !h.Probe {
+		return refuse(messages.Refuse_OTHER, "node %q dials node %q, not the other way round", f.cfg.Node, p.node)
+	}
+	if r := p.greet(h); r != nil {
+		return r
+	}
+	p.mu.Lock()
+	generation := p.core.Propose(rail, h.Generation)
+	p.mu.Unlock()
+	if err := deadline(conn, time.Now().Add(f.cfg.RankTimeout)); err != nil {
+		return err
+	}
+	if err := writeMessage(conn, wire.KindHello, p.hello(rail, generation, false)); err != nil {
+		return err
+	}
+	if h.Probe {
+		return conn.Close()
+	}
+	if err := deadline(conn, time.Time{}); err != nil {
+		return err
+	}
+	if err := p.connected(rail, generation, conn); err != nil {
+		return refuse(messages.Refuse_OTHER, "%v", err)
+	}
+	return nil
+}
+
+// expect finds the peer that a hello comes from, and waits for Connect if that was not called here yet.
+func (f *Fabric) expect(h *messages.Hello) (*Peer, error) {
+	timeout := time.NewTimer(f.cfg.RankTimeout / 4) // the other side needs to hear from us
+	defer timeout.Stop()
+	for {
+		p, called, err := f.lookup(h)
+		if p != nil || err != nil {
+			return p, err
+		}
+		select {
+		case <-called:
+		case <-timeout.C:
+			f.unhold()
+			return nil, refuse(messages.Refuse_NOT_YET, "node %q has not asked for node %q yet", f.cfg.Node, h.Node)
+		case <-f.done:
+			f.unhold()
+			return nil, refuse(messages.Refuse_GONE, "node %q closes", f.cfg.Node)
+		}
+		f.unhold()
+	}
+}
+
+// lookup returns the peer, or a channel that is closed when Connect is called for the node;
+// then unhold must be called.
+func (f *Fabric) lookup(h *messages.Hello) (*Peer, <-chan struct{}, error) {
+	f.mu.Lock()
+	p := f.peers[h.Node]
+	f.mu.Unlock()
+	if p != nil {
+		switch {
+		case h.Incarnation < p.incarnation:
+			return nil, nil, refuse(messages.Refuse_GONE, "incarnation %d of node %q is gone, there is %d", h.Incarnation, h.Node, p.incarnation)
+		case h.Incarnation > p.incarnation:
+			p.lose(fmt.Sprintf("incarnation %d of it has come up", h.Incarnation))
+		case p.startedOver(h):
+			p.lose("it has lost this node and started over")
+		}
+		if p.usable() {
+			return p, nil, nil
+		}
+	}
+	if h.ToSession != 0 {
+		return nil, nil, refuse(messages.Refuse_GONE, "session %d of node %q has ended", h.ToSession, f.cfg.Node)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.peers[h.Node] != p {
+		closed := make(chan struct{}) // it was called meanwhile
+		close(closed)
+		f.held++
+		return nil, closed, nil
+	}
+	if f.held >= maxHeld {
+		return nil, nil, refuse(messages.Refuse_OTHER, "%d connections wait at node %q", f.held, f.cfg.Node)
+	}
+	f.held++
+	called := f.awaited[h.Node]
+	if called == nil {
+		called = make(chan struct{})
+		f.awaited[h.Node] = called
+	}
+	return nil, called, nil
+}

@@ -1,0 +1,113 @@
+package railactors
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/polyrail/polyrail/railactors/supervise"
+)
+
+// pairActor owns the life of the connection to one peer on one rail: it sees to it that
+// there is one, from one generation to the next. When it stops, so do the
+// connection and its goroutines. It runs on whichever goroutine sends to it.
+//
+// Where the other node dials, an attempt is a probe: it finds out at once that the other process
+// is gone.
+type pairActor struct {
+	peer     *Peer
+	rail     int
+	epoch    int // fences messages of former incarnations and attempts
+	attempts int // in vain, in a row
+	dialing  bool
+	cancel   context.CancelFunc // ends the attempt
+	timer    *time.Timer        // of the next one
+}
+
+// Receive implements actor.Actor.
+func (a *pairActor) Receive(ctx actor.Context) {
+	f := a.peer.fabric
+	defer supervise.Recover(ctx, f.log)
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		a.epoch = int(f.epochs.Add(1))
+		a.peer.bind(a.rail, ctx.Self())
+		a.dial(ctx) // a connection may have been made, and lost, before
+	case *connectionUp:
+		a.attempts = 0
+		f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", m.conn.generation)
+	case *connectionLost:
+		a.lost(m.conn)
+		a.dial(ctx)
+	case *dialEnded:
+		if m.epoch == a.epoch {
+			a.dialing = false
+			a.ended(ctx, m.err)
+		}
+	case *retry:
+		if m.epoch == a.epoch {
+			a.dial(ctx)
+		}
+	case *actor.Stopping, *actor.Restarting:
+		a.epoch = 0
+		if a.cancel != nil {
+			a.cancel()
+		}
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+		a.peer.unbind(a.rail, ctx.Self())
+	default:
+		f.unknown(ctx)
+	}
+}
+
+func (a *pairActor) lost(c *connection) {
+	f := a.peer.fabric
+	if err, wanted := c.reason(); wanted {
+		f.log.Warn("pair lost its connection", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation, "reason", err)
+	} else {
+		f.log.Debug("pair closed", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
+	}
+}
+
+// dial starts an attempt, unless there is a connection, or nobody wants one.
+func (a *pairActor) dial(ctx actor.Context) {
+	f := a.peer.fabric
+	if a.dialing || !a.peer.needs(a.rail) {
+		return
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	var attempt context.Context
+	attempt, a.cancel = context.WithCancel(f.ctx)
+	self, epoch, cancel := ctx.Self(), a.epoch, a.cancel
+	a.dialing = f.spawn(func() {
+		defer cancel()
+		err := a.peer.dial(attempt, a.rail, !a.peer.dials)
+		if f.ctx.Err() == nil {
+			f.tell(self, &dialEnded{epoch: epoch, err: err})
+		}
+	})
+}
+
+// ended takes the end of an attempt, and arranges for the next one if there has to be one.
+func (a *pairActor) ended(ctx actor.Context, err error) {
+	f := a.peer.fabric
+	if err != nil {
+		a.peer.unreachable(a.rail, err)
+	}
+	if !a.peer.needs(a.rail) {
+		return
+	}
+	if isNotYet(err) {
+		a.attempts = 0
+	} else if err != nil && a.attempts == 0 {
+		f.log.Info("pair can't connect, trying on", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
+	}
+	a.attempts++
+	self, epoch := ctx.Self(), a.epoch
+	a.timer = time.AfterFunc(backoff(a.attempts), func() { f.tell(self, &retry{epoch: epoch}) })
+}

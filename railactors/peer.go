@@ -1,0 +1,268 @@
+package railactors
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+)
+
+// maxControlQueue bounds the control frames that wait for one peer.
+const maxControlQueue = 4096
+
+// Peer is a remote node as seen from here. It owns what must survive the loss of a
+// connection and the restart of an actor: unacknowledged frames, queues, credits. All its
+// methods may be called from any goroutine; none blocks but WaitReady.
+//
+// Its core is guarded by mu. Nobody calls out, writes or waits while holding mu: what an
+// event leads to is collected as effects and carried out after mu is released. The
+// only lock taken before mu is Fabric.mu.
+type Peer struct {
+	fabric      *Fabric
+	node        string
+	incarnation uint64
+	session     uint64      // this node's number for its dealings with that one
+	addrs       []string    // by rail index
+	dials       bool        // this side dials
+	signals     []signal    // by rail index
+	users       int         // Connect less Disconnect; guarded by fabric.mu
+	lingers     *time.Timer // after the last Disconnect; guarded by fabric.mu
+	predecessor *Peer       // that has yet to say farewell to the same process; nil if none
+
+	ready chan struct{} // closed when all rails were up at once
+	ended chan struct{} // closed when nothing of it is in use any more
+
+	mu            sync.Mutex
+	core          *peer.Core[*Frame]
+	live          *peer.Liveness
+	state         state
+	cause         error         // why it ended
+	loud          bool          // it was lost, or something was on its way when it left
+	missed        bool          // something was to be sent after it ended
+	finished      bool          // all frames were released
+	told          bool          // PeerLost was called
+	remoteSession uint64        // 0 until the first Hello
+	conns         []*connection // by rail index; nil where there is none
+	proposed      []uint64      // by rail index: last generation that this side proposed
+	met           peer.Rails    // rails that were connected once
+	attempts      []error       // by rail index: what the last attempt to connect came to
+	unquiet       int           // connections of which some goroutine may hold memory
+	parted        bool          // a farewell came in
+	farewell      bool          // a farewell went out
+	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
+	isReady       bool
+	pairs         []*actor.PID // by rail index; nil where no actor runs
+}
+
+// signal is what the liveness of a rail is judged by. Times are since Fabric.start.
+type signal struct {
+	heard, sent atomic.Int64
+	busy        atomic.Bool
+}
+
+// state is where a peer is in its life. It only goes forward, but for leaving → active.
+type state uint8
+
+const (
+	active  state = iota
+	leaving       // nobody uses it: farewell when everything is acknowledged
+	ending        // its cause is known; goroutines are on their way out
+	ended         // everything was released
+)
+
+func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
+	n := len(addrs)
+	f.sessions++
+	p := &Peer{
+		fabric: f, node: r.Node, incarnation: r.Incarnation, session: f.sessions, addrs: addrs,
+		dials: f.cfg.Node < r.Node, signals: make([]signal, n),
+		ready: make(chan struct{}), ended: make(chan struct{}),
+		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
+			CreditBytes: max(1, f.cfg.EagerBytes/4), AckDelay: f.cfg.AckDelay}),
+		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
+		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
+	}
+	if p.dials {
+		p.live.Expect()
+	}
+	return p
+}
+
+// Node is the remote node's id.
+func (p *Peer) Node() string { return p.node }
+
+// Incarnation is that of the remote process.
+func (p *Peer) Incarnation() uint64 { return p.incarnation }
+
+// Lost is nil as long as the peer can be used, and otherwise why it can't.
+func (p *Peer) Lost() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cause
+}
+
+// LastHeard is when the remote runtime was last heard on any rail; the zero time before that.
+func (p *Peer) LastHeard() time.Time {
+	var last int64
+	for i := range p.signals {
+		last = max(last, p.signals[i].heard.Load())
+	}
+	if last == 0 {
+		return time.Time{}
+	}
+	return p.fabric.start.Add(time.Duration(last))
+}
+
+// usable reports whether frames may still be exchanged.
+func (p *Peer) usable() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cause == nil && !p.farewell && !p.parted
+}
+
+// Ready is closed when all rails were connected. It stays open if the peer ends before.
+func (p *Peer) Ready() <-chan struct{} { return p.ready }
+
+// WaitReady waits until all rails were connected. The error says why the peer ended, or
+// wraps the context's and names the node, the missing rails and what keeps them.
+func (p *Peer) WaitReady(ctx context.Context) error {
+	select {
+	case <-p.ready:
+		return nil
+	case <-p.ended:
+		return p.Lost()
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isReady {
+		return nil
+	}
+	var missing []string
+	for r, c := range p.conns {
+		if c != nil {
+			continue
+		}
+		s := p.fabric.rails[r].name
+		if p.attempts[r] != nil {
+			s += " (" + p.attempts[r].Error() + ")"
+		}
+		missing = append(missing, s)
+	}
+	return fmt.Errorf("node %q: not connected on rail %s: %w", p.node, strings.Join(missing, ", "), context.Cause(ctx))
+}
+
+// Send takes a frame of kind Data or Grant for the rail that its header names, or for
+// another one while that is down. It never blocks: a small frame is written at once if the
+// rail is free, others are queued. The caller bounds how much it queues. When the
+// peer has ended the frame is released with the reason before Send returns.
+func (p *Peer) Send(fr *Frame) {
+	it := peer.Item[*Frame]{
+		Frame: fr, Rail: int(fr.Header.Rail), Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
+		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
+	}
+	if !it.Ahead && fr.Header.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
+		it.Credit = len(fr.Payload)
+	}
+	fx := newEffects()
+	p.mu.Lock()
+	if p.cause != nil {
+		cause := p.cause
+		p.missed = true
+		p.mu.Unlock()
+		fx.free()
+		if fr.Owner != nil {
+			fr.Owner.Released(fr, cause)
+		}
+		p.tellLost()
+		return
+	}
+	p.core.Send(it, &fx.Effects)
+	p.unlock(fx)
+}
+
+// SendControl sends a control message over whichever rail is up, ahead of data. It fails when
+// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait.
+func (p *Peer) SendControl(m *messages.Control) error {
+	payload, err := proto.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("control message to node %q: %w", p.node, err)
+	}
+	if len(payload) > wire.MaxControl {
+		return fmt.Errorf("control message to node %q: %d bytes, the limit is %d: %w", p.node, len(payload), wire.MaxControl, fault.ErrLimit)
+	}
+	fx := newEffects()
+	p.mu.Lock()
+	if p.cause != nil {
+		cause := p.cause
+		p.missed = true
+		p.mu.Unlock()
+		fx.free()
+		p.tellLost()
+		return cause
+	}
+	if n := p.core.QueuedAhead(); n >= maxControlQueue {
+		p.mu.Unlock()
+		fx.free()
+		return fmt.Errorf("node %q: %d control messages wait: %w", p.node, n, fault.ErrLimit)
+	}
+	p.sendAhead(wire.Header{Kind: wire.KindControl, Comm: m.Comm}, payload, fx)
+	p.unlock(fx)
+	return nil
+}
+
+// sendAhead queues a frame of the runtime's own. The caller holds mu.
+func (p *Peer) sendAhead(h wire.Header, payload []byte, fx *effects) {
+	h.Length = uint32(len(payload))
+	p.core.Send(peer.Item[*Frame]{Frame: &Frame{Header: h, Payload: payload}, Rail: int(h.Rail),
+		Bytes: wire.Size + len(payload), Ahead: true}, &fx.Effects)
+}
+
+// GrantEager answers Inbound.Wanted: the remote node may send the operation's waiting frames without credit.
+func (p *Peer) GrantEager(comm, seq uint64) {
+	fx := newEffects()
+	p.mu.Lock()
+	if p.cause != nil {
+		p.unlock(fx)
+		return
+	}
+	p.sendAhead(wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited, Comm: comm, Seq: seq}, nil, fx)
+	p.unlock(fx)
+}
+
+// ReturnCredit gives the remote node credit back: the data of an eager, credited frame that
+// arrived doesn't take up room here any more. Bytes is its Header.Length. It is
+// called once for each such frame that Receiver.Arrived told of and whose Landing Keeps it.
+func (p *Peer) ReturnCredit(bytes int) {
+	fx := newEffects()
+	p.mu.Lock()
+	p.core.ReturnCredit(bytes, &fx.Effects)
+	p.unlock(fx)
+}
+
+// revoke is Fabric.Revoke for this peer.
+func (p *Peer) revoke(owner any) {
+	fx := newEffects()
+	p.mu.Lock()
+	held := p.core.Revoke(func(fr *Frame) bool { return fr.Owner != nil && any(fr.Owner) == owner }, &fx.Effects)
+	for r, c := range p.conns {
+		if c == nil {
+			continue
+		}
+		if held.Has(r) {
+			c.hurry()
+		}
+		c.landing.revoke(owner, c.conn)
+	}
+	p.unlock(fx)
+}

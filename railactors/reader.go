@@ -1,0 +1,339 @@
+package railactors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+const sinkBytes = 32 << 10
+
+// errFarewell ends a reader after the other node's farewell.
+var errFarewell = errors.New("the other node disconnected")
+
+// landing is the memory that a reader is about to fill, so that it can be revoked. It is
+// guarded by Peer.mu.
+type landing struct {
+	phase    landingPhase
+	receiver Receiver
+	revoked  bool
+	owners   []any // revoked while the reader asked where to land
+}
+
+type landingPhase uint8
+
+const (
+	noLanding     landingPhase = iota
+	askingLanding              // Inbound.Land is on its way
+	filling                    // receiver's memory is being written
+)
+
+// revoke takes the memory back if it is this owner's.
+func (l *landing) revoke(owner any, conn transport.Conn) {
+	switch {
+	case l.phase == askingLanding:
+		l.owners = append(l.owners, owner)
+	case l.phase == filling && !l.revoked && any(l.receiver) == owner:
+		l.revoked = true
+		// An error means that the connection is closed: the reader lets go anyway.
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// reader is the reading side of a connection, used by one goroutine.
+type reader struct {
+	*connection
+	header  [wire.Size]byte
+	next    uint64 // number of the next numbered frame
+	control []byte // payload of a control frame
+	sink    []byte
+}
+
+// read is the reader goroutine.
+func (c *connection) read() {
+	r := &reader{connection: c, next: 1}
+	defer c.leave()
+	defer c.peer.signals[c.rail].busy.Store(false)
+	defer func() {
+		// Whatever a callback did, it costs this connection, not the process.
+		if v := recover(); v != nil {
+			c.peer.fabric.log.Error("reader panicked", "node", c.peer.node, "rail", c.peer.fabric.rails[c.rail].name,
+				"reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+			c.fail(fmt.Errorf("%w: reader panicked: %v", fault.ErrInternal, v))
+		}
+	}()
+	for {
+		if err := r.frame(); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// frame reads one frame and does what it says.
+func (r *reader) frame() error {
+	p := r.peer
+	signal := &p.signals[r.rail]
+	signal.busy.Store(false)
+	_, err := r.conn.ReadFull(r.header[:], p.fabric.cfg.WaitSpin)
+	signal.busy.Store(true)
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	signal.heard.Store(int64(p.fabric.now()))
+	var h wire.Header
+	if err := wire.Decode(r.header[:], &h); err != nil {
+		return err
+	}
+	if h.Kind.Numbered() {
+		if h.Number != r.next {
+			return fmt.Errorf("frame number %d, want %d", h.Number, r.next)
+		}
+		r.next++
+	}
+	// What is at hand is read without waiting: nobody needs to be able to interrupt it.
+	ask := h.Kind == wire.KindData && (int(h.Length) > inlineBytes || r.conn.Buffered() < int(h.Length))
+	if err := r.account(&h, ask); err != nil {
+		return err
+	}
+	return r.dispatch(&h, ask)
+}
+
+// account takes what every header says: acknowledgement and credit.
+func (r *reader) account(h *wire.Header, ask bool) error {
+	p := r.peer
+	fx := newEffects()
+	p.mu.Lock()
+	err := p.core.Acked(r.rail, r.generation, h.Ack, &fx.Effects)
+	if err == nil {
+		err = p.core.Credited(h.Credit, &fx.Effects)
+	}
+	if ask {
+		r.landing.phase = askingLanding
+	}
+	p.unlock(fx)
+	return err
+}
+
+func (r *reader) dispatch(h *wire.Header, ask bool) error {
+	p := r.peer
+	in := p.fabric.in
+	var err error
+	switch h.Kind {
+	case wire.KindData:
+		return r.data(h, ask)
+	case wire.KindGrant:
+		if h.Flags&wire.FlagUncredited != 0 {
+			r.granted(h)
+		} else {
+			err = in.Granted(p, h)
+		}
+	case wire.KindWant:
+		err = in.Wanted(p, h)
+	case wire.KindControl:
+		err = r.controlMessage(h)
+	case wire.KindAck, wire.KindPong:
+		return nil
+	case wire.KindPing:
+		r.answerPing()
+		return nil
+	case wire.KindRefuse:
+		return r.refused(h)
+	default:
+		return fmt.Errorf("frame of kind %d in the middle of a stream", h.Kind)
+	}
+	if err != nil {
+		return err
+	}
+	r.count(h, false)
+	return nil
+}
+
+// count: the frame is received whole and its arrival stands. Credit says whether the
+// credit that it took goes back at once.
+func (r *reader) count(h *wire.Header, credit bool) {
+	p := r.peer
+	fx := newEffects()
+	p.mu.Lock()
+	if credit && h.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
+		p.core.ReturnCredit(int(h.Length), &fx.Effects)
+	}
+	p.core.Received(r.rail, r.generation, wire.Size+int(h.Length), h.Flags&wire.FlagAckNow != 0, &fx.Effects)
+	p.unlock(fx)
+	p.fabric.rails[r.rail].received(h)
+}
+
+// data brings a frame's payload to where it belongs.
+func (r *reader) data(h *wire.Header, ask bool) error {
+	p := r.peer
+	l, err := p.fabric.in.Land(p, h)
+	if err == nil && l.Receiver != nil && len(l.Dst) != int(h.Length) {
+		err = fmt.Errorf("%w: %d bytes of room for a frame of %d", fault.ErrInternal, len(l.Dst), h.Length)
+		l.Receiver.Torn(l.Tag, err)
+	}
+	if err != nil {
+		return err // the landing phase ends with the connection
+	}
+	if ask && !r.publish(l.Receiver) {
+		l.Receiver.Torn(l.Tag, ErrRevoked)
+		l.Receiver = nil
+	}
+	if l.Receiver == nil {
+		if err := r.drain(int(h.Length)); err != nil {
+			return err
+		}
+		r.count(h, true)
+		return nil
+	}
+	n, err := r.conn.ReadFull(l.Dst, p.fabric.cfg.WaitSpin)
+	revoked := ask && r.unpublish()
+	switch {
+	case err == nil:
+		l.Receiver.Arrived(l.Tag)
+		r.count(h, !l.Keeps)
+		return nil
+	case revoked && errors.Is(err, os.ErrDeadlineExceeded):
+		l.Receiver.Torn(l.Tag, ErrRevoked)
+		// The rest goes nowhere, so that the stream stays in step.
+		if err := r.drain(int(h.Length) - n); err != nil {
+			return err
+		}
+		r.count(h, true)
+		return nil
+	}
+	err = fmt.Errorf("read: %w", err)
+	l.Receiver.Torn(l.Tag, err)
+	return err
+}
+
+// publish makes the landing revocable. It returns false if that happened already.
+func (r *reader) publish(receiver Receiver) bool {
+	p := r.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	revoked := false
+	for _, o := range r.landing.owners {
+		revoked = revoked || receiver != nil && o == any(receiver)
+	}
+	clear(r.landing.owners)
+	r.landing = landing{owners: r.landing.owners[:0]}
+	if !revoked && receiver != nil {
+		r.landing.phase, r.landing.receiver = filling, receiver
+	}
+	return !revoked
+}
+
+// unpublish ends the landing and reports whether it was revoked.
+func (r *reader) unpublish() bool {
+	p := r.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	revoked := r.landing.revoked
+	r.landing = landing{owners: r.landing.owners}
+	if revoked {
+		// An error means that the connection is closed, which the next read tells.
+		_ = r.conn.SetReadDeadline(time.Time{})
+	}
+	return revoked
+}
+
+// drain reads n bytes that nobody wants.
+func (r *reader) drain(n int) error {
+	if n > 0 && r.sink == nil {
+		r.sink = make([]byte, sinkBytes)
+	}
+	for n > 0 {
+		k, err := r.conn.ReadFull(r.sink[:min(n, sinkBytes)], 0)
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		n -= k
+	}
+	return nil
+}
+
+// payload reads the payload of a frame that isn't data.
+func (r *reader) payload(h *wire.Header) ([]byte, error) {
+	if cap(r.control) < int(h.Length) {
+		r.control = make([]byte, h.Length)
+	}
+	b := r.control[:h.Length]
+	if _, err := r.conn.ReadFull(b, 0); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return b, nil
+}
+
+func (r *reader) controlMessage(h *wire.Header) error {
+	b, err := r.payload(h)
+	if err != nil {
+		return err
+	}
+	m := new(messages.Control)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return fmt.Errorf("control message: %w", err)
+	}
+	closed := m.GetRailClosed()
+	if closed == nil {
+		r.peer.fabric.in.Control(r.peer, m)
+		return nil
+	}
+	p := r.peer
+	fx := newEffects()
+	p.mu.Lock()
+	err = p.core.PeerClosed(peer.Statement{Rail: p.fabric.railIndex(closed.Rail), Generation: closed.Generation,
+		Received: closed.Received, Answer: closed.Answer}, &fx.Effects)
+	p.unlock(fx)
+	return err
+}
+
+// granted: the other node takes an operation's waiting frames without credit.
+func (r *reader) granted(h *wire.Header) {
+	p := r.peer
+	fx := newEffects()
+	p.mu.Lock()
+	p.core.EagerGranted(peer.Operation{Comm: h.Comm, Seq: h.Seq}, &fx.Effects)
+	p.unlock(fx)
+}
+
+func (r *reader) answerPing() {
+	fx := newEffects()
+	r.peer.mu.Lock()
+	r.urgent |= urgentPong
+	fx.kicks = append(fx.kicks, r.connection)
+	r.peer.unlock(fx)
+}
+
+// refused: the other node closes the connection and says why.
+func (r *reader) refused(h *wire.Header) error {
+	b, err := r.payload(h)
+	if err != nil {
+		return err
+	}
+	var m messages.Refuse
+	if err := proto.Unmarshal(b, &m); err != nil {
+		return fmt.Errorf("refusal: %w", err)
+	}
+	refusal := &refusal{code: m.Code, reason: clip(m.Reason)}
+	if m.Code != messages.Refuse_LEAVING {
+		return refusal
+	}
+	p := r.peer
+	fx := newEffects()
+	p.mu.Lock()
+	p.parted = true
+	p.core.Farewell(r.rail, r.generation, &fx.Effects)
+	r.failLocked(errFarewell, fx)
+	p.unlock(fx)
+	return errFarewell
+}
