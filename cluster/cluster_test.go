@@ -1,0 +1,547 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/messages"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// inVirtualTime runs a test in a synctest bubble. memberlist's goroutines end some time after its
+// shutdown, and virtual time stops with the test's own goroutine: so that one waits for them.
+func inVirtualTime(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(t)
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// ear is a Handler that keeps what it hears.
+type ear struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at every piece of news
+	events  []string
+	msgs    []*messages.Rendezvous
+}
+
+func newEar() *ear { return &ear{changed: make(chan struct{})} }
+
+func (e *ear) hear(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *ear) ClusterEvent(ev Event) {
+	e.hear(func() {
+		e.events = append(e.events, fmt.Sprintf("%s#%d %v", ev.Member.Node, ev.Member.Incarnation, ev.Kind))
+	})
+}
+
+func (e *ear) ClusterMessage(_ string, m *messages.Rendezvous) {
+	e.hear(func() { e.msgs = append(e.msgs, m) })
+}
+
+// expect waits until an event is heard, and returns how many there were of it.
+func (e *ear) expect(t *testing.T, event string) {
+	t.Helper()
+	e.until(t, event, func() bool { return slices.Contains(e.events, event) })
+}
+
+func (e *ear) until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	for {
+		e.mu.Lock()
+		done, changed := ok(), e.changed
+		e.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			t.Fatalf("not heard: %s; heard %v", what, e.events)
+		}
+	}
+}
+
+func (e *ear) heard(event string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Contains(e.events, event)
+}
+
+func (e *ear) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.events = nil
+}
+
+type peer struct {
+	*Gossip
+	*ear
+}
+
+func config(network *memnet.Network, node string, incarnation uint64, bind string, join ...string) Config {
+	c := DefaultConfig()
+	c.Node, c.Incarnation, c.Bind, c.Join, c.Network = node, incarnation, bind, join, network
+	c.Logger = slog.New(slog.DiscardHandler)
+	return c
+}
+
+func start(t *testing.T, c Config) peer {
+	t.Helper()
+	e := newEar()
+	g, err := Start(t.Context(), c, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peer{g, e}
+}
+
+const seed = "10.0.0.1:7946"
+
+// startAll starts nodes n1 … nK at 10.0.0.1 …, all joining the first, and waits until all know all.
+func startAll(t *testing.T, network *memnet.Network, k int) []peer {
+	t.Helper()
+	var peers []peer
+	for i := range k {
+		peers = append(peers, start(t, config(network, fmt.Sprintf("n%d", i+1), 7, fmt.Sprintf("10.0.0.%d:7946", i+1), seed)))
+	}
+	for i, p := range peers {
+		for j := range peers {
+			if i != j {
+				p.expect(t, fmt.Sprintf("n%d#7 joined", j+1))
+			}
+		}
+	}
+	return peers
+}
+
+func closeAll(t *testing.T, peers ...peer) {
+	t.Helper()
+	for _, p := range peers {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func nodes(g *Gossip) string {
+	var s []string
+	for _, m := range g.Members() {
+		s = append(s, m.Node)
+	}
+	return strings.Join(s, " ")
+}
+
+func TestNodesFindOneAnotherThroughOneSeed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		peers := startAll(t, memnet.New(), 6)
+		for _, p := range peers {
+			if err := p.WaitJoined(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := nodes(p.Gossip); got != "n1 n2 n3 n4 n5 n6" {
+				t.Errorf("members: %s", got)
+			}
+		}
+		closeAll(t, peers...)
+	})
+}
+
+func TestTheSeedMayStartLast(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		b := start(t, config(network, "b", 7, "10.0.0.2:7946", seed))
+		c := start(t, config(network, "c", 7, "10.0.0.3:7946", seed))
+		select {
+		case <-time.After(5 * time.Second): // virtual
+		case <-b.joined:
+			t.Error("joined a cluster that is not there")
+		}
+		a := start(t, config(network, "a", 7, seed, seed)) // lists itself only
+		for _, p := range []peer{a, b, c} {
+			if err := p.WaitJoined(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		b.expect(t, "c#7 joined")
+		c.expect(t, "b#7 joined")
+		closeAll(t, a, b, c)
+	})
+}
+
+func TestWaitJoinedNamesTheSeedsThatDoNotAnswer(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		p := start(t, config(memnet.New(), "b", 7, "10.0.0.2:7946", seed, "10.0.0.9:1"))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.WaitJoined(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), seed) {
+			t.Errorf("got %v", err)
+		}
+		err := p.WaitJoined(t.Context())
+		if !errors.Is(err, fault.ErrTimeout) || !strings.Contains(err.Error(), seed+" (") || !strings.Contains(err.Error(), "10.0.0.9:1 (") {
+			t.Errorf("got %v", err)
+		}
+		if since := time.Since(p.started); since != p.cfg.JoinTimeout {
+			t.Errorf("gave up after %v", since)
+		}
+		closeAll(t, p)
+	})
+}
+
+func TestALeavingNodeIsSeenToLeave(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		peers := startAll(t, memnet.New(), 4)
+		if err := peers[2].Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		closeAll(t, peers[2])
+		for _, i := range []int{0, 1, 3} {
+			peers[i].expect(t, "n3#7 left")
+			if peers[i].heard("n3#7 failed") || strings.Contains(nodes(peers[i].Gossip), "n3") {
+				t.Errorf("n%d heard %v", i+1, peers[i].events)
+			}
+		}
+		if err := peers[0].Send("n3", &messages.Rendezvous{}); err == nil || !strings.Contains(err.Error(), `"n3"`) {
+			t.Errorf("Send to a node that left: %v", err)
+		}
+		closeAll(t, peers[0], peers[1], peers[3])
+	})
+}
+
+func TestAKilledNodeIsSeenToFailSoon(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		peers := startAll(t, memnet.New(), 6)
+		killed := time.Now()
+		closeAll(t, peers[3])
+		for i, p := range peers {
+			if i != 3 {
+				p.expect(t, "n4#7 failed")
+			}
+		}
+		if d := time.Since(killed); d > 5*time.Second {
+			t.Errorf("found after %v", d)
+		}
+		closeAll(t, append(peers[:3:3], peers[4:]...)...)
+	})
+}
+
+func TestARestartedNodeComesBack(t *testing.T) {
+	for name, bind := range map[string]string{"on its address": "10.0.0.3:7946", "on another port": "10.0.0.3:9000"} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T) {
+				network := memnet.New()
+				peers := startAll(t, network, 3)
+				closeAll(t, peers[2])
+				again := start(t, config(network, "n3", 8, bind, seed)) // at once, before anybody missed it
+				for _, p := range peers[:2] {
+					p.expect(t, "n3#8 joined")
+					if i, j := slices.Index(p.events, "n3#7 failed"), slices.Index(p.events, "n3#8 joined"); i < 0 || i > j {
+						t.Errorf("heard %v", p.events)
+					}
+				}
+				if err := again.WaitJoined(t.Context()); err != nil {
+					t.Error(err)
+				}
+				closeAll(t, peers[0], peers[1], again)
+			})
+		})
+	}
+}
+
+func TestARestartedSeedIsFoundAgain(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		peers := startAll(t, network, 3)
+		closeAll(t, peers[0])
+		peers[1].expect(t, "n1#7 failed")
+		peers[2].expect(t, "n1#7 failed")
+		again := start(t, config(network, "n1", 8, seed, seed)) // knows nobody
+		peers[1].expect(t, "n1#8 joined")
+		peers[2].expect(t, "n1#8 joined")
+		again.expect(t, "n2#7 joined")
+		again.expect(t, "n3#7 joined")
+		closeAll(t, peers[1], peers[2], again)
+	})
+}
+
+func TestAPartitionHeals(t *testing.T) {
+	for name, lasts := range map[string]time.Duration{"short": 3 * time.Second, "longer than memberlist remembers": 2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T) {
+				network := memnet.New()
+				peers := startAll(t, network, 4)
+				network.Partition([]string{"10.0.0.1:7946", "10.0.0.2:7946"}, []string{"10.0.0.3:7946", "10.0.0.4:7946"})
+				for i, p := range peers {
+					for j := range peers {
+						if i/2 != j/2 {
+							p.expect(t, fmt.Sprintf("n%d#7 failed", j+1))
+						}
+					}
+				}
+				time.Sleep(lasts) // virtual
+				for _, p := range peers {
+					p.forget()
+				}
+				network.Heal()
+				for i, p := range peers {
+					for j := range peers {
+						if i/2 != j/2 {
+							p.expect(t, fmt.Sprintf("n%d#7 joined", j+1))
+						}
+					}
+				}
+				closeAll(t, peers...)
+			})
+		})
+	}
+}
+
+func TestALivingNodesNameIsRefused(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		peers := startAll(t, network, 3)
+		_, err := Start(t.Context(), config(network, "n2", 99, "10.0.0.9:7946", seed), newEar())
+		var conflict *ConflictError
+		if !errors.As(err, &conflict) || conflict.Node != "n2" || conflict.Addr != "10.0.0.2:7946" || !errors.Is(err, fault.ErrConfig) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(5 * time.Second) // virtual: let gossip spread
+		for _, p := range peers {
+			if p.heard("n2#99 joined") || p.heard("n2#7 failed") || p.heard("n2#7 left") {
+				t.Errorf("heard %v", p.events)
+			}
+			if got := nodes(p.Gossip); got != "n1 n2 n3" {
+				t.Errorf("members: %s", got)
+			}
+		}
+		closeAll(t, peers...)
+	})
+}
+
+func TestAConflictThatShowsLaterEndsTheLaterNode(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		first := start(t, config(network, "x", 1, "10.0.0.2:7946", seed))
+		second := start(t, config(network, "x", 2, "10.0.0.3:7946", seed))
+		a := start(t, config(network, "a", 7, seed))
+		<-second.Failed()
+		var conflict *ConflictError
+		if !errors.As(second.Err(), &conflict) || conflict.Addr != "10.0.0.2:7946" {
+			t.Errorf("got %v", second.Err())
+		}
+		if err := second.WaitJoined(t.Context()); err != second.Err() && second.Err() == nil {
+			t.Errorf("WaitJoined: %v", err)
+		}
+		a.expect(t, "x#1 joined")
+		if first.Err() != nil {
+			t.Errorf("the first holder of the name was told %v", first.Err())
+		}
+		closeAll(t, first, second, a)
+	})
+}
+
+func TestAnotherVersionIsRefusedByName(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		a := start(t, config(network, "a", 7, seed))
+		b := startVersion(config(network, "b", 7, "10.0.0.2:7946", seed), 2)
+		<-b.Failed()
+		var v *VersionError
+		if err := b.Err(); !errors.As(err, &v) || v.Node != "a" || v.Theirs != 1 || v.Mine != 2 || v.ThisNode != "b" {
+			t.Errorf("got %v", err)
+		}
+		if got := nodes(a.Gossip); got != "a" || a.Err() != nil {
+			t.Errorf("a has members %s, error %v", got, a.Err())
+		}
+		closeAll(t, a, peer{b, nil})
+	})
+}
+
+// startVersion starts a node that speaks another version of the protocol.
+func startVersion(c Config, version uint32) *Gossip {
+	g := newGossip(c, newEar())
+	if err := g.listen(version); err != nil {
+		panic(err)
+	}
+	g.run()
+	return g
+}
+
+func TestAnotherClusterIsNotJoined(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		a := start(t, config(network, "a", 7, seed))
+		c := config(network, "b", 7, "10.0.0.2:7946", seed)
+		c.Cluster = "other"
+		b := start(t, c)
+		if err := b.WaitJoined(t.Context()); !errors.Is(err, fault.ErrTimeout) || !strings.Contains(err.Error(), seed) {
+			t.Errorf("got %v", err)
+		}
+		if nodes(a.Gossip) != "a" || nodes(b.Gossip) != "b" {
+			t.Errorf("members: %s; %s", nodes(a.Gossip), nodes(b.Gossip))
+		}
+		closeAll(t, a, b)
+	})
+}
+
+func TestMessagesArriveOnceAndNamed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		peers := startAll(t, memnet.New(), 2)
+		const k = 200
+		for i := range k {
+			m := RendezvousOf(&view.Withdraw{Name: "x", Ask: uint64(i)}, 7)
+			if err := peers[0].Send("n2", m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		peers[1].until(t, "all messages", func() bool { return len(peers[1].msgs) == k })
+		seen := map[uint64]bool{} // one may overtake another: each has a stream of its own
+		for _, m := range peers[1].msgs {
+			got, incarnation, err := ViewMessage(m)
+			if err != nil || m.From != "n1" || incarnation != 7 {
+				t.Fatalf("%v, %v", m, err)
+			}
+			seen[got.(*view.Withdraw).Ask] = true
+		}
+		if len(seen) != k {
+			t.Errorf("%d different messages of %d", len(seen), k)
+		}
+		closeAll(t, peers...)
+	})
+}
+
+func TestAFullOutboxIsAnErrorAndHoldsUpNobodyElse(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		peers := startAll(t, network, 3)
+		network.Partition([]string{"10.0.0.2:7946"}) // n1 does not know it yet
+		var err error
+		sent := 0
+		for m := RendezvousOf(&view.Withdraw{Name: "x", Ask: 1}, 7); err == nil && sent < 2*maxOutbox; sent++ {
+			err = peers[0].Send("n2", m)
+		}
+		if !errors.Is(err, fault.ErrLimit) || sent > maxOutbox+2 {
+			t.Errorf("after %d messages: %v", sent, err)
+		}
+		if err := peers[0].Send("n3", RendezvousOf(&view.Withdraw{Name: "y", Ask: 1}, 7)); err != nil {
+			t.Error(err)
+		}
+		sentAt := time.Now()
+		peers[2].until(t, "the message to n3", func() bool { return len(peers[2].msgs) == 1 })
+		if d := time.Since(sentAt); d > 100*time.Millisecond {
+			t.Errorf("held up for %v", d)
+		}
+		time.Sleep(peers[0].cfg.StreamTimeout) // virtual
+		closeAll(t, peers...)
+		if peers[0].Stats().Unsent == 0 {
+			t.Error("lost messages were not counted")
+		}
+	})
+}
+
+func TestHostileMessagesAreCounted(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		peers := startAll(t, memnet.New(), 2)
+		to, _ := peers[0].roster.member("n2")
+		for _, b := range [][]byte{{0xff}, []byte("hello"), {0x0a, 0x01, 'x'}} {
+			if err := peers[0].outbox.put(to, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// For an older process of n2.
+		old := to
+		old.Incarnation--
+		if err := peers[0].sendTo(old, RendezvousOf(&view.Withdraw{Name: "x", Ask: 1}, 7)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // virtual
+		if s := peers[1].Stats(); s.Undecodable != 3 || s.Stale != 1 {
+			t.Errorf("%+v", s)
+		}
+		if len(peers[1].msgs) != 0 {
+			t.Errorf("delivered %v", peers[1].msgs)
+		}
+		closeAll(t, peers...)
+	})
+}
+
+func TestTheBoundAddressIsNamedWhenItIsTaken(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network := memnet.New()
+		a := start(t, config(network, "a", 7, seed))
+		_, err := Start(t.Context(), config(network, "b", 7, seed), newEar())
+		if err == nil || !strings.Contains(err.Error(), seed) || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("got %v", err)
+		}
+		closeAll(t, a)
+	})
+}
+
+func TestValidateListsEveryFault(t *testing.T) {
+	c := DefaultConfig()
+	c.Node, c.Bind, c.Join, c.Rejoin = "a b", "nowhere", []string{"host", "host:0"}, 0
+	err := c.Validate()
+	if !errors.Is(err, fault.ErrConfig) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{`"a b"`, `"nowhere"`, `"host"`, `"host:0"`, "Rejoin", "incarnation"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestRealSocketsOnLoopback(t *testing.T) {
+	mk := func(node string, join ...string) Config {
+		c := config(nil, node, 7, "127.0.0.1:0", join...)
+		c.Network = nil
+		return c
+	}
+	a := start(t, mk("a"))
+	b := start(t, mk("b", a.Addr()))
+	c := start(t, mk("c", a.Addr()))
+	for _, p := range []peer{a, b, c} {
+		if err := p.WaitJoined(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	b.expect(t, "c#7 joined")
+	c.expect(t, "b#7 joined")
+	if err := c.Send("b", RendezvousOf(&view.Accept{Name: "x", ID: 5}, 7)); err != nil {
+		t.Error(err)
+	}
+	b.until(t, "the message", func() bool { return len(b.msgs) == 1 })
+	if err := c.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	closeAll(t, c)
+	a.expect(t, "c#7 left")
+	b.expect(t, "c#7 left")
+	_, err := Start(t.Context(), func() Config { x := mk("d"); x.Bind = a.Addr(); return x }(), newEar())
+	if err == nil || !strings.Contains(err.Error(), a.Addr()) {
+		t.Errorf("a taken address: %v", err)
+	}
+	closeAll(t, a, b)
+}

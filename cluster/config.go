@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/view"
+)
+
+// ProtocolVersion is what this build speaks, over gossip and over the rails. Nodes of
+// other versions are refused, by name.
+const ProtocolVersion = 1
+
+// Config is a node's part in the cluster. DefaultConfig has everything but
+// Node, Incarnation and Bind.
+type Config struct {
+	Node        string // unique among the living nodes of the cluster
+	Incarnation uint64 // of this process; a process that starts later has a higher one
+	Cluster     string // packets of clusters with another name are refused
+	Bind        string // ADDR:PORT to listen on, TCP and UDP; port 0 takes a free one, an empty ADDR all interfaces
+	Advertise   string // ADDR:PORT for the others to use; empty: what is bound
+	// Join lists seeds, ADDR:PORT. They need not be up yet, and may include this node itself.
+	Join []string
+
+	Logger  *slog.Logger // nil: slog.Default()
+	Network Network      // nil: real sockets
+
+	// JoinTimeout bounds WaitJoined; the search for seeds goes on beyond it.
+	JoinTimeout time.Duration
+	// RetryMin to RetryMax are the pauses between attempts to reach seeds before one was reached.
+	RetryMin, RetryMax time.Duration
+	// Rejoin is the pause between attempts to reach missing seeds and lost members afterwards.
+	Rejoin time.Duration
+	// StreamTimeout bounds connecting, reading and writing of one message.
+	StreamTimeout time.Duration
+	// LeaveTimeout bounds Leave where its context has no deadline.
+	LeaveTimeout time.Duration
+
+	// Failure detection: a member is probed every ProbeInterval, suspected when neither it nor those who
+	// are asked to try answer, and given up after SuspicionMult · log(nodes) · ProbeInterval or more.
+	ProbeInterval, ProbeTimeout time.Duration
+	SuspicionMult               int
+	// GossipInterval is the pause between packets of news, PushPullInterval between exchanges of all that is known.
+	GossipInterval, PushPullInterval time.Duration
+}
+
+// Network makes the sockets of a node; memnet.Network is one in memory.
+type Network interface {
+	Listen(bind string) (memberlist.NodeAwareTransport, error)
+}
+
+// DefaultConfig suits one data centre: a killed or stopped member is found in about half a second.
+func DefaultConfig() Config {
+	return Config{
+		Cluster:       "polyrail",
+		JoinTimeout:   30 * time.Second,
+		RetryMin:      100 * time.Millisecond,
+		RetryMax:      2 * time.Second,
+		Rejoin:        5 * time.Second,
+		StreamTimeout: time.Second,
+		LeaveTimeout:  2 * time.Second,
+
+		ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 40 * time.Millisecond, SuspicionMult: 3,
+		GossipInterval: 20 * time.Millisecond, PushPullInterval: 2 * time.Second,
+	}
+}
+
+// Validate lists every fault at once; the error matches fault.ErrConfig.
+func (c *Config) Validate() error {
+	var faults []error
+	add := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	add(validNode(c.Node), "node name %q: 1 to %d bytes of printable text without blanks, '#' and '/'", c.Node, view.MaxNode)
+	add(c.Incarnation > 0, "incarnation 0")
+	add(c.Cluster != "" && len(c.Cluster) <= memberlist.LabelMaxSize, "cluster name %q: 1 to %d bytes", c.Cluster, memberlist.LabelMaxSize)
+	if err := checkAddr(c.Bind, true); err != nil {
+		add(false, "bind address %q: %w", c.Bind, err)
+	}
+	if c.Advertise != "" {
+		ap, err := netip.ParseAddrPort(c.Advertise)
+		add(err == nil && ap.Port() != 0 && !ap.Addr().IsUnspecified(), "advertised address %q: an IP address and a port", c.Advertise)
+	}
+	for _, seed := range c.Join {
+		if err := checkAddr(seed, false); err != nil {
+			add(false, "join address %q: %w", seed, err)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"JoinTimeout", c.JoinTimeout}, {"RetryMin", c.RetryMin}, {"RetryMax", c.RetryMax}, {"Rejoin", c.Rejoin},
+		{"StreamTimeout", c.StreamTimeout}, {"LeaveTimeout", c.LeaveTimeout}, {"ProbeInterval", c.ProbeInterval},
+		{"ProbeTimeout", c.ProbeTimeout}, {"GossipInterval", c.GossipInterval}, {"PushPullInterval", c.PushPullInterval},
+	} {
+		add(d.value > 0, "%s is %v, must be positive", d.name, d.value)
+	}
+	add(c.RetryMin <= c.RetryMax, "RetryMin %v is above RetryMax %v", c.RetryMin, c.RetryMax)
+	add(c.ProbeTimeout < c.ProbeInterval, "ProbeTimeout %v is not below ProbeInterval %v", c.ProbeTimeout, c.ProbeInterval)
+	add(c.SuspicionMult > 0, "SuspicionMult is %d, must be positive", c.SuspicionMult)
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", fault.ErrConfig, errors.Join(faults...))
+}
+
+func checkAddr(addr string, listen bool) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil:
+		return fmt.Errorf("port %q is not a number below 65536", port)
+	case !listen && host == "":
+		return errors.New("no host")
+	case !listen && n == 0:
+		return errors.New("port 0")
+	}
+	return nil
+}
+
+func validNode(name string) bool {
+	return name != "" && len(name) <= view.MaxNode && utf8.ValidString(name) &&
+		strings.IndexFunc(name, func(r rune) bool {
+			return r == '#' || r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r)
+		}) < 0
+}
+
+// memberlist translates the configuration.
+func (c *Config) memberlist() (*memberlist.Config, error) {
+	m := memberlist.DefaultLANConfig()
+	m.Name = processName(c.Node, c.Incarnation)
+	m.Label = c.Cluster
+	m.TCPTimeout = c.StreamTimeout
+	m.ProbeInterval, m.ProbeTimeout = c.ProbeInterval, c.ProbeTimeout
+	m.SuspicionMult, m.SuspicionMaxTimeoutMult = c.SuspicionMult, 3
+	m.GossipInterval, m.PushPullInterval = c.GossipInterval, c.PushPullInterval
+	m.EnableCompression = false // packets are small; it costs more than it saves
+	m.Logger = memberlistLogger(c.Logger)
+	if c.Network != nil {
+		t, err := c.Network.Listen(c.Bind)
+		if err != nil {
+			return nil, err
+		}
+		m.Transport = t
+	} else {
+		tcp, err := net.ResolveTCPAddr("tcp", c.Bind)
+		if err != nil {
+			return nil, err
+		}
+		m.BindAddr, m.BindPort = "0.0.0.0", tcp.Port
+		if tcp.IP != nil {
+			m.BindAddr = tcp.IP.String()
+		}
+		m.AdvertisePort = tcp.Port
+	}
+	if c.Advertise != "" {
+		ap := netip.MustParseAddrPort(c.Advertise) // Validate has seen it
+		m.AdvertiseAddr, m.AdvertisePort = ap.Addr().String(), int(ap.Port())
+	}
+	return m, nil
+}

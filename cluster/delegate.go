@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"errors"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// maxRefused bounds the memory of whom we have complained about.
+const maxRefused = 256
+
+// delegate is what memberlist calls, often under its own lock: nothing here blocks,
+// or calls memberlist back.
+type delegate struct {
+	g    *Gossip
+	self Member // without its address, which isn't known yet when memberlist starts
+}
+
+var _ interface {
+	memberlist.Delegate
+	memberlist.EventDelegate
+	memberlist.AliveDelegate
+	memberlist.MergeDelegate
+	memberlist.ConflictDelegate
+} = (*delegate)(nil)
+
+func (d *delegate) NodeMeta(int) []byte {
+	return encodeMeta(d.self.Version, d.self.Incarnation)
+}
+func (d *delegate) NotifyMsg(b []byte)                { d.g.receive(b) }
+func (d *delegate) GetBroadcasts(int, int) [][]byte   { return nil }
+func (d *delegate) LocalState(bool) []byte            { return nil }
+func (d *delegate) MergeRemoteState(_ []byte, _ bool) {}
+
+func (d *delegate) NotifyJoin(n *memberlist.Node) {
+	if m, err := identify(d.self, n); err == nil { // NotifyAlive has refused the others
+		d.g.roster.up(m)
+	}
+}
+
+func (d *delegate) NotifyLeave(n *memberlist.Node) {
+	if m, err := identify(d.self, n); err == nil {
+		d.g.roster.down(m)
+	}
+}
+
+// NotifyUpdate: metadata never changes in a process's life.
+func (d *delegate) NotifyUpdate(*memberlist.Node) {}
+
+// NotifyAlive refuses processes of other versions.
+func (d *delegate) NotifyAlive(n *memberlist.Node) error {
+	_, err := identify(d.self, n)
+	if err != nil && d.g.complainOnce(n.Name) {
+		d.g.log.Warn("node refused", "error", err)
+	}
+	return err
+}
+
+// NotifyMerge refuses a cluster of another version. The joining side learns it as its Join's error.
+func (d *delegate) NotifyMerge(nodes []*memberlist.Node) error {
+	for _, n := range nodes {
+		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
+			continue
+		}
+		if _, err := identify(d.self, n); err != nil {
+			d.g.noteMismatch(err)
+			if d.g.complainOnce(n.Name) {
+				d.g.log.Warn("cluster refused", "error", err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// NotifyConflict: one process name at two addresses. Incarnations differ between processes, so this is
+// a program that sets them wrongly, or an address that changed under a process.
+func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
+	if d.g.complainOnce(other.Name + "@" + other.Address()) {
+		d.g.log.Warn("two addresses for one process", "process", existing.Name,
+			"known", existing.Address(), "refused", other.Address())
+	}
+	if existing.Name == d.self.process() && existing.Address() > other.Address() {
+		d.g.fail(&ConflictError{Node: d.self.Node, Addr: other.Address()})
+		d.g.wakeSeeker()
+	}
+}
+
+func (g *Gossip) complainOnce(about string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refused[about] || len(g.refused) >= maxRefused {
+		return false
+	}
+	g.refused[about] = true
+	return true
+}
+
+func (g *Gossip) noteMismatch(err error) {
+	var v *VersionError
+	if errors.As(err, &v) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.mismatch = v
+	}
+}

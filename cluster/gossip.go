@@ -1,0 +1,306 @@
+// Package cluster finds the other nodes: it says who lives, by gossip (hashicorp/memberlist),
+// and carries the rendezvous messages by which nodes agree on communicators.
+//
+// It owns gossip's sockets and goroutines. What is agreed on is decided in
+// collective/view; rails and pairs are railactors' and unknown here. Gossip is not
+// agreement: two nodes may see different members, at any time.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
+	"google.golang.org/protobuf/proto"
+)
+
+// Handler hears what gossip has to say: from one goroutine, holding no lock. It must not block for long,
+// nor call Leave or Close. Events of one node come in their order; an event comes before the messages
+// of the member that it announces wherever gossip knew of the member first.
+type Handler interface {
+	ClusterEvent(Event)
+	// ClusterMessage: m is the handler's to keep. The sender is as it calls itself. One message
+	// may overtake another.
+	ClusterMessage(from string, m *messages.Rendezvous)
+}
+
+// Gossip is this node's membership of the cluster. Its methods are safe for concurrent use.
+type Gossip struct {
+	cfg     Config
+	self    Member
+	log     *slog.Logger
+	handler Handler
+
+	list   *memberlist.Memberlist
+	roster *roster
+	inbox  *inbox
+	outbox *outbox
+
+	started time.Time
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	itself []string // addresses at which this node reached itself; the seeker's own
+
+	poke   chan struct{} // wakes the seeker
+	tried  chan struct{} // closed after the first attempt to join
+	joined chan struct{} // closed when the cluster is reached
+	failed chan struct{} // closed when err is set
+
+	mu       sync.Mutex
+	err      error // why this node cannot be a member
+	refused  map[string]bool
+	seeds    []SeedError   // last errors
+	mismatch *VersionError // found while merging
+	leaving  bool
+	closed   bool
+
+	// lifecycle holds a token that memberlist's Leave and Shutdown take: it panics when it is to leave after
+	// its shutdown. Not a mutex, because it is held for long: waiters must stand still in virtual time.
+	lifecycle chan struct{}
+
+	undecodable, dropped, stale, unsent atomic.Uint64
+}
+
+// Stats counts what was lost or refused.
+type Stats struct {
+	Undecodable uint64 // messages that are none of ours
+	Dropped     uint64 // messages in excess of what the handler takes
+	Stale       uint64 // messages for, or from, another process of a node
+	Unsent      uint64 // messages whose destination could not be reached
+}
+
+// Start listens, tries once to reach the seeds, and goes on trying in the background: nodes may start
+// in any order. WaitJoined tells when the cluster is reached. The context bounds the start only.
+//
+// Errors: an invalid configuration or a name that a living node has (*ConflictError), both
+// fault.ErrConfig; a cluster of another version (*VersionError); an address that cannot be bound.
+func Start(ctx context.Context, cfg Config, h Handler) (*Gossip, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	g := newGossip(cfg, h)
+	if err := g.listen(ProtocolVersion); err != nil {
+		return nil, err
+	}
+	g.run()
+	select {
+	case <-g.tried:
+	case <-ctx.Done():
+		g.Close()
+		return nil, fmt.Errorf("gossip on %s: %w", cfg.Bind, context.Cause(ctx))
+	}
+	if err := g.Err(); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func newGossip(cfg Config, h Handler) *Gossip {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Gossip{
+		cfg: cfg, log: cfg.Logger, handler: h, started: time.Now(),
+		self: Member{Node: cfg.Node, Incarnation: cfg.Incarnation},
+		poke: make(chan struct{}, 1), tried: make(chan struct{}), joined: make(chan struct{}), failed: make(chan struct{}),
+		lifecycle: make(chan struct{}, 1), refused: map[string]bool{},
+	}
+}
+
+// run starts the goroutines; they end with Close.
+func (g *Gossip) run() {
+	g.running.Add(2)
+	go g.dispatch()
+	go g.seek()
+}
+
+// listen brings memberlist up, speaking the given version.
+func (g *Gossip) listen(version uint32) error {
+	g.self.Version = version
+	conf, err := g.cfg.memberlist()
+	if err != nil {
+		return fmt.Errorf("gossip cannot listen on %s: %w", g.cfg.Bind, err)
+	}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.inbox = newInbox()
+	g.roster = newRoster(g.self, g.inbox.wake)
+	g.outbox = newOutbox(g.deliver, g.lost)
+	d := &delegate{g, g.self}
+	conf.Delegate, conf.Events, conf.Alive, conf.Merge, conf.Conflict = d, d, d, d, d
+	list, err := memberlist.Create(conf)
+	if err != nil {
+		g.cancel()
+		if conf.Transport != nil {
+			conf.Transport.Shutdown()
+		}
+		return fmt.Errorf("gossip cannot listen on %s: %w", g.cfg.Bind, err)
+	}
+	g.list = list
+	g.self.Addr = list.LocalNode().Address()
+	g.roster.mu.Lock()
+	g.roster.self.Addr = g.self.Addr
+	g.roster.mu.Unlock()
+	return nil
+}
+
+// Addr is where others reach this node's gossip: ADDR:PORT, usable in their Join.
+func (g *Gossip) Addr() string { return g.self.Addr }
+
+// Members lists the living members that the handler was told of, and this node, by name.
+func (g *Gossip) Members() []Member { return g.roster.members() }
+
+// Stats counts what was lost or refused so far.
+func (g *Gossip) Stats() Stats {
+	return Stats{g.undecodable.Load(), g.dropped.Load(), g.stale.Load(), g.unsent.Load()}
+}
+
+// Err is why this node cannot be a member (*ConflictError, *VersionError), or nil.
+// Once set, the node has left the cluster.
+func (g *Gossip) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// Failed is closed when Err is set.
+func (g *Gossip) Failed() <-chan struct{} { return g.failed }
+
+// WaitJoined waits until another node is known, or there is no seed but this node. Otherwise it
+// returns Err's error, a *JoinError that names the seeds once JoinTimeout has passed
+// since the start, or what ended the context. The search goes on in any case.
+func (g *Gossip) WaitJoined(ctx context.Context) error {
+	timeout := time.NewTimer(time.Until(g.started.Add(g.cfg.JoinTimeout)))
+	defer timeout.Stop()
+	select {
+	case <-g.joined:
+		return nil
+	case <-g.failed:
+		return g.Err()
+	case <-timeout.C:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", g.joinError(), context.Cause(ctx))
+	case <-g.ctx.Done():
+		return fault.ErrClosed
+	}
+	return g.joinError()
+}
+
+func (g *Gossip) joinError() *JoinError {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &JoinError{After: time.Since(g.started), Seeds: g.seeds}
+}
+
+// fail ends this node's membership.
+func (g *Gossip) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = err
+		close(g.failed)
+	}
+}
+
+// Send queues a message to a member, for a reliable stream of its own. It may still get lost: the member
+// may fail, or be unreachable. m is not changed. The error names a node that is no
+// member, or matches fault.ErrLimit when too many messages wait for it.
+func (g *Gossip) Send(node string, m *messages.Rendezvous) error {
+	to, ok := g.roster.member(node)
+	if !ok {
+		return fmt.Errorf("node %q is not a member of cluster %q", node, g.cfg.Cluster)
+	}
+	return g.sendTo(to, m)
+}
+
+func (g *Gossip) sendTo(to Member, m *messages.Rendezvous) error {
+	envelope := &messages.Rendezvous{
+		From: g.self.Node, Incarnation: g.self.Incarnation, ToIncarnation: to.Incarnation, Body: m.Body,
+	}
+	b, err := proto.Marshal(envelope)
+	if err != nil {
+		return fmt.Errorf("message to node %q: %w", to.Node, err)
+	}
+	return g.outbox.put(to, b)
+}
+
+func (g *Gossip) deliver(to Member, message []byte) error {
+	n, err := to.node()
+	if err != nil {
+		return err
+	}
+	return g.list.SendReliable(n, message)
+}
+
+func (g *Gossip) lost(to Member, n int, err error) {
+	g.unsent.Add(uint64(n))
+	g.log.Debug("rendezvous messages not delivered", "to", to.Node, "address", to.Addr, "messages", n, "error", err)
+}
+
+// Leave announces that this node goes, so that the others see it Left and not Failed. Nothing can be
+// sent afterwards; Close is still to be called. A context without a deadline is given LeaveTimeout.
+func (g *Gossip) Leave(ctx context.Context) error {
+	g.mu.Lock()
+	if g.leaving || g.closed {
+		g.mu.Unlock()
+		return nil
+	}
+	g.leaving = true
+	g.mu.Unlock()
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(g.cfg.LeaveTimeout)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	goodbye := &messages.Rendezvous{Body: &messages.Rendezvous_Goodbye{Goodbye: &messages.Goodbye{}}}
+	for _, m := range g.roster.members() {
+		if m.Node != g.self.Node {
+			g.sendTo(m, goodbye) // a full queue means an unreachable member
+		}
+	}
+	err := g.outbox.flush(ctx)
+	if e := g.announceLeave(time.Until(deadline)); err == nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("node %q leaves cluster %q: %w", g.self.Node, g.cfg.Cluster, err)
+	}
+	return nil
+}
+
+func (g *Gossip) announceLeave(timeout time.Duration) error {
+	g.lifecycle <- struct{}{}
+	defer func() { <-g.lifecycle }()
+	if timeout <= 0 || g.ctx.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return g.list.Leave(timeout)
+}
+
+// Close ends gossip at once; without a Leave before, the others see this node Failed. The
+// handler hears nothing after Close returned.
+func (g *Gossip) Close() error {
+	g.mu.Lock()
+	closed := g.closed
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel()
+	var err error
+	if !closed {
+		g.lifecycle <- struct{}{}
+		err = g.list.Shutdown()
+		<-g.lifecycle
+	}
+	g.outbox.close()
+	g.running.Wait()
+	return err
+}

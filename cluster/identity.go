@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Member is a living process of a node.
+type Member struct {
+	Node        string
+	Incarnation uint64
+	Version     uint32 // of the protocol
+	Addr        string // of its gossip, ADDR:PORT
+}
+
+func (m Member) process() string { return processName(m.Node, m.Incarnation) }
+
+// processName is the name under which memberlist knows a process. With the incarnation in it, a
+// node that comes back at once, or on another port, is a new member and not an update of a dead one.
+func processName(node string, incarnation uint64) string {
+	return node + "#" + strconv.FormatUint(incarnation, 16)
+}
+
+const metaBytes = 12
+
+// encodeMeta is what gossip carries about a process: version, incarnation. The version
+// comes first in every version of the protocol.
+func encodeMeta(version uint32, incarnation uint64) []byte {
+	b := make([]byte, 0, metaBytes)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	return binary.LittleEndian.AppendUint64(b, incarnation)
+}
+
+// identify reads a member from what memberlist tells. Its error is a *VersionError.
+func identify(self Member, n *memberlist.Node) (Member, error) {
+	m := Member{Addr: net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))}
+	name, hex, ok := strings.Cut(n.Name, "#")
+	bad := func(explanation string) (Member, error) {
+		return m, &VersionError{Node: n.Name, Addr: m.Addr, Mine: self.Version, ThisNode: self.Node, Explanation: explanation}
+	}
+	if len(n.Meta) < 4 {
+		return bad("no version in its metadata")
+	}
+	m.Node, m.Version = name, binary.LittleEndian.Uint32(n.Meta)
+	if m.Version != self.Version {
+		return m, &VersionError{Node: name, Addr: m.Addr, Theirs: m.Version, Mine: self.Version, ThisNode: self.Node}
+	}
+	incarnation, err := strconv.ParseUint(hex, 16, 64)
+	switch {
+	case !ok || err != nil || !validNode(name):
+		return bad("its name is malformed")
+	case len(n.Meta) != metaBytes:
+		return bad(fmt.Sprintf("%d bytes of metadata", len(n.Meta)))
+	case binary.LittleEndian.Uint64(n.Meta[4:]) != incarnation:
+		return bad("name and metadata disagree about its incarnation")
+	}
+	m.Incarnation = incarnation
+	return m, nil
+}
+
+func (m Member) node() (*memberlist.Node, error) {
+	host, port, err := net.SplitHostPort(m.Addr)
+	if err != nil {
+		return nil, err
+	}
+	p, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	ip := net.ParseIP(host)
+	if ip == nil {
+		return nil, errors.New("not an IP address")
+	}
+	return &memberlist.Node{Name: m.process(), Addr: ip, Port: uint16(p)}, nil
+}

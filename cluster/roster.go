@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// EventKind says what became of a member.
+type EventKind uint8
+
+// The kinds of event.
+const (
+	Joined EventKind = 1 + iota
+	Left             // it said so
+	Failed           // it does not answer
+)
+
+func (k EventKind) String() string {
+	switch k {
+	case Joined:
+		return "joined"
+	case Left:
+		return "left"
+	case Failed:
+		return "failed"
+	}
+	return "invalid"
+}
+
+// Event is news of a member.
+type Event struct {
+	Kind   EventKind
+	Member Member
+}
+
+const (
+	maxLost    = 64               // failed members that are searched for
+	lostMemory = 10 * time.Minute // and for how long
+)
+
+// roster knows which processes live, by memberlist, and which the handler was told of. There is one
+// reported process per node at a time: a second one of the same name waits until the
+// first is gone, because until then nobody can tell a restart from a conflict.
+type roster struct {
+	self Member
+
+	mu       sync.Mutex
+	living   map[string]map[uint64]Member // node → incarnation → process; this node's own excluded
+	reported map[string]Member            // by node
+	farewell map[string]bool              // processes that said goodbye
+	lost     map[string]lostMember        // failed and not back, by node
+	dirty    map[string]bool              // nodes to be settled
+	signal   func()                       // tells the dispatcher; must not block
+}
+
+type lostMember struct {
+	addr  string
+	since time.Time
+}
+
+func newRoster(self Member, signal func()) *roster {
+	return &roster{
+		self: self, signal: signal,
+		living: map[string]map[uint64]Member{}, reported: map[string]Member{},
+		farewell: map[string]bool{}, lost: map[string]lostMember{}, dirty: map[string]bool{},
+	}
+}
+
+// up notes a living process. Called under memberlist's lock.
+func (r *roster) up(m Member) {
+	if m.process() == r.self.process() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.living[m.Node] == nil {
+		r.living[m.Node] = map[uint64]Member{}
+	}
+	r.living[m.Node][m.Incarnation] = m
+	r.dirty[m.Node] = true
+	r.signal()
+}
+
+// down notes that memberlist gave a process up. Called under memberlist's lock.
+func (r *roster) down(m Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(m)
+	if reported, ok := r.reported[m.Node]; !ok || reported.Incarnation != m.Incarnation {
+		delete(r.farewell, m.process())
+	}
+}
+
+// goodbye notes that a process said it would leave.
+func (r *roster) goodbye(m Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.living[m.Node][m.Incarnation]; !ok {
+		return
+	}
+	r.farewell[m.process()] = true
+	r.remove(m)
+}
+
+func (r *roster) remove(m Member) {
+	delete(r.living[m.Node], m.Incarnation)
+	if len(r.living[m.Node]) == 0 {
+		delete(r.living, m.Node)
+	}
+	r.dirty[m.Node] = true
+	r.signal()
+}
+
+// settle returns the events that are due, in order. What went back and forth meanwhile is left out.
+func (r *roster) settle(now time.Time) []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	nodes := make([]string, 0, len(r.dirty))
+	for node := range r.dirty {
+		nodes = append(nodes, node)
+	}
+	slices.Sort(nodes)
+	clear(r.dirty)
+	var events []Event
+	for _, node := range nodes {
+		if node == r.self.Node {
+			continue // rivals are no members
+		}
+		events = append(events, r.settleNode(node, now)...)
+	}
+	return events
+}
+
+func (r *roster) settleNode(node string, now time.Time) []Event {
+	var events []Event
+	old, known := r.reported[node]
+	if known {
+		if _, ok := r.living[node][old.Incarnation]; ok && !r.replaced(old) {
+			return nil
+		}
+		delete(r.reported, node)
+		kind := Failed
+		if r.farewell[old.process()] {
+			kind = Left
+			delete(r.farewell, old.process())
+		} else {
+			r.miss(old, now)
+		}
+		events = append(events, Event{kind, old})
+	}
+	if next, ok := r.latest(node); ok {
+		r.reported[node] = next
+		delete(r.lost, node)
+		events = append(events, Event{Joined, next})
+	}
+	return events
+}
+
+// replaced reports whether a later process of the node has this one's address, which
+// proves this one dead before the probes do.
+func (r *roster) replaced(old Member) bool {
+	for incarnation, m := range r.living[old.Node] {
+		if incarnation > old.Incarnation && m.Addr == old.Addr {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *roster) latest(node string) (m Member, ok bool) {
+	for _, p := range r.living[node] {
+		if !ok || p.Incarnation > m.Incarnation {
+			m, ok = p, true
+		}
+	}
+	return m, ok
+}
+
+func (r *roster) miss(m Member, now time.Time) {
+	for node, l := range r.lost {
+		if now.Sub(l.since) > lostMemory {
+			delete(r.lost, node)
+		}
+	}
+	if len(r.lost) < maxLost {
+		r.lost[m.Node] = lostMember{m.Addr, now}
+	}
+}
+
+// members lists the reported processes and this one, by node.
+func (r *roster) members() []Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := append(make([]Member, 0, 1+len(r.reported)), r.self)
+	for _, m := range r.reported {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) })
+	return all
+}
+
+// member returns the reported process of a node.
+func (r *roster) member(node string) (Member, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, ok := r.reported[node]
+	return m, ok
+}
+
+// rivals lists other processes under this node's own name.
+func (r *roster) rivals() []Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Member
+	for _, m := range r.living[r.self.Node] {
+		all = append(all, m)
+	}
+	return all
+}
+
+// alone reports whether no other process is known.
+func (r *roster) alone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.living) == 0
+}
+
+// missing lists the addresses of seeds and lost members that belong to no living process.
+func (r *roster) missing(seeds []string, now time.Time) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lives := map[string]bool{r.self.Addr: true}
+	for _, processes := range r.living {
+		for _, m := range processes {
+			lives[m.Addr] = true
+		}
+	}
+	var addrs []string
+	add := func(addr string) {
+		if !lives[addr] && !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	for _, s := range seeds {
+		add(s)
+	}
+	for _, node := range sortedKeys(r.lost) {
+		if l := r.lost[node]; now.Sub(l.since) <= lostMemory {
+			add(l.addr)
+		}
+	}
+	return addrs
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,239 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// seek is the goroutine that looks for the cluster: seeds until one is reached, and
+// afterwards now and then those that are missing, which heals partitions.
+func (g *Gossip) seek() {
+	defer g.running.Done()
+	pause := g.cfg.RetryMin
+	first := true
+	for {
+		reached := g.attempt()
+		if reached {
+			g.announceJoined()
+		}
+		if first {
+			first = false
+			close(g.tried)
+		}
+		if g.Err() != nil {
+			g.withdraw()
+			return
+		}
+		wait := g.cfg.Rejoin
+		if !reached {
+			wait = pause
+			pause = min(2*pause, g.cfg.RetryMax)
+		}
+		if !g.pauseSeeking(wait) {
+			return
+		}
+	}
+}
+
+// pauseSeeking waits; it returns false when gossip ends. A poke looks at rivals and, while
+// the cluster isn't reached, at whether somebody has reached us.
+func (g *Gossip) pauseSeeking(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return !g.isLeaving()
+		case <-g.ctx.Done():
+			return false
+		case <-g.poke:
+			if g.isLeaving() {
+				return false
+			}
+			g.checkRivals()
+			if g.Err() != nil {
+				return true // seek sees it too
+			}
+			if !g.roster.alone() {
+				g.announceJoined()
+			}
+		}
+	}
+}
+
+func (g *Gossip) wakeSeeker() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (g *Gossip) isLeaving() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.leaving
+}
+
+func (g *Gossip) announceJoined() {
+	if g.Err() != nil {
+		return
+	}
+	select {
+	case <-g.joined:
+	default:
+		close(g.joined)
+		g.log.Info("cluster joined", "cluster", g.cfg.Cluster, "address", g.self.Addr)
+	}
+}
+
+// attempt tries to reach every seed and lost member that is missing. It reports whether this node is part of
+// a cluster: another node is known, or no seed is another node.
+func (g *Gossip) attempt() bool {
+	seeds, errs := g.resolveSeeds()
+	others := len(errs) > 0
+	for _, addr := range g.roster.missing(seeds, time.Now()) {
+		if g.ctx.Err() != nil || g.isLeaving() {
+			return false
+		}
+		err := g.join(addr)
+		var v *VersionError
+		switch {
+		case errors.As(err, &v):
+			if g.roster.alone() {
+				g.fail(v)
+				return false
+			}
+			g.log.Warn("seed refused", "seed", addr, "error", v)
+		case err != nil:
+			others = true
+			errs = append(errs, SeedError{addr, err})
+		case g.roster.alone():
+			g.itself = append(g.itself, addr) // it was this node that answered
+		}
+	}
+	g.checkRivals()
+	reached := !g.roster.alone() || !others
+	g.mu.Lock()
+	g.seeds = errs
+	g.mu.Unlock()
+	if !reached {
+		g.log.Debug("no seed reached yet", "error", g.joinError())
+	}
+	return reached
+}
+
+// join exchanges all that is known with the node at addr.
+func (g *Gossip) join(addr string) error {
+	g.mu.Lock()
+	g.mismatch = nil
+	g.mu.Unlock()
+	_, err := g.list.Join([]string{addr})
+	if err == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// memberlist doesn't wrap errors. The mismatch may be of a node that tried to join us just now;
+	// it is ours only if our Join ended with its text.
+	if g.mismatch != nil && strings.Contains(err.Error(), g.mismatch.Error()) {
+		return g.mismatch
+	}
+	return plainJoinError(err)
+}
+
+// plainJoinError takes memberlist's decoration off an error.
+func plainJoinError(err error) error {
+	text := strings.TrimSpace(err.Error())
+	if _, after, ok := strings.Cut(text, "* "); ok {
+		text = after
+	}
+	if _, after, ok := strings.Cut(text, "failed to join "); ok {
+		if _, reason, ok := strings.Cut(after, ": "); ok {
+			text = reason
+		}
+	}
+	if text == "EOF" {
+		text = "it closed the connection: is it a node of this cluster?"
+	}
+	return errors.New(text)
+}
+
+// resolveSeeds turns seeds into IP addresses and ports, without those that are this node.
+func (g *Gossip) resolveSeeds() (addrs []string, errs []SeedError) {
+	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.StreamTimeout)
+	defer cancel()
+	for _, seed := range g.cfg.Join {
+		if seed == g.cfg.Bind || seed == g.cfg.Advertise {
+			continue
+		}
+		host, port, err := net.SplitHostPort(seed)
+		if err != nil {
+			errs = append(errs, SeedError{seed, err})
+			continue
+		}
+		ips := []string{host}
+		if net.ParseIP(host) == nil {
+			if ips, err = net.DefaultResolver.LookupHost(ctx, host); err != nil {
+				errs = append(errs, SeedError{seed, err})
+				continue
+			}
+		}
+		for _, ip := range ips {
+			if addr := net.JoinHostPort(ip, port); !g.isItself(addr) {
+				addrs = append(addrs, addr)
+			}
+		}
+	}
+	return addrs, errs
+}
+
+func (g *Gossip) isItself(addr string) bool {
+	for _, a := range g.itself {
+		if a == addr {
+			return true
+		}
+	}
+	return addr == g.self.Addr
+}
+
+// rivalPings is how often a process of the same name is asked whether it lives. One that died
+// a moment ago, and is restarted as this one, doesn't answer.
+const rivalPings = 3
+
+// checkRivals finds out whether this node's name belongs to a living process that was there first.
+func (g *Gossip) checkRivals() {
+	for _, r := range g.roster.rivals() {
+		if r.Addr == g.self.Addr || g.Err() != nil {
+			continue // it had our address: it is dead
+		}
+		if r.Incarnation > g.self.Incarnation {
+			if g.complainOnce(r.process()) {
+				g.log.Warn("another node has this node's name; it started later and is to go", "address", r.Addr)
+			}
+			continue
+		}
+		addr, err := net.ResolveUDPAddr("udp", r.Addr)
+		if err != nil {
+			continue
+		}
+		for range rivalPings {
+			if _, err := g.list.Ping(r.process(), addr); err == nil {
+				g.fail(&ConflictError{Node: g.self.Node, Addr: r.Addr})
+				return
+			}
+		}
+	}
+}
+
+// withdraw takes this node out of the cluster after fail.
+func (g *Gossip) withdraw() {
+	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.LeaveTimeout)
+	defer cancel()
+	if err := g.Leave(ctx); err != nil {
+		g.log.Debug("could not announce that this node goes", "error", fmt.Errorf("%w (after %w)", err, g.Err()))
+	}
+}
