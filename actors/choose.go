@@ -1,0 +1,44 @@
+package actors
+
+import (
+	"unsafe"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// doublingBytes is the largest operation that recursive doubling runs by default. Above it
+// the ring's 2(n-1)/n of the data beats doubling's log₂ n times all of it; below it
+// the number of steps decides. Measured in docs/performance.md.
+const doublingBytes = 16 << 10
+
+// choose is the algorithm of an operation: what the call or the table asks for, else the
+// fixed rule by size. It depends on nothing that ranks could see differently.
+func choose(r *Request, table op.Algorithm, n int) op.Algorithm {
+	switch {
+	case r.Kind != op.KindAllReduce || len(r.Src) == 0:
+		return op.RecursiveDoubling // a barrier: everybody's frame reaches everybody in log₂ n steps
+	case r.Algorithm != op.Auto:
+		return r.Algorithm
+	case table != op.Auto:
+		return table
+	case len(r.Src) <= doublingBytes:
+		return op.RecursiveDoubling
+	}
+	return op.Ring
+}
+
+// same reports whether two equally long slices are the same memory.
+func same(a, b []byte) bool { return unsafe.SliceData(a) == unsafe.SliceData(b) }
+
+// partlyOverlap reports whether two slices share some memory but are not the same.
+func partlyOverlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 || same(a, b) && len(a) == len(b) {
+		return false
+	}
+	pa, pb := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return pa < pb+uintptr(len(b)) && pb < pa+uintptr(len(a))
+}
+
+func misaligned(b []byte, size int) bool {
+	return len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(size) != 0
+}

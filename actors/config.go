@@ -1,0 +1,29 @@
+package actors
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// Config is what a node's control plane needs. The root package validates and fills it.
+type Config struct {
+	Node        string
+	Incarnation uint64
+
+	OperationTimeout time.Duration // 0: none
+	EagerBytes       int           // operations up to this size go without a grant
+	MaxInFlight      int           // operations of one communicator
+	BcubeBase        int
+	MemoryLimit      int64                                      // bytes of scratch and copies
+	Table            func(rails []string) (*table.Table, error) // what a communicator begins with
+
+	Rails   railactors.Config
+	Cluster cluster.Config
+	View    view.Timing
+	Logger  *slog.Logger
+}

@@ -1,0 +1,241 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/reduce"
+	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/collective/task"
+	"github.com/polyrail/polyrail/railactors/supervise"
+)
+
+// Bounds of what the coordinator keeps for the next operations.
+const (
+	maxPlans  = 256 // cached cuts
+	window    = 4   // spans per rail with scratch (R of DESIGN §4.4)
+	unlimited = 1 << 30
+)
+
+// coordinator numbers the operations of a communicator, gives each its table, schedule and
+// plan, and an operation actor. It decides nothing about data.
+type coordinator struct {
+	group    *group
+	balancer *actor.PID
+	strategy *supervise.Strategy
+	member   *table.Member
+	leader   *table.Leader // rank 0 only
+	waiting  []*proposeTable
+	tickets  []uint64 // of waiting
+
+	held     []*Request // turned away by a Prepare; bounded by the operations in flight
+	spare    []*operationActor
+	programs map[op.Algorithm]*schedule.Program
+	plans    map[planKey]*plan.Plan
+}
+
+type planKey struct {
+	table     uint32
+	bytes     int
+	elemSize  int
+	algorithm op.Algorithm
+}
+
+func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator {
+	c := &coordinator{
+		group: g, balancer: balancer, strategy: g.node.strategy(g), member: table.NewMember(t),
+		programs: make(map[op.Algorithm]*schedule.Program), plans: make(map[planKey]*plan.Plan),
+	}
+	if g.rank == 0 {
+		c.leader = table.NewLeader(g.size, c.member)
+	}
+	return c
+}
+
+func (c *coordinator) Receive(ctx actor.Context) {
+	c.strategy.Follow(ctx)
+	defer supervise.Recover(ctx, c.group.node.log)
+	switch m := ctx.Message().(type) {
+	case *startOperation:
+		c.start(ctx, m.request)
+	case *operationEnded:
+		c.ended(m)
+	case *controlMessage:
+		c.agree(ctx, m)
+	case *proposeTable:
+		c.propose(ctx, m)
+	case *breakCommunicator:
+		c.drop(m.cause)
+	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
+	default:
+		c.group.node.unknown(ctx)
+	}
+}
+
+// start numbers a call, or keeps it while a table is being agreed on.
+func (c *coordinator) start(ctx actor.Context, r *Request) {
+	defer func() { // its caller must not wait for an answer that is lost
+		if p := recover(); p != nil {
+			r.answer(nil, fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, p))
+			panic(p)
+		}
+	}()
+	if err := c.group.err(); err != nil {
+		r.answer(nil, err)
+		return
+	}
+	if len(c.held) > 0 {
+		c.held = append(c.held, r)
+		return
+	}
+	seq, t, ok := c.member.Begin()
+	if !ok {
+		c.held = append(c.held, r)
+		return
+	}
+	c.run(ctx, r, seq, t)
+}
+
+// resume starts what was held.
+func (c *coordinator) resume(ctx actor.Context) {
+	for len(c.held) > 0 {
+		seq, t, ok := c.member.Begin()
+		if !ok {
+			return
+		}
+		r := c.held[0]
+		c.held = c.held[1:]
+		c.run(ctx, r, seq, t)
+	}
+}
+
+// drop answers what was held when the communicator broke.
+func (c *coordinator) drop(cause error) {
+	for _, r := range c.held {
+		r.answer(nil, cause)
+	}
+	c.held = nil
+	for _, p := range c.waiting {
+		p.done <- cause
+	}
+	c.waiting, c.tickets = nil, nil
+}
+
+// run opens the operation and answers its caller, who launches it.
+func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Table) {
+	o, err := c.group.number(seq)
+	if err != nil {
+		c.group.node.breakGroup(c.group, err, seq, true)
+		r.answer(nil, err)
+		return
+	}
+	if r.entered != nil {
+		r.entered(seq)
+	}
+	o.request, o.work = r, r.work
+	r.work.seq = seq
+	err = c.configure(o, r, t)
+	o.actor = c.actor(ctx)
+	o.mu.Lock()
+	o.phase = phaseNumbered
+	if o.cause == nil {
+		o.cause = err // launch ends it, and breaks the communicator
+	}
+	o.mu.Unlock()
+	c.group.node.tell(o.actor.pid, &beginOperation{o, c.group.node.config.OperationTimeout})
+	r.answer(o, nil)
+}
+
+// configure decides what all ranks must decide alike.
+func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error {
+	g := c.group
+	desc := op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Elements: r.elements()}
+	entry := t.Lookup(int64(len(r.Src)))
+	desc.Algorithm = choose(r, entry.Algorithm, g.size)
+	o.shape.desc = desc
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.Kind == op.KindAllReduce {
+		combine, err := reduce.For(r.Op, r.DType)
+		if err != nil {
+			return err
+		}
+		o.combine = combine
+	}
+	program, err := c.program(desc.Algorithm)
+	if err != nil {
+		return err
+	}
+	p := c.plan(r, t.Version, entry.Weights, desc.Algorithm, program.Owners)
+	eager := len(r.Src) <= g.node.config.EagerBytes
+	spans := window
+	if eager {
+		spans = unlimited
+	}
+	o.shape.table = t.Version
+	o.shape.eager = eager
+	o.shape.digest = digest(g, r, desc, p.Segment, eager)
+	o.shape.config = task.Config{Program: program, Plan: p, InPlace: same(r.Dst, r.Src), Eager: eager, Window: spans}
+	o.memory[task.Input], o.memory[task.Final] = r.Src, r.Dst
+	return nil
+}
+
+// program is this rank's schedule, built once.
+func (c *coordinator) program(a op.Algorithm) (*schedule.Program, error) {
+	if p := c.programs[a]; p != nil {
+		return p, nil
+	}
+	p, err := schedule.Build(a, c.group.rank, c.group.size, c.group.node.config.BcubeBase)
+	if err == nil {
+		c.programs[a] = p
+	}
+	return p, err
+}
+
+// plan is the operation's cut; the last ones are kept.
+func (c *coordinator) plan(r *Request, version uint32, weights []uint32, a op.Algorithm, owners int) *plan.Plan {
+	key := planKey{version, len(r.Src), max(1, r.DType.Size()), a}
+	if p := c.plans[key]; p != nil {
+		return p
+	}
+	if len(c.plans) >= maxPlans {
+		clear(c.plans)
+	}
+	l := plan.NewLayout(len(r.Src), key.elemSize, owners)
+	p := plan.New(l, plan.Rounds(l.Rounds, weights))
+	c.plans[key] = p
+	return p
+}
+
+// actor takes an operation actor from the pool, or makes one. They are as many as
+// operations were ever in flight at once.
+func (c *coordinator) actor(ctx actor.Context) *operationActor {
+	if n := len(c.spare); n > 0 {
+		a := c.spare[n-1]
+		c.spare = c.spare[:n-1]
+		return a
+	}
+	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer, strategy: c.group.node.strategy(c.group)}
+	ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return a },
+		actor.WithDispatcher(c.group.node.inline), actor.WithSupervisor(a.strategy)))
+	return a
+}
+
+func (c *coordinator) ended(m *operationEnded) {
+	c.spare = append(c.spare, m.actor)
+	c.group.node.recycle(m.operation)
+}
+
+// answer tells the caller what its call became.
+func (r *Request) answer(o *operation, err error) {
+	r.op, r.err = o, err
+	select {
+	case r.ready <- struct{}{}:
+	default: // answered already; only a panic on the way comes here
+	}
+}

@@ -1,0 +1,149 @@
+package actors
+
+import (
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/task"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// maxEarly bounds what one operation keeps of each peer's early frames and grants, by number; by
+// bytes they are bounded by the credits that this node gave.
+const maxEarly = 4096
+
+// earlyFrame is an eager frame of an operation that was not called here yet: its data waits in
+// memory of the runtime. Lookup-or-store and register-and-drain are atomic with each
+// other under the operation's mu.
+type earlyFrame struct {
+	operation *operation
+	from      *railactors.Peer
+	rank      op.Rank
+	header    wire.Header
+	data      []byte
+	own       bool // data is not the pool's
+	whole     bool // under operation.mu
+}
+
+// earlyGrant is a grant for an operation that was not called here yet.
+type earlyGrant struct {
+	from   op.Rank
+	header wire.Header
+}
+
+// landEarly makes room for a frame that came before its operation. Under mu.
+func (o *operation) landEarly(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+	if h.Flags&wire.FlagEager == 0 {
+		return railactors.Landing{}, &earlyError{h.Seq, "data that was not granted"}
+	}
+	if len(o.early) >= maxEarly*o.group.size {
+		return railactors.Landing{}, &earlyError{h.Seq, "too many early frames"}
+	}
+	e := &earlyFrame{operation: o, from: from, rank: rank, header: *h, data: o.group.node.pool.Get(int(h.Length))}
+	if e.data == nil { // the pool is at its limit: credits bound what this can be
+		e.data, e.own = make([]byte, h.Length), true
+	}
+	o.early = append(o.early, e)
+	o.holds++
+	return railactors.Landing{Dst: e.data, Receiver: e, Keeps: true}, nil
+}
+
+type earlyError struct {
+	seq  uint64
+	what string
+}
+
+func (e *earlyError) Error() string { return e.what + " of an operation that was not called here" }
+
+// drain takes the early frames that are whole, and all grants and wants. What a reader
+// is still filling stays, and is delivered by that reader. Under mu.
+func (o *operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*railactors.Peer) {
+	if len(o.early) > 0 {
+		kept := o.early[:0:0]
+		for _, e := range o.early {
+			if e.whole {
+				whole = append(whole, e)
+			} else {
+				kept = append(kept, e)
+			}
+		}
+		o.early = kept
+	}
+	grants, o.grants = o.grants, nil
+	wants, o.wants = o.wants, nil
+	return whole, grants, wants
+}
+
+// Arrived implements railactors.Receiver.
+func (e *earlyFrame) Arrived(uint64) {
+	o := e.operation
+	defer o.leave()
+	o.mu.Lock()
+	e.whole = true
+	waits := o.phase != phaseRunning && o.cause == nil
+	if !waits {
+		o.removeEarly(e)
+	}
+	o.mu.Unlock()
+	if !waits {
+		e.deliver()
+	}
+}
+
+// Torn implements railactors.Receiver: the frame will come again, or nobody wants it.
+func (e *earlyFrame) Torn(uint64, error) {
+	o := e.operation
+	defer o.leave()
+	o.mu.Lock()
+	o.removeEarly(e)
+	o.mu.Unlock()
+	e.free()
+}
+
+// removeEarly takes e off the list. Under mu.
+func (o *operation) removeEarly(e *earlyFrame) {
+	for i, x := range o.early {
+		if x == e {
+			o.early = append(o.early[:i], o.early[i+1:]...)
+			return
+		}
+	}
+}
+
+// deliver puts an early frame where it belongs, on a goroutine that may run kernels.
+func (e *earlyFrame) deliver() {
+	o := e.operation
+	o.mu.Lock()
+	if o.cause != nil {
+		o.mu.Unlock()
+		e.drop()
+		return
+	}
+	o.holds++
+	defer o.leave()
+	ref, loc, err := o.place(e.rank, &e.header)
+	o.mu.Unlock()
+	if err != nil {
+		o.refuse(e.rank, &e.header, err)
+		e.drop()
+		return
+	}
+	copy(o.at(loc), e.data)
+	rail := int(e.header.Rail)
+	e.drop()
+	o.step(task.Event{Kind: task.Arrived, Ref: ref}, rail)
+}
+
+// drop frees the frame and gives its credit back.
+func (e *earlyFrame) drop() {
+	if f := e.header.Flags; f&wire.FlagEager != 0 && f&wire.FlagUncredited == 0 {
+		e.from.ReturnCredit(int(e.header.Length))
+	}
+	e.free()
+}
+
+func (e *earlyFrame) free() {
+	if !e.own {
+		e.operation.group.node.pool.Put(e.data)
+	}
+	e.data = nil
+}

@@ -1,0 +1,363 @@
+package actors
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// nodeActor forms communicators: it feeds the view core with what gossip, peers and
+// callers say, and carries out what it decides (DESIGN §4.5).
+type nodeActor struct {
+	node   *node
+	core   *view.Core
+	gossip *cluster.Gossip
+
+	lastCall uint64
+	calls    map[uint64]*communicatorCall
+	forming  map[uint64]*forming // by wire id
+	waiting  []view.Send         // before gossip is known here
+	alarm    *time.Timer
+}
+
+// forming is a view between Register and Formed.
+type forming struct {
+	view   *view.View
+	group  *group
+	handle *Communicator
+	cancel context.CancelFunc // ends the waits for its pairs and its barrier
+	ctx    context.Context
+}
+
+// communicatorCall is a caller's wait. Sent by the caller's goroutine; answered on done.
+type communicatorCall struct {
+	name string
+	size int
+	id   uint64
+	done chan formed
+}
+
+// formed answers a communicatorCall.
+type formed struct {
+	communicator *Communicator
+	err          error
+}
+
+// cancelCall: the caller's context ended.
+type cancelCall struct {
+	call   *communicatorCall
+	reason string
+}
+
+// gossipStarted hands the gossip to the node actor.
+type gossipStarted struct{ gossip *cluster.Gossip }
+
+// gossipEvent and gossipMessage are what gossip says.
+type gossipEvent cluster.Event
+type gossipMessage struct {
+	from    string
+	message *messages.Rendezvous
+}
+
+// peerLost: a node is lost. From the fabric.
+type peerLost struct {
+	node string
+	err  error
+}
+
+// reached: the pairs to a member are up (err nil) or can't be. From the goroutine that waited.
+type reached struct {
+	id   uint64
+	node string
+	err  error
+}
+
+// barrierDone: a view's committing barrier has ended. From the goroutine that ran it.
+type barrierDone struct {
+	id  uint64
+	err error
+}
+
+// wake is the alarm that the core asked for.
+type wake struct{}
+
+// gossipHandler turns gossip's calls into messages.
+type gossipHandler struct{ node *node }
+
+func (h *gossipHandler) ClusterEvent(e cluster.Event) { h.node.tell(h.node.pid, gossipEvent(e)) }
+func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
+	h.node.tell(h.node.pid, &gossipMessage{from, m})
+}
+
+// Communicator waits until size nodes have asked for the name, and returns the communicator that
+// they form.
+func (n *Node) Communicator(ctx context.Context, name string, size int) (*Communicator, error) {
+	call := &communicatorCall{name: name, size: size, done: make(chan formed, 1)}
+	n.tell(n.pid, call)
+	select {
+	case f := <-call.done:
+		return f.communicator, f.err
+	case <-ctx.Done():
+	}
+	n.tell(n.pid, &cancelCall{call, context.Cause(ctx).Error()})
+	f := <-call.done
+	if f.communicator == nil {
+		return nil, fmt.Errorf("%w (%w)", f.err, context.Cause(ctx))
+	}
+	return f.communicator, nil // it was formed at the last moment: the others count on it
+}
+
+func (a *nodeActor) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case gossipStarted:
+		a.connectGossip(m.gossip)
+	case *communicatorCall:
+		a.call(m)
+	case *cancelCall:
+		a.step(view.Cancel{Call: m.call.id, Name: m.call.name, Reason: m.reason})
+	case gossipEvent:
+		a.member(cluster.Event(m))
+	case *gossipMessage:
+		a.receive(m)
+	case *reached:
+		if m.err == nil {
+			a.step(view.Reached{ID: m.id, Node: m.node})
+		} else {
+			a.step(view.Unreachable{ID: m.id, Node: m.node, Reason: m.err.Error()})
+		}
+	case *barrierDone:
+		a.step(view.BarrierDone{ID: m.id, Err: m.err})
+	case peerLost:
+		a.lost(m)
+	case wake:
+		a.step(view.Tick{})
+	case *actor.Stopping:
+		a.end()
+	case *actor.Started, *actor.Stopped, *actor.Restarting, *actor.Terminated:
+	default:
+		a.node.unknown(ctx)
+	}
+}
+
+func (a *nodeActor) call(m *communicatorCall) {
+	a.lastCall++
+	m.id = a.lastCall
+	a.calls[m.id] = m
+	var nonce [8]byte
+	rand.Read(nonce[:]) // never fails
+	a.step(view.Ask{Call: m.id, Name: m.name, Size: m.size, Nonce: binary.LittleEndian.Uint64(nonce[:])})
+}
+
+func (a *nodeActor) connectGossip(g *cluster.Gossip) {
+	a.gossip = g
+	for _, s := range a.waiting {
+		a.send(s)
+	}
+	a.waiting = nil
+}
+
+// member tells the core who lives.
+func (a *nodeActor) member(e cluster.Event) {
+	if e.Member.Node == a.node.config.Node {
+		return
+	}
+	a.node.log.Info("member", "node", e.Member.Node, "event", e.Kind.String(), "address", e.Member.Addr)
+	if e.Kind == cluster.Joined {
+		a.step(view.MemberUp{Node: e.Member.Node, Incarnation: e.Member.Incarnation})
+		return
+	}
+	a.step(view.MemberDown{Node: e.Member.Node, Incarnation: e.Member.Incarnation})
+}
+
+func (a *nodeActor) receive(m *gossipMessage) {
+	message, incarnation, err := cluster.ViewMessage(m.message)
+	if err != nil {
+		a.node.log.Warn("rendezvous message refused", "from", m.from, "error", err)
+		return
+	}
+	a.step(view.Received{From: m.from, Incarnation: incarnation, Message: message})
+}
+
+// lost tells the core of every view being formed with the lost node in it.
+func (a *nodeActor) lost(m peerLost) {
+	for id, f := range a.forming {
+		if f.view.Rank(m.node) >= 0 {
+			a.step(view.Unreachable{ID: id, Node: m.node, Reason: m.err.Error()})
+		}
+	}
+}
+
+// step feeds the core and carries out its answer.
+func (a *nodeActor) step(e view.Event) {
+	for _, action := range a.core.Step(e, time.Now()) {
+		a.do(action)
+	}
+	if a.alarm != nil {
+		a.alarm.Stop()
+	}
+	if at, ok := a.core.Wake(); ok {
+		n := a.node
+		a.alarm = time.AfterFunc(max(0, time.Until(at)), func() { n.tell(n.pid, wake{}) })
+	}
+}
+
+func (a *nodeActor) do(action view.Action) {
+	switch m := action.(type) {
+	case view.Send:
+		a.send(m)
+	case view.Register:
+		a.register(m.View)
+	case view.Connect:
+		a.connect(a.forming[m.View.ID])
+	case view.Barrier:
+		a.barrier(a.forming[m.View.ID])
+	case view.Unregister:
+		a.unregister(m)
+	case view.Formed:
+		a.formed(m)
+	case view.Failed:
+		a.answer(m.Call, formed{err: m.Err})
+	default:
+		a.node.log.Error("unknown action of the view core", "type", fmt.Sprintf("%T", m))
+	}
+}
+
+func (a *nodeActor) send(m view.Send) {
+	if a.gossip == nil {
+		a.waiting = append(a.waiting, m)
+		return
+	}
+	if err := a.gossip.Send(m.To, cluster.RendezvousOf(m.Message, a.node.config.Incarnation)); err != nil {
+		a.node.log.Debug("rendezvous message not sent", "to", m.To, "error", err) // the core repeats what matters
+	}
+}
+
+func (a *nodeActor) register(v *view.View) {
+	rank := v.Rank(a.node.config.Node)
+	nodes := make([]string, len(v.Members))
+	for i, m := range v.Members {
+		nodes[i] = m.Node
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.forming[v.ID] = &forming{view: v, group: newGroup(a.node, v.ID, v.Name, op.Rank(rank), nodes), ctx: ctx, cancel: cancel}
+}
+
+// connect asks for the pairs to all members. The group is registered once their peers exist, before
+// this node accepts, and so before anybody sends anything under its id.
+func (a *nodeActor) connect(f *forming) {
+	n := a.node
+	var failed *reached
+	for rank, m := range f.view.Members {
+		if op.Rank(rank) == f.group.rank {
+			continue
+		}
+		peer, err := n.fabric.Connect(remoteOf(&m))
+		if err != nil {
+			failed = &reached{f.view.ID, m.Node, err}
+			break
+		}
+		f.group.attach(op.Rank(rank), peer)
+	}
+	n.register(f.group)
+	if failed != nil {
+		n.tell(n.pid, failed)
+		return
+	}
+	for _, p := range f.group.peers {
+		if p == nil {
+			continue
+		}
+		go func() { // ends with f.ctx
+			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(f.ctx)})
+		}()
+	}
+}
+
+func remoteOf(m *view.Member) railactors.Remote {
+	r := railactors.Remote{Node: m.Node, Incarnation: m.Incarnation}
+	for _, rail := range m.Rails {
+		r.Rails = append(r.Rails, railactors.RailAddress{Name: rail.Name, Addr: rail.Addr})
+	}
+	return r
+}
+
+// barrierTimeout bounds a committing barrier: a member that never enters it must not hold the others.
+const barrierTimeout = 10 * time.Second
+
+// barrier runs the committing barrier over the pairs, as the communicator's first operation.
+func (a *nodeActor) barrier(f *forming) {
+	n, id := a.node, f.view.ID
+	f.handle = n.open(f.group)
+	go func() { // ends with f.ctx
+		ctx, cancel := context.WithTimeoutCause(f.ctx, barrierTimeout,
+			&fault.TimeoutError{What: "the barrier that commits the view", After: barrierTimeout})
+		defer cancel()
+		work, err := f.handle.Start(ctx, &Request{Kind: op.KindView, salt: f.view.Digest()})
+		if err == nil {
+			err = work.Wait(ctx)
+		}
+		n.tell(n.pid, &barrierDone{id, err})
+	}()
+}
+
+func (a *nodeActor) unregister(m view.Unregister) {
+	f := a.forming[m.View.ID]
+	if f == nil {
+		return
+	}
+	delete(a.forming, m.View.ID)
+	n := a.node
+	n.log.Info("view given up", "communicator", m.View.Name, "ballot", m.View.Ballot, "reason", m.Reason)
+	if f.handle == nil {
+		f.cancel()
+		n.unregister(f.group)
+		return
+	}
+	// Others may hold it for formed: breaking it tells them.
+	n.breakGroup(f.group, &fault.ViewError{Name: m.View.Name, Reason: m.Reason}, 1, m.Entered)
+	f.cancel()
+	go func() { // ends when the barrier has: it was just broken
+		<-f.group.quiet()
+		n.unregister(f.group)
+		n.stop(f.handle.pid)
+	}()
+}
+
+func (a *nodeActor) formed(m view.Formed) {
+	f := a.forming[m.View.ID]
+	delete(a.forming, m.View.ID)
+	f.cancel()
+	a.node.log.Info("communicator formed", "name", m.View.Name, "rank", f.group.rank, "size", f.group.size, "ballot", m.View.Ballot)
+	a.answer(m.Call, formed{communicator: f.handle})
+}
+
+func (a *nodeActor) answer(call uint64, f formed) {
+	if c := a.calls[call]; c != nil {
+		delete(a.calls, call)
+		c.done <- f
+	}
+}
+
+// end answers every caller when the node closes.
+func (a *nodeActor) end() {
+	if a.alarm != nil {
+		a.alarm.Stop()
+	}
+	for _, f := range a.forming {
+		f.cancel()
+		a.node.unregister(f.group)
+	}
+	for id, c := range a.calls {
+		a.answer(id, formed{err: fmt.Errorf("communicator %q: node %q: %w", c.name, a.node.config.Node, fault.ErrClosed)})
+	}
+}

@@ -1,0 +1,218 @@
+package actors
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// maxAhead bounds how many operations other ranks may have begun that were not called
+// here yet. They can be ahead only by what they may have in flight.
+const maxAhead = 4096
+
+// group is what the data path knows of one communicator: its members' peers and its
+// open operations by seq. Readers consult it directly.
+//
+// Lock order: group.mu before operation.mu; neither is held while a peer, an actor or
+// a caller's function is called.
+type group struct {
+	node *node
+	id   uint64
+	name string
+	rank op.Rank
+	size int
+
+	peers []*railactors.Peer // by rank; nil at our own
+	nodes []string           // names by rank
+	ranks map[*railactors.Peer]op.Rank
+
+	mu       sync.Mutex
+	numbered uint64 // operations 1 … numbered have been called here
+	open     map[uint64]*operation
+	broken   error // first cause; nil while it works
+	idle     chan struct{}
+	departed map[op.Rank]uint64 // ranks that have closed, and their last seq
+
+	table atomic.Pointer[table.Table] // last committed
+	sunk  atomic.Uint64               // frames that nobody waited for
+}
+
+func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *group {
+	return &group{
+		node: n, id: id, name: name, rank: rank, size: len(nodes), nodes: nodes,
+		peers: make([]*railactors.Peer, len(nodes)),
+		ranks: make(map[*railactors.Peer]op.Rank, len(nodes)),
+		open:  make(map[uint64]*operation),
+	}
+}
+
+// attach records the peer of a rank. Before the group is registered.
+func (g *group) attach(rank op.Rank, p *railactors.Peer) {
+	g.peers[rank] = p
+	g.ranks[p] = rank
+}
+
+// find returns the operation that a frame of seq belongs to, making a place for what comes
+// early. nil: the operation is over, or the communicator broken.
+func (g *group) find(seq uint64) (*operation, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if o := g.open[seq]; o != nil {
+		return o, nil
+	}
+	if seq <= g.numbered || g.broken != nil {
+		return nil, nil
+	}
+	if seq > g.numbered+maxAhead {
+		return nil, fmt.Errorf("communicator %q: seq %d is more than %d ahead of ours (%d)", g.name, seq, maxAhead, g.numbered)
+	}
+	o := g.node.operations.Get().(*operation)
+	o.reuse(g, seq)
+	g.open[seq] = o
+	return o, nil
+}
+
+// number opens the next operation. The coordinator alone calls it, with ascending seqs.
+func (g *group) number(seq uint64) (*operation, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.broken != nil {
+		return nil, g.broken
+	}
+	for rank, last := range g.departed {
+		if seq > last {
+			return nil, g.departure(rank, last)
+		}
+	}
+	g.numbered = seq
+	o := g.open[seq]
+	if o == nil {
+		o = g.node.operations.Get().(*operation)
+		o.reuse(g, seq)
+		g.open[seq] = o
+	}
+	return o, nil
+}
+
+// remove forgets an operation that has ended.
+func (g *group) remove(o *operation) {
+	g.mu.Lock()
+	delete(g.open, o.seq)
+	if len(g.open) == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+	g.mu.Unlock()
+}
+
+// fail breaks the group with its first cause, which later calls return, and gives the operations to
+// end; first is false if it was broken before.
+func (g *group) fail(seq uint64, cause error) (open []pending, first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.broken != nil {
+		return nil, false
+	}
+	g.broken = fmt.Errorf("communicator %q: %w since seq %d: %w", g.name, fault.ErrBroken, seq, cause)
+	for seq, o := range g.open {
+		open = append(open, pending{o, seq})
+	}
+	return open, true
+}
+
+// pending is an operation and the seq that it had when it was looked up.
+type pending struct {
+	operation *operation
+	seq       uint64
+}
+
+// err is the cause that broke the group, or nil.
+func (g *group) err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.broken
+}
+
+// quiet returns a channel that is closed when no operation is open.
+func (g *group) quiet() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	done := make(chan struct{})
+	if len(g.open) == 0 {
+		close(done)
+		return done
+	}
+	if g.idle != nil {
+		return g.idle
+	}
+	g.idle = done
+	return done
+}
+
+// land answers a reader: where does this data frame go?
+func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+	rank, o, err := g.match(from, h)
+	if err != nil {
+		return railactors.Landing{}, err
+	}
+	if o == nil {
+		g.sunk.Add(1)
+		return railactors.Landing{}, nil
+	}
+	return o.land(rank, from, h)
+}
+
+// granted and wanted take the frames of flow control.
+func (g *group) granted(from *railactors.Peer, h *wire.Header) error {
+	rank, o, err := g.match(from, h)
+	if o != nil {
+		o.granted(rank, h)
+	}
+	return err
+}
+
+func (g *group) wanted(from *railactors.Peer, h *wire.Header) error {
+	_, o, err := g.match(from, h)
+	if err != nil {
+		return err
+	}
+	if o == nil || o.wanted(from) {
+		from.GrantEager(g.id, h.Seq) // what nobody waits for is sunk
+	}
+	return nil
+}
+
+// match finds whom a frame is from and what it is about.
+func (g *group) match(from *railactors.Peer, h *wire.Header) (op.Rank, *operation, error) {
+	rank, ok := g.ranks[from]
+	if !ok {
+		return 0, nil, fmt.Errorf("node %q is no member of communicator %q", from.Node(), g.name)
+	}
+	o, err := g.find(h.Seq)
+	return rank, o, err
+}
+
+// control sends a message about this communicator to one rank; a lost peer is no error here: its loss is
+// reported on its own.
+func (g *group) control(to op.Rank, m *messages.Control) {
+	m.Comm = g.id
+	if err := g.peers[to].SendControl(m); err != nil {
+		g.node.log.Debug("control message not sent", "communicator", g.name, "to", g.nodes[to], "error", err)
+	}
+}
+
+// controlAll sends it to every other rank.
+func (g *group) controlAll(m *messages.Control) {
+	for rank := range g.peers {
+		if op.Rank(rank) != g.rank {
+			g.control(op.Rank(rank), m)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/railactors/supervise"
+)
+
+// operationActor is the lifecycle of one operation at a time: its timer, its workers, its
+// end. The coordinator keeps a pool of them. Everything that must survive the
+// actor's failure is in operation.
+type operationActor struct {
+	node        *node
+	coordinator *actor.PID
+	balancer    *actor.PID
+	strategy    *supervise.Strategy
+
+	// Set once when the actor starts, before anybody knows it.
+	pid     *actor.PID
+	workers []*actor.PID // by planned rail
+
+	current *operation
+	timer   *time.Timer
+}
+
+func (a *operationActor) Receive(ctx actor.Context) {
+	a.strategy.Follow(ctx)
+	defer supervise.Recover(ctx, a.node.log)
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		a.start(ctx)
+	case *beginOperation:
+		a.begin(m)
+	case *operationExpired:
+		a.expire(m)
+	case *operationEnded:
+		a.end(m)
+	case *actor.Stopping:
+		a.disarm()
+	case *actor.Stopped, *actor.Restarting, *actor.Terminated:
+	default:
+		a.node.unknown(ctx)
+	}
+}
+
+func (a *operationActor) start(ctx actor.Context) {
+	a.pid = ctx.Self()
+	a.workers = a.workers[:0]
+	for rail := range a.node.rails {
+		a.workers = append(a.workers, ctx.Spawn(actor.PropsFromProducer(func() actor.Actor {
+			return &worker{node: a.node, balancer: a.balancer, rail: rail}
+		}, actor.WithDispatcher(a.node.inline))))
+	}
+}
+
+func (a *operationActor) begin(m *beginOperation) {
+	a.current = m.operation
+	if m.timeout > 0 {
+		seq, self := m.operation.seq, a.pid
+		a.timer = time.AfterFunc(m.timeout, func() { a.node.tell(self, &operationExpired{seq}) })
+	}
+}
+
+func (a *operationActor) expire(m *operationExpired) {
+	if o := a.current; o != nil && o.seq == m.seq {
+		o.fail(&fault.TimeoutError{What: o.shape.desc.String(), After: a.node.config.OperationTimeout})
+	}
+}
+
+func (a *operationActor) end(m *operationEnded) {
+	a.disarm()
+	a.current = nil
+	for rail, last := range m.operation.finish {
+		if !last.IsZero() {
+			a.node.tell(a.workers[rail], &railFinished{m.operation, last, m.operation.shape.config.Plan.Bytes})
+		}
+	}
+	a.node.tell(a.coordinator, m)
+}
+
+func (a *operationActor) disarm() {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+}

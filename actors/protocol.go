@@ -1,0 +1,78 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// The messages between the actors of this package. They are immutable once sent.
+
+// startOperation asks the coordinator for a seq. Sent by a caller's goroutine; answered
+// on request.ready with request.op set, or request.err.
+type startOperation struct{ request *Request }
+
+// beginOperation hands a numbered operation to a pooled operation actor. Sent by the
+// coordinator before it answers the caller.
+type beginOperation struct {
+	operation *operation
+	timeout   time.Duration // 0: none
+}
+
+// transmit asks a worker to send one frame. Sent by whoever carries out a Send action.
+type transmit struct {
+	operation *operation
+	frame     *railactors.Frame
+	to        *railactors.Peer
+}
+
+// railFinished tells a worker that its rail has nothing more to do for the operation.
+// Sent by the operation actor; answered by railTiming to the balancer.
+type railFinished struct {
+	operation *operation
+	last      time.Time // the last event on this rail
+	bytes     int       // the operation's size
+}
+
+// operationEnded: nothing refers to the operation any more. Sent by the goroutine that
+// saw its last event to the operation actor, by that one to the coordinator.
+type operationEnded struct {
+	operation *operation
+	actor     *operationActor
+}
+
+// operationExpired is the operation's own timer.
+type operationExpired struct{ seq uint64 }
+
+// railTiming is one operation's completion time on one rail. Worker to balancer.
+type railTiming struct {
+	table   uint32
+	rail    int
+	bytes   int
+	elapsed time.Duration
+}
+
+// breakCommunicator: the first failure of any operation. Sent by whoever met it to the communicator actor.
+type breakCommunicator struct {
+	cause error
+	seq   uint64
+	tell  bool // false where the others know already
+}
+
+// controlMessage is a message from another node about one communicator.
+type controlMessage struct {
+	from op.Rank
+	body *messages.Control
+}
+
+// proposeTable asks the coordinator of rank 0 to publish a table. Answered on done.
+type proposeTable struct {
+	entries []table.Entry
+	done    chan error
+}
+
+// closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
+type closeCommunicator struct{ done chan error }

@@ -1,0 +1,113 @@
+package actors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/messages"
+)
+
+// Request is one call of a collective, as the caller made it.
+type Request struct {
+	Kind      op.Kind
+	DType     op.DType
+	Op        op.Op
+	Dst, Src  []byte // equally long; the same memory for an in-place operation
+	Name      string // compared between ranks; may be empty
+	Algorithm op.Algorithm
+
+	salt    uint64        // of a view's barrier or a Dup: enters the digest
+	entered func(uint64)  // called by the coordinator with the seq, before anything is sent
+	ready   chan struct{} // answered by the coordinator
+	op      *operation    // the answer …
+	err     error         // … or why there is none
+	work    *Work
+}
+
+// check reports a call that can't be run. It still consumes its seq: the other ranks
+// may have called right.
+func (r *Request) check() error {
+	if r.Kind != op.KindAllReduce {
+		return nil
+	}
+	if err := r.Op.Check(r.DType); err != nil {
+		return err
+	}
+	switch size := r.DType.Size(); {
+	case len(r.Dst) != len(r.Src):
+		return fmt.Errorf("destination has %d bytes, source has %d", len(r.Dst), len(r.Src))
+	case len(r.Src)%size != 0:
+		return fmt.Errorf("%d bytes are no whole number of %v", len(r.Src), r.DType)
+	case misaligned(r.Dst, size) || misaligned(r.Src, size):
+		return fmt.Errorf("memory is not aligned for %v", r.DType)
+	case partlyOverlap(r.Dst, r.Src):
+		return fmt.Errorf("source and destination overlap in part: they must be the same memory or apart")
+	}
+	return nil
+}
+
+// elements is the number of elements; 0 where the type is unknown.
+func (r *Request) elements() uint64 {
+	if s := r.DType.Size(); s > 0 {
+		return uint64(len(r.Src) / s)
+	}
+	return 0
+}
+
+// digest hashes everything that shapes an operation (DESIGN §4.1).
+func digest(g *group, r *Request, d op.Descriptor, segment int, eager bool) uint64 {
+	h := fnv.New64a()
+	var b [64]byte
+	le := binary.LittleEndian
+	b[0], b[1], b[2], b[3] = byte(d.Kind), byte(d.DType), byte(d.Code), byte(d.Algorithm)
+	if eager {
+		b[4] = 1
+	}
+	le.PutUint64(b[8:], d.Elements)
+	le.PutUint64(b[16:], uint64(g.size))
+	le.PutUint64(b[24:], uint64(segment))
+	le.PutUint64(b[32:], uint64(g.node.config.BcubeBase))
+	le.PutUint64(b[40:], r.salt)
+	le.PutUint64(b[48:], uint64(len(r.Name)))
+	h.Write(b[:])
+	h.Write([]byte(r.Name))
+	if d.Code == op.CodeUser {
+		h.Write([]byte(r.Op.String()))
+	}
+	return h.Sum64()
+}
+
+// operationError puts an operation's name on a cause, once.
+func (g *group) operationError(seq uint64, d op.Descriptor, cause error) error {
+	return &fault.OperationError{Communicator: g.name, Seq: seq, Operation: d, Cause: cause}
+}
+
+// abortMessage tells the others why an operation ended here.
+func (g *group) abortMessage(seq uint64, cause error) *messages.Control {
+	const maxReason = 1 << 10
+	a := &messages.Abort{
+		Seq: seq, Rank: uint32(g.rank), Node: g.node.config.Node,
+		Code: uint32(fault.CodeOf(cause)), Reason: cause.Error(), LostRank: -1,
+	}
+	if len(a.Reason) > maxReason {
+		a.Reason = a.Reason[:maxReason]
+	}
+	if lost, ok := asLost(cause); ok {
+		a.LostRank, a.LostNode = int32(lost.Rank), lost.Node
+	}
+	return &messages.Control{Comm: g.id, Body: &messages.Control_Abort{Abort: a}}
+}
+
+// abortCause is the error here for what another rank reported. A lost rank is named as such:
+// who found it is only the messenger.
+func (g *group) abortCause(from op.Rank, a *messages.Abort) error {
+	code := fault.Code(min(a.GetCode(), uint32(fault.CodeInternal)))
+	if lost := a.GetLostRank(); code == fault.CodeRankLost && lost >= 0 && int(lost) < g.size && op.Rank(lost) != g.rank {
+		return &fault.RankLostError{Rank: op.Rank(lost), Node: g.nodes[lost],
+			Reason: fmt.Sprintf("reported by rank %d (node %q)", from, g.nodes[from])}
+	}
+	return &fault.AbortError{Rank: from, Node: g.nodes[from], Code: code, Reason: a.GetReason()}
+}

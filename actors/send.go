@@ -1,0 +1,102 @@
+package actors
+
+import (
+	"sync"
+
+	"github.com/polyrail/polyrail/collective/task"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/memory"
+)
+
+// copyLimit is the largest operation, in bytes, whose sends are copied: the caller gets
+// its memory back at once and the runtime re-sends, if need be, after it has returned.
+const copyLimit = 64 << 10
+
+var frames = sync.Pool{New: func() any { return new(railactors.Frame) }}
+var transmits = sync.Pool{New: func() any { return new(transmit) }}
+
+func recycle(f *railactors.Frame) {
+	*f = railactors.Frame{}
+	frames.Put(f)
+}
+
+// copies owns the frames whose payload is the runtime's own copy.
+type copies struct{ pool *memory.Pool }
+
+// Released implements railactors.FrameOwner. That a copy never arrived is no news here: the
+// operation learns it from the loss of the peer.
+func (c copies) Released(f *railactors.Frame, _ error) {
+	if f.Payload != nil {
+		c.pool.Put(f.Payload)
+	}
+	recycle(f)
+}
+
+// header is the part that all frames of the operation share.
+func (o *operation) header(kind wire.Kind) wire.Header {
+	h := wire.Header{
+		Kind: kind, Comm: o.group.id, Seq: o.seq,
+		Table: o.shape.table, Digest: o.shape.digest, Desc: o.shape.desc,
+	}
+	if o.shape.eager {
+		h.Flags = wire.FlagEager
+	}
+	return h
+}
+
+// send carries out a Send: a copy, if the operation is small and the pool has room, or the
+// memory itself until it is acknowledged.
+func (o *operation) send(a *task.Action) {
+	span := &o.shape.config.Plan.Spans[a.Span]
+	f := frames.Get().(*railactors.Frame)
+	f.Header = o.header(wire.KindData)
+	f.Header.Rail = uint16(a.Rail)
+	f.Header.Step, f.Header.Owner = uint32(a.Step), uint32(a.Owner)
+	f.Header.Round, f.Header.Count = uint32(span.First), uint32(span.Count)
+	f.Header.Length = uint32(a.Loc.Len)
+	copied := a.Loc.Len == 0
+	if !copied && o.shape.config.Plan.Bytes <= copyLimit {
+		if buf := o.group.node.pool.Get(a.Loc.Len); buf != nil {
+			f.Payload = buf[:a.Loc.Len]
+			copy(f.Payload, o.at(a.Loc))
+			copied = true
+		}
+	}
+	if copied {
+		f.Owner = o.group.node.copies
+	} else {
+		f.Payload, f.Owner, f.Tag = o.at(a.Loc), o, tag(a.Ref, a.Rail)
+		if a.AckNow {
+			f.Header.Flags |= wire.FlagAckNow
+		}
+	}
+	o.hand(f, a)
+	if copied {
+		o.step(task.Event{Kind: task.Released, Ref: a.Ref}, a.Rail)
+	} else if o.aborted() { // since the core said so: the revocation may have missed this frame
+		o.group.node.fabric.Revoke(o)
+	}
+}
+
+func (o *operation) aborted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.cause != nil
+}
+
+// hand gives a frame to its rail's worker.
+func (o *operation) hand(f *railactors.Frame, a *task.Action) {
+	t := transmits.Get().(*transmit)
+	t.operation, t.frame, t.to = o, f, o.group.peers[a.To]
+	o.group.node.tell(o.actor.workers[a.Rail], t)
+}
+
+// grant tells a peer how many spans there is room for.
+func (o *operation) grant(a *task.Action) {
+	f := frames.Get().(*railactors.Frame)
+	f.Header = o.header(wire.KindGrant)
+	f.Header.Rail, f.Header.Count = uint16(a.Rail), uint32(a.Limit)
+	f.Owner = o.group.node.copies
+	o.group.peers[a.To].Send(f)
+}
