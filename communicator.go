@@ -1,0 +1,142 @@
+package polyrail
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// Communicator is a group of nodes that run collectives together. All ranks call the same
+// operations in the same order: two goroutines that share a communicator must order
+// their calls, or use one each (Dup).
+//
+// An operation that fails breaks its communicator: everything in flight ends with the
+// first cause, and so do later calls; buffers of in-place operations are undefined then.
+type Communicator struct{ inner *actors.Communicator }
+
+// Name is what the members asked for.
+func (c *Communicator) Name() string { return c.inner.Name() }
+
+// Rank is this node's number: 0 … Size-1.
+func (c *Communicator) Rank() int { return c.inner.Rank() }
+
+// Size is the number of members.
+func (c *Communicator) Size() int { return c.inner.Size() }
+
+// Nodes are the members' names by rank.
+func (c *Communicator) Nodes() []string { return append([]string(nil), c.inner.Nodes()...) }
+
+// Err is what broke or closed the communicator, or nil.
+func (c *Communicator) Err() error { return c.inner.Err() }
+
+// Dup makes a second communicator of the same members, whose operations are independent of this
+// one's. It is a collective call.
+func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
+	inner, err := c.inner.Dup(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Communicator{inner}, nil
+}
+
+// Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
+// for the context, which ends what is in flight with an error.
+func (c *Communicator) Close(ctx context.Context) error { return c.inner.Close(ctx) }
+
+// Barrier returns when every rank has called it. It is a collective call.
+func (c *Communicator) Barrier(ctx context.Context) error {
+	w, err := c.inner.Start(ctx, &actors.Request{Kind: op.KindBarrier})
+	if err != nil {
+		return err
+	}
+	return w.Wait(ctx)
+}
+
+// Table is the table by which operations are divided now.
+func (c *Communicator) Table() Table { return *c.inner.Table().Clone() }
+
+// SetTable publishes another table, which all ranks begin to use with the same operation, and
+// returns when that is agreed. Operations in flight end under the old one. Only rank 0 may
+// call it; elsewhere it is an error that names rank 0.
+//
+// The version is given by the agreement; weights are in the order of Node.Rails. Results don't depend on them.
+func (c *Communicator) SetTable(ctx context.Context, t Table) error {
+	return c.inner.SetTable(ctx, t.Entries)
+}
+
+// Work is an operation in flight. Its buffers belong to the runtime until Done is closed.
+type Work struct{ inner *actors.Work }
+
+// Done is closed when the operation has ended, right or with an error.
+func (w *Work) Done() <-chan struct{} { return w.inner.Done() }
+
+// Err is the operation's error once Done is closed; nil before and for success.
+func (w *Work) Err() error { return w.inner.Err() }
+
+// Wait waits for the end and returns Err. A context that ends first ends the operation and breaks the
+// communicator; Wait then returns as soon as the runtime has let go of the buffers.
+func (w *Work) Wait(ctx context.Context) error { return w.inner.Wait(ctx) }
+
+// Option changes one call.
+type Option func(*actors.Request)
+
+// WithName gives the operation a name that ranks compare, so that calls in different orders
+// are found out: WithName("grad/3").
+func WithName(name string) Option { return func(r *actors.Request) { r.Name = name } }
+
+// WithAlgorithm runs the operation by this schedule, on all ranks.
+func WithAlgorithm(a Algorithm) Option { return func(r *actors.Request) { r.Algorithm = a } }
+
+// AllReduce replaces each element of buf by the combination of that element on all ranks. All ranks
+// get the same bits.
+func AllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) error {
+	return AllReduceInto(ctx, c, buf, buf, o, opts...)
+}
+
+// AllReduceInto is AllReduce that leaves src as it is and puts the result into dst, which has the same
+// length and is either src or apart from it.
+func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
+	return AllReduceBytes(ctx, c, op.Bytes(dst), op.Bytes(src), op.DTypeOf[T](), o, opts...)
+}
+
+// AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is known at run
+// time only. The memory must be aligned for the type.
+func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts ...Option) error {
+	w, err := startAllReduce(ctx, c, dst, src, d, o, opts)
+	if err != nil {
+		return err
+	}
+	return w.Wait(ctx)
+}
+
+// StartAllReduce begins an AllReduce and returns. The context governs the operation: when it ends, the
+// operation does. It blocks while the communicator has Config.MaxInFlight operations in flight.
+func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) (*Work, error) {
+	return StartAllReduceInto(ctx, c, buf, buf, o, opts...)
+}
+
+// StartAllReduceInto begins an AllReduceInto and returns; see StartAllReduce.
+func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
+	w, err := startAllReduce(ctx, c, op.Bytes(dst), op.Bytes(src), op.DTypeOf[T](), o, opts)
+	if err != nil {
+		return nil, err
+	}
+	w.Watch(ctx)
+	return &Work{w}, nil
+}
+
+func startAllReduce(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts []Option) (*actors.Work, error) {
+	r := &actors.Request{Kind: op.KindAllReduce, DType: d, Op: o, Dst: dst, Src: src}
+	for _, option := range opts {
+		option(r)
+	}
+	return c.inner.Start(ctx, r)
+}
+
+// elements views packed bytes as elements.
+func elements[T Element](b []byte) []T {
+	var z T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(z)))
+}

@@ -1,0 +1,204 @@
+package polyrail
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+// Config is everything that a node needs to know. Start from DefaultConfig.
+type Config struct {
+	Name    string // this node's name in the cluster; unique
+	Cluster string // nodes of different clusters ignore each other
+	// Bind is where gossip listens, ADDR:PORT; port 0 takes a free one. Advertise is what the others are
+	// told instead, where they differ.
+	Bind, Advertise string
+	Join            []string // ADDR:PORT of nodes to join; some may be down, one may be this node
+
+	// Rails are this host's networks. Rails of equal names on different nodes belong together: all
+	// members of a communicator have the same ones.
+	Rails []Rail
+
+	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
+	OperationTimeout time.Duration // an operation fails after this; 0: it may take as long as its ranks live
+
+	// EagerBytes is the largest operation that is sent before the receiver has called it.
+	EagerBytes int
+	// SplitBytes is the smallest operation that is divided over several rails.
+	SplitBytes int
+	// MaxInFlight is the number of operations of one communicator at which Start blocks.
+	MaxInFlight int
+	// BcubeBase is the largest group of the Bcube algorithm.
+	BcubeBase int
+	// Algorithms overrides the choice of an algorithm by size; ranges ascend.
+	Algorithms []AlgorithmRange
+	// MemoryLimit bounds the runtime's own memory for partial sums and copies, in bytes.
+	MemoryLimit int64
+	// WaitSpin is how long a reader polls its connection, yielding the processor, before it sleeps.
+	WaitSpin time.Duration
+
+	// GossipNetwork, if set, carries gossip in place of real sockets: cluster/memnet in tests.
+	GossipNetwork cluster.Network
+
+	Logger *slog.Logger // nil: slog.Default()
+}
+
+// Rail is one network of this host.
+type Rail struct {
+	Name     string
+	Protocol string // "tcp"
+	// Device is an interface name, an address, or a CIDR that one address of this host is in. Sockets are
+	// bound to it in both directions. "auto", as the only rail's device, stands for every
+	// usable interface that is not loopback, each a rail named like its interface.
+	Device string
+	Weight uint32 // share of a divided operation, against the other rails'; 0 means 1
+	// Transport, if set, is used in place of the protocol's own.
+	Transport transport.Transport
+}
+
+// AlgorithmRange gives operations up to a size an algorithm.
+type AlgorithmRange struct {
+	MaxBytes  int64 // 0: all larger ones
+	Algorithm Algorithm
+}
+
+// Table says how operations of each size class are divided; see Communicator.SetTable.
+type Table = table.Table
+
+// TableEntry is one size class of a Table.
+type TableEntry = table.Entry
+
+// DefaultConfig returns the defaults: a node on loopback, named after its host, without rails.
+func DefaultConfig() Config {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return Config{
+		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
+		RankTimeout: 2 * time.Second,
+		EagerBytes:  64 << 10, SplitBytes: 16 << 10,
+		MaxInFlight: 16, BcubeBase: 2,
+		MemoryLimit: 1 << 30,
+		WaitSpin:    50 * time.Microsecond,
+	}
+}
+
+// ParseRail reads a rail as the command line writes it: NAME=PROTOCOL:DEVICE[,weight=W].
+func ParseRail(s string) (Rail, error) {
+	bad := func(why string) (Rail, error) {
+		return Rail{}, fmt.Errorf("%w: rail %q: %s (want NAME=tcp:DEVICE[,weight=W])", fault.ErrConfig, s, why)
+	}
+	name, rest, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return bad("no name")
+	}
+	spec, options, hasOptions := strings.Cut(rest, ",")
+	protocol, device, ok := strings.Cut(spec, ":")
+	if !ok || protocol == "" || device == "" {
+		return bad("no protocol or no device")
+	}
+	r := Rail{Name: name, Protocol: protocol, Device: device}
+	if !hasOptions {
+		return r, nil
+	}
+	for option := range strings.SplitSeq(options, ",") {
+		key, value, _ := strings.Cut(option, "=")
+		if key != "weight" {
+			return bad(fmt.Sprintf("unknown option %q", option))
+		}
+		w, err := strconv.ParseUint(value, 10, 24)
+		if err != nil || w == 0 {
+			return bad(fmt.Sprintf("weight %q is not a number from 1 to %d", value, table.MaxWeight-1))
+		}
+		r.Weight = uint32(w)
+	}
+	return r, nil
+}
+
+// Validate lists every fault at once, or returns nil.
+func (c Config) Validate() error {
+	var faults []error
+	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Name == "" || len(c.Name) > 128 {
+		add("name %q: needs 1 to 128 bytes", c.Name)
+	}
+	if c.Cluster == "" || len(c.Cluster) > 128 {
+		add("cluster %q: needs 1 to 128 bytes", c.Cluster)
+	}
+	for what, addresses := range map[string][]string{"bind": {c.Bind}, "advertise": {c.Advertise}, "join": c.Join} {
+		for _, a := range addresses {
+			if a == "" && what == "advertise" {
+				continue
+			}
+			if _, _, err := net.SplitHostPort(a); err != nil {
+				add("%s address %q: %w", what, a, err)
+			}
+		}
+	}
+	if len(c.Rails) == 0 {
+		add("no rails: name at least one network")
+	}
+	faults = append(faults, c.validateRails()...)
+	if c.RankTimeout < 20*time.Millisecond {
+		add("rank timeout %v: needs at least 20ms", c.RankTimeout)
+	}
+	if c.OperationTimeout < 0 || c.WaitSpin < 0 {
+		add("operation timeout %v, wait spin %v: must not be negative", c.OperationTimeout, c.WaitSpin)
+	}
+	if c.EagerBytes < 0 || c.EagerBytes > maxEagerBytes {
+		add("eager bytes %d: must be 0 to %d", c.EagerBytes, maxEagerBytes)
+	}
+	if c.SplitBytes < 0 {
+		add("split bytes %d: must not be negative", c.SplitBytes)
+	}
+	if c.MaxInFlight < 1 || c.MaxInFlight > 1024 {
+		add("max in flight %d: must be 1 to 1024", c.MaxInFlight)
+	}
+	if c.BcubeBase < 2 {
+		add("bcube base %d: must be at least 2", c.BcubeBase)
+	}
+	if c.MemoryLimit < 1<<20 {
+		add("memory limit %d: needs at least 1 MiB", c.MemoryLimit)
+	}
+	if _, err := c.table([]string{"any"}); err != nil {
+		add("%w", err)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", fault.ErrConfig, errors.Join(faults...))
+}
+
+// maxEagerBytes bounds an eager operation: a peer's credit must hold several.
+const maxEagerBytes = 256 << 10
+
+func (c Config) validateRails() (faults []error) {
+	names := make(map[string]bool)
+	for _, r := range c.Rails {
+		switch {
+		case r.Device == "auto" && len(c.Rails) > 1:
+			faults = append(faults, fmt.Errorf("rail %q: auto takes every interface, and must be the only rail", r.Name))
+		case r.Name == "" || len(r.Name) > 128:
+			faults = append(faults, fmt.Errorf("rail %q: a name needs 1 to 128 bytes", r.Name))
+		case names[r.Name]:
+			faults = append(faults, fmt.Errorf("rail %q: named twice", r.Name))
+		case r.Transport == nil && r.Protocol != "tcp":
+			faults = append(faults, fmt.Errorf("rail %q: unknown protocol %q (there is tcp)", r.Name, r.Protocol))
+		case r.Device == "":
+			faults = append(faults, fmt.Errorf("rail %q: no device", r.Name))
+		}
+		names[r.Name] = true
+	}
+	return faults
+}

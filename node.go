@@ -1,0 +1,145 @@
+package polyrail
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/transport/nic"
+	"github.com/polyrail/polyrail/railactors/transport/tcp"
+)
+
+// Node is a running member of a cluster. Its methods are safe for concurrent use.
+type Node struct {
+	config Config
+	inner  *actors.Node
+}
+
+// RailStatus is what a rail of this node is and did.
+type RailStatus = railactors.RailStatus
+
+// Member is a node of the cluster as gossip knows it.
+type Member = cluster.Member
+
+// Start brings a node up: its rails, then gossip. The context bounds the start only; Close ends the node.
+// Errors match ErrConfig, ErrRail or ErrTimeout and name the culprit.
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	cfg, err := cfg.expand()
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	logger := cfg.Logger.With("node", cfg.Name)
+	incarnation := uint64(time.Now().UnixNano()) // a process started later has a higher one
+	rails := railactors.Config{
+		Node: cfg.Name, Incarnation: incarnation, Cluster: cfg.Cluster,
+		RankTimeout: cfg.RankTimeout, WaitSpin: cfg.WaitSpin, Logger: logger,
+	}
+	for _, r := range cfg.Rails {
+		t := r.Transport
+		if t == nil {
+			t = tcp.New(tcp.Options{})
+		}
+		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device})
+	}
+	gossip := cluster.DefaultConfig()
+	gossip.Node, gossip.Incarnation, gossip.Cluster = cfg.Name, incarnation, cfg.Cluster
+	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
+	gossip.Network = cfg.GossipNetwork
+	inner, err := actors.Start(ctx, actors.Config{
+		Node: cfg.Name, Incarnation: incarnation,
+		OperationTimeout: cfg.OperationTimeout, EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight,
+		BcubeBase: cfg.BcubeBase, MemoryLimit: cfg.MemoryLimit, Table: cfg.table,
+		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("node %q: %w", cfg.Name, err)
+	}
+	return &Node{config: cfg, inner: inner}, nil
+}
+
+// expand turns the rail "auto" into one for every usable interface.
+func (c Config) expand() (Config, error) {
+	if len(c.Rails) != 1 || c.Rails[0].Device != "auto" || c.Rails[0].Transport != nil {
+		return c, nil
+	}
+	found, err := nic.Auto()
+	if err != nil {
+		return c, fmt.Errorf("%w: rail %q: %w", fault.ErrConfig, c.Rails[0].Name, err)
+	}
+	auto := c.Rails[0]
+	c.Rails = nil
+	for _, d := range found {
+		c.Rails = append(c.Rails, Rail{Name: d.Interface, Protocol: auto.Protocol, Device: d.Interface})
+	}
+	return c, nil
+}
+
+// table is what a communicator begins with: the configured weights for the rails in their
+// order on every rank, and one rail below SplitBytes.
+func (c Config) table(rails []string) (*table.Table, error) {
+	weights := balance.Equal(len(rails))
+	for i, name := range rails {
+		for _, r := range c.Rails {
+			if r.Name == name && r.Weight > 0 {
+				weights[i] = r.Weight
+			}
+		}
+	}
+	var ranges []balance.Range
+	for _, a := range c.Algorithms {
+		ranges = append(ranges, balance.Range{MaxBytes: a.MaxBytes, Algorithm: a.Algorithm})
+	}
+	return balance.Static(weights, int64(c.SplitBytes), ranges)
+}
+
+// Close leaves the cluster, closes every connection and waits for what the node started, or for the context.
+// Communicators that are still open break.
+func (n *Node) Close(ctx context.Context) error { return n.inner.Close(ctx) }
+
+// Name is the node's name in the cluster.
+func (n *Node) Name() string { return n.config.Name }
+
+// GossipAddr is where other nodes can join: ADDR:PORT.
+func (n *Node) GossipAddr() string { return n.inner.Gossip().Addr() }
+
+// Members are the living nodes, this one included, by name.
+func (n *Node) Members() []Member {
+	m := n.inner.Gossip().Members()
+	slices.SortFunc(m, func(a, b Member) int {
+		if a.Node < b.Node {
+			return -1
+		}
+		return 1
+	})
+	return m
+}
+
+// Rails is the state of this node's rails, by name.
+func (n *Node) Rails() []RailStatus { return n.inner.Rails() }
+
+// Communicator waits until size nodes, this one included, have asked for the name, and returns the
+// communicator that they form. Ranks are the same on all members: they ascend by node name. A
+// context that ends first withdraws the request. Errors match ErrView and name
+// the node that stood in the way.
+func (n *Node) Communicator(ctx context.Context, name string, size int) (*Communicator, error) {
+	inner, err := n.inner.Communicator(ctx, name, size)
+	if err != nil {
+		return nil, err
+	}
+	return &Communicator{inner}, nil
+}

@@ -1,0 +1,122 @@
+// Package polyrail is an actor-based distributed runtime that runs collective
+// operations over all of a host's networks at once.
+//
+// A process starts a Node, which joins its cluster by gossip; nodes that ask for the
+// same name form a Communicator; its members call collectives on it, all in the same order:
+//
+//	node, err := polyrail.Start(ctx, cfg)
+//	comm, err := node.Communicator(ctx, "train", 4)
+//	err = polyrail.AllReduce(ctx, comm, gradients, polyrail.Sum)
+//
+// Every network is a rail. An operation is divided over the rails in whole rounds, and
+// the bits of its result depend neither on the division nor on what became of the rails.
+// An operation never hangs and never returns a wrong sum: it finishes right, or ends
+// with an error that names the cause, on every rank.
+//
+// This package is the only generic layer, and composes the others; ARCHITECTURE.md
+// walks through one operation from top to bottom.
+package polyrail
+
+import (
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// Element is the set of types that a buffer can hold.
+type Element = op.Element
+
+// Float16 is an IEEE 754 binary16 number, BFloat16 a bfloat16 number, by their bits.
+type (
+	Float16  = op.Float16
+	BFloat16 = op.BFloat16
+)
+
+// ToFloat16 rounds to nearest even; what is too large becomes infinite.
+func ToFloat16(f float32) Float16 { return op.ToFloat16(f) }
+
+// ToBFloat16 rounds to nearest even.
+func ToBFloat16(f float32) BFloat16 { return op.ToBFloat16(f) }
+
+// DType is an element type as a value, for callers that choose it at run time.
+type DType = op.DType
+
+// ParseDType finds an element type by name: "float32", "bfloat16", …
+func ParseDType(name string) (DType, error) { return op.ParseDType(name) }
+
+// DTypes lists every element type.
+func DTypes() []DType { return append([]DType(nil), op.DTypes...) }
+
+// Op is an operator: one of those below, or a user-defined one.
+type Op = op.Op
+
+// The built-in operators. Sum and Prod wrap around on integers. Min and Max are Go's
+// built-ins: a NaN wins. Avg is the sum divided once by the number of ranks; integers
+// truncate. The bitwise ones are defined on integers only.
+//
+// float16 and bfloat16 are widened to float32 for each step and rounded to nearest even.
+var (
+	Sum    = op.Sum
+	Prod   = op.Prod
+	Min    = op.Min
+	Max    = op.Max
+	Avg    = op.Avg
+	BitAnd = op.BitAnd
+	BitOr  = op.BitOr
+	BitXor = op.BitXor
+)
+
+// Ops lists the built-in operators.
+func Ops() []Op { return append([]Op(nil), op.BuiltIn...) }
+
+// ParseOp finds a built-in operator by name: "sum", "max", …
+func ParseOp(name string) (Op, error) { return op.Parse(name) }
+
+// UserOp makes an operator of a function that sets dst[i] = a[i] ∘ b[i] for equally long
+// slices; dst may be the same memory as a or b. It must be associative and commutative and
+// is called on goroutines of the runtime. Ranks compare the name.
+func UserOp[T Element](name string, f func(dst, a, b []T)) Op {
+	return op.User(name, op.DTypeOf[T](), func(dst, a, b []byte) error {
+		f(elements[T](dst), elements[T](a), elements[T](b))
+		return nil
+	})
+}
+
+// Algorithm names a schedule.
+type Algorithm = op.Algorithm
+
+// The algorithms. Auto chooses by size.
+const (
+	Auto              = op.Auto
+	Ring              = op.Ring
+	RecursiveDoubling = op.RecursiveDoubling
+	Bcube             = op.Bcube
+)
+
+// ParseAlgorithm finds an algorithm by name: "ring", "recursive-doubling", "bcube", "auto".
+func ParseAlgorithm(name string) (Algorithm, error) { return op.ParseAlgorithm(name) }
+
+// What errors.Is finds in an error of this package.
+var (
+	ErrClosed   = fault.ErrClosed   // the communicator or node was closed here
+	ErrBroken   = fault.ErrBroken   // an earlier operation failed and broke the communicator
+	ErrMismatch = fault.ErrMismatch // ranks called different operations
+	ErrRankLost = fault.ErrRankLost // a rank's process or host is gone
+	ErrAborted  = fault.ErrAborted  // another rank ended the operation
+	ErrTimeout  = fault.ErrTimeout  // it took too long
+	ErrRail     = fault.ErrRail     // a rail failed or cannot be used
+	ErrConfig   = fault.ErrConfig   // the configuration has faults
+	ErrView     = fault.ErrView     // a communicator could not be formed
+	ErrLimit    = fault.ErrLimit    // a limit of the runtime was reached
+	ErrInternal = fault.ErrInternal // a part of polyrail failed
+)
+
+// What errors.As finds in an error of this package.
+type (
+	OperationError = fault.OperationError
+	RankLostError  = fault.RankLostError
+	MismatchError  = fault.MismatchError
+	AbortError     = fault.AbortError
+	RailError      = fault.RailError
+	TimeoutError   = fault.TimeoutError
+	ViewError      = fault.ViewError
+)

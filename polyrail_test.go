@@ -1,0 +1,277 @@
+package polyrail
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// value is an element of a rank's operand, such that sums of a few are exact.
+func value(rank, i int) float32 { return float32((rank+1)*(i%997+1)) / 4 }
+
+func operand(rank, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = value(rank, i)
+	}
+	return v
+}
+
+// checkSum compares a result with the sum over all ranks.
+func checkSum(got []float32, ranks int) error {
+	for i, g := range got {
+		var want float32
+		for r := range ranks {
+			want += value(r, i)
+		}
+		if g != want {
+			return fmt.Errorf("element %d of %d is %v, want %v", i, len(got), g, want)
+		}
+	}
+	return nil
+}
+
+func TestAllReduceSumsOverAllRanksAndRails(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 7} {
+		for _, rails := range []int{1, 2, 3} {
+			t.Run(fmt.Sprintf("ranks=%d/rails=%d", n, rails), func(t *testing.T) {
+				inBed(t, n, rails, nil, func(b *bed) {
+					comms := b.form("train")
+					for _, size := range []int{0, 1, 7, 1000, 40_000, 300_000} {
+						b.each(func(i int) error {
+							buf := operand(i, size)
+							if err := AllReduce(b.t.Context(), comms[i], buf, Sum); err != nil {
+								return err
+							}
+							return checkSum(buf, n)
+						})
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestBothRailsCarryTheirShare(t *testing.T) {
+	inBed(t, 2, 2, func(c *Config) { c.Rails[0].Weight = 3 }, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error { return AllReduce(b.t.Context(), comms[i], operand(i, 1<<20), Sum) })
+		rails := b.nodes[0].Rails()
+		share := float64(rails[0].BytesSent) / float64(rails[0].BytesSent+rails[1].BytesSent)
+		if share < 0.74 || share > 0.76 {
+			t.Errorf("rail %s carried %.3f of the bytes, want 0.75", rails[0].Name, share)
+		}
+	})
+}
+
+func TestAllReduceIntoLeavesTheSourceAlone(t *testing.T) {
+	inBed(t, 3, 2, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			src, dst := operand(i, 50_000), make([]float32, 50_000)
+			if err := AllReduceInto(b.t.Context(), comms[i], dst, src, Sum); err != nil {
+				return err
+			}
+			for j, v := range src {
+				if v != value(i, j) {
+					return fmt.Errorf("source element %d changed to %v", j, v)
+				}
+			}
+			return checkSum(dst, 3)
+		})
+	})
+}
+
+func TestOperationsInFlightTogetherWithSkewedCallers(t *testing.T) {
+	const operations = 40
+	inBed(t, 4, 2, func(c *Config) { c.MaxInFlight = 5 }, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			<-time.After(time.Duration(i) * 50 * time.Millisecond) // virtual time: the callers' own pace
+			var bufs [operations][]float32
+			var works [operations]*Work
+			for k := range operations {
+				bufs[k] = operand(i, 1+(k*7919)%60_000)
+				var err error
+				if works[k], err = StartAllReduce(b.t.Context(), comms[i], bufs[k], Sum); err != nil {
+					return err
+				}
+			}
+			for k, w := range works {
+				if err := w.Wait(b.t.Context()); err != nil {
+					return err
+				}
+				if err := checkSum(bufs[k], 4); err != nil {
+					return fmt.Errorf("operation %d: %w", k, err)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func TestCommunicatorsSideBySide(t *testing.T) {
+	inBed(t, 3, 2, nil, func(b *bed) {
+		names := []string{"a", "b", "c"}
+		var comms [3][]*Communicator
+		for k, name := range names {
+			comms[k] = b.form(name)
+		}
+		b.each(func(i int) error {
+			for round := range 21 {
+				k := (round + i) % 3 // every rank goes round the communicators from another one on
+				w, err := StartAllReduce(b.t.Context(), comms[k][i], operand(i, 5000), Sum)
+				if err != nil {
+					return err
+				}
+				defer func() {
+					if err := w.Wait(b.t.Context()); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			return nil
+		})
+	})
+}
+
+func TestDupIsIndependentOfItsParent(t *testing.T) {
+	inBed(t, 3, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			child, err := comms[i].Dup(b.t.Context())
+			if err != nil {
+				return err
+			}
+			if child.Rank() != i || child.Size() != 3 {
+				return fmt.Errorf("rank %d of %d", child.Rank(), child.Size())
+			}
+			if err := comms[i].Close(b.t.Context()); err != nil {
+				return err
+			}
+			buf := operand(i, 1000)
+			if err := AllReduce(b.t.Context(), child, buf, Sum); err != nil {
+				return err
+			}
+			return errors.Join(checkSum(buf, 3), child.Close(b.t.Context()))
+		})
+	})
+}
+
+func TestBarrierWaitsForTheLastRank(t *testing.T) {
+	inBed(t, 3, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		start := time.Now()
+		b.each(func(i int) error {
+			<-time.After(time.Duration(i) * time.Second) // virtual time: the callers' own pace
+			if err := comms[i].Barrier(b.t.Context()); err != nil {
+				return err
+			}
+			if waited := time.Since(start); waited < 2*time.Second {
+				return fmt.Errorf("left the barrier after %v, before rank 2 entered it", waited)
+			}
+			return nil
+		})
+	})
+}
+
+func TestTableSwitchesBetweenTheSameOperations(t *testing.T) {
+	inBed(t, 3, 2, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			for k := range 30 {
+				if i == 0 && k%10 == 5 {
+					weights := []uint32{uint32(k), 1}
+					go func() {
+						if err := comms[0].SetTable(b.t.Context(), Table{Entries: []TableEntry{{Weights: weights}}}); err != nil {
+							t.Error(err)
+						}
+					}()
+				}
+				buf := operand(i, 30_000)
+				if err := AllReduce(b.t.Context(), comms[i], buf, Sum); err != nil {
+					return err
+				}
+				if err := checkSum(buf, 3); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if v := comms[2].Table().Version; v != 4 {
+			t.Errorf("rank 2 ends with table version %d, want 4", v)
+		}
+		err := comms[1].SetTable(b.t.Context(), comms[1].Table())
+		if err == nil || !strings.Contains(err.Error(), `"node0"`) {
+			t.Errorf("SetTable on rank 1: %v, want an error that names rank 0's node", err)
+		}
+	})
+}
+
+func TestUserDefinedOperator(t *testing.T) {
+	hypot := UserOp("absmax", func(dst, a, b []float32) {
+		for i := range dst {
+			dst[i] = max(max(a[i], -a[i]), max(b[i], -b[i]))
+		}
+	})
+	inBed(t, 3, 2, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			buf := make([]float32, 40_000)
+			for j := range buf {
+				buf[j] = float32(j) * float32(1-2*(i%2))
+			}
+			if err := AllReduce(b.t.Context(), comms[i], buf, hypot); err != nil {
+				return err
+			}
+			for j, v := range buf {
+				if v != float32(j) {
+					return fmt.Errorf("element %d is %v", j, v)
+				}
+			}
+			return nil
+		})
+		bad := UserOp("panics", func(dst, a, b []float32) { panic("a caller's bug") })
+		errs := b.failures(func(i int) error { return AllReduce(b.t.Context(), comms[i], make([]float32, 10), bad) })
+		for i, err := range errs {
+			if !strings.Contains(err.Error(), "a caller's bug") {
+				t.Errorf("rank %d: %v", i, err)
+			}
+		}
+	})
+}
+
+func TestConfigListsEveryFault(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Name, cfg.Bind, cfg.MaxInFlight = "", "nowhere", 0
+	cfg.Rails = []Rail{{Name: "a", Protocol: "carrier-pigeon", Device: "coop"}, {Name: "a", Protocol: "tcp", Device: "x"}}
+	err := cfg.Validate()
+	for _, word := range []string{"name", "nowhere", "max in flight", "carrier-pigeon", `"a": named twice`} {
+		if err == nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v, want %q in it", err, word)
+		}
+	}
+	cfg = DefaultConfig()
+	cfg.Rails = []Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1"}}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParseRail(t *testing.T) {
+	r, err := ParseRail("eth0=tcp:10.0.0.0/24,weight=3")
+	if err != nil || r.Name != "eth0" || r.Protocol != "tcp" || r.Device != "10.0.0.0/24" || r.Weight != 3 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, s := range []string{"", "eth0", "=tcp:x", "a=tcp", "a=:x", "a=tcp:", "a=tcp:x,weight=0", "a=tcp:x,color=red"} {
+		if _, err := ParseRail(s); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), fmt.Sprintf("%q", s)) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
