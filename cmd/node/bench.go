@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/measure"
+	"github.com/polyrail/polyrail/cmd/node/internal/osu"
+	"github.com/polyrail/polyrail/cmd/node/internal/pattern"
+	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+const benchLong = `bench measures a collective operation as OSU's and NVIDIA's benchmarks do. Start it once
+on each host with the same flags but its own --name, --bind and devices: the processes meet
+by gossip, form the communicator "bench" of --ranks ranks, and rank 0 prints a line per size.
+
+One operation is in flight at a time. Before each stands a barrier that is not timed; the
+times are rank 0's. cpu is the user and system time that a process spends during one
+operation, mean over the ranks. The share of a rail is its part of the bytes that all ranks sent.
+
+The result of the last iteration is verified on every rank, with --check that of each
+iteration. Wrong elements are counted under errors and make all ranks exit with 1.
+
+--local K starts K processes on this host's loopback instead: nothing else is needed.`
+
+const benchExample = `  node bench --local 4
+  node bench --local 4 --rails 3 --sizes 8,64KiB,1MiB --check --json
+  node bench --local 2 --rail a=tcp:127.0.0.1,weight=3 --rail b=tcp:127.0.0.2,weight=1
+
+  # On two hosts:
+  node bench --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2
+  node bench --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2`
+
+// benchFlags are what bench measures, and how.
+type benchFlags struct {
+	common
+	op         string
+	dtype      polyrail.DType
+	reduce     polyrail.Op
+	algorithm  polyrail.Algorithm
+	sizes      []int
+	minTime    time.Duration
+	ranks      int
+	check      bool
+	json       bool
+	cpuProfile string
+	local      int
+	localRails int
+}
+
+func newBench() *cobra.Command {
+	f := benchFlags{op: "allreduce", dtype: op.F32, reduce: polyrail.Sum, algorithm: polyrail.Auto,
+		sizes: []int{8, 1 << 10, 64 << 10, 1 << 20, 16 << 20}}
+	cfg := polyrail.DefaultConfig()
+	cmd := &cobra.Command{
+		Use:     "bench",
+		Short:   "Measure an operation over the rails of several processes",
+		Long:    benchLong,
+		Example: benchExample,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(cmd.Flags()); err != nil {
+				return err
+			}
+			if f.local > 0 {
+				return f.runLocal(cmd)
+			}
+			cfg.Logger = f.logger(cmd)
+			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())
+		},
+	}
+	f.register(cmd.Flags())
+	registerNode(cmd.Flags(), &cfg)
+	f.common.register(cmd.Flags(), slog.LevelWarn)
+	return cmd
+}
+
+func (f *benchFlags) register(fs *pflag.FlagSet) {
+	fs.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator: how many processes take part")
+	settings.Var(fs, &f.op, "op", "OPERATION", parseCollective, asIs, "operation to measure: allreduce")
+	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64")
+	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor")
+	settings.Var(fs, &f.algorithm, "algorithm", "NAME", polyrail.ParseAlgorithm, polyrail.Algorithm.String, "auto, ring, recursive-doubling or bcube")
+	settings.SizesVar(fs, &f.sizes, "sizes", "buffer sizes in bytes; KiB or k, MiB or M, GiB or G")
+	fs.DurationVar(&f.minTime, "min-time", time.Second, "how long each size is measured at least, barriers included")
+	fs.BoolVar(&f.check, "check", false, "verify every element of every iteration on every rank")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object per size and line")
+	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile of this process to `FILE` (with --local: of the first one)")
+	fs.IntVar(&f.local, "local", 0, "start `K` processes on loopback and measure them")
+	fs.IntVar(&f.localRails, "rails", 2, "with --local: `R` rails, on 127.0.0.1, 127.0.0.2 …")
+}
+
+func parseCollective(s string) (string, error) {
+	if s != "allreduce" {
+		return "", fmt.Errorf("%q cannot be measured (allreduce)", s)
+	}
+	return s, nil
+}
+
+// validate reports every fault that the flags' own parsers cannot see.
+func (f *benchFlags) validate(fs *pflag.FlagSet) error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if f.local == 0 && f.ranks < 1 {
+		fault("--ranks must say how many processes take part (or --local K starts them)")
+	}
+	if f.local < 0 || f.local > maxLocal {
+		fault("--local %d is outside 1…%d", f.local, maxLocal)
+	}
+	if f.local > 0 {
+		for _, name := range []string{"name", "bind", "advertise", "join", "ranks"} {
+			if fs.Changed(name) {
+				fault("--%s does not go with --local, which chooses it", name)
+			}
+		}
+		if f.localRails < 1 || f.localRails > maxLocalRails {
+			fault("--rails %d is outside 1…%d", f.localRails, maxLocalRails)
+		}
+	}
+	if len(f.sizes) == 0 {
+		fault("--sizes is empty")
+	}
+	for _, size := range f.sizes {
+		if size%f.dtype.Size() != 0 {
+			fault("--sizes: %d bytes are not a whole number of %v elements", size, f.dtype)
+		}
+	}
+	if f.minTime < 0 {
+		fault("--min-time %v is negative", f.minTime)
+	}
+	if _, err := pattern.New(f.dtype, f.reduce, 0, max(f.ranks, f.local, 1)); err != nil {
+		fault("--reduce: %w", err)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &usageError{errors.Join(faults...)}
+}
+
+// run is one process of the benchmark: it joins the cluster, measures, and leaves.
+func (f *benchFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writer) (err error) {
+	stopProfile, err := startProfile(f.cpuProfile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopProfile()) }()
+	node, err := polyrail.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	describe(cfg.Logger, node)
+	defer leave(ctx, node, cfg.Logger)
+	wrong, err := f.measure(ctx, node, stdout)
+	if err != nil {
+		return err
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d wrong elements in the results", wrong)
+	}
+	return nil
+}
+
+// measure runs all sizes and returns how many elements were wrong, over all ranks.
+func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io.Writer) (wrong int64, err error) {
+	c, err := node.Communicator(ctx, "bench", f.ranks)
+	if err != nil {
+		return 0, err
+	}
+	g := group{Communicator: c, node: node, dtype: f.dtype, reduce: f.reduce, algorithm: f.algorithm}
+	operands, err := pattern.New(f.dtype, f.reduce, op.Rank(c.Rank()), c.Size())
+	if err != nil {
+		return 0, err
+	}
+	var printer interface{ Print(osu.Result) error }
+	if c.Rank() == 0 {
+		if printer, err = f.printer(stdout, node); err != nil {
+			return 0, err
+		}
+	}
+	for _, size := range f.sizes {
+		r, err := measure.Run(ctx, g, measure.Config{Op: f.op, Bytes: size, MinTime: f.minTime, CheckAll: f.check, Pattern: operands})
+		if err != nil {
+			return 0, err
+		}
+		wrong += r.Errors
+		if printer == nil {
+			continue
+		}
+		if err := printer.Print(r); err != nil {
+			return 0, fmt.Errorf("standard output: %w", err)
+		}
+	}
+	return wrong, c.Close(ctx)
+}
+
+func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node) (interface{ Print(osu.Result) error }, error) {
+	if f.json {
+		return osu.NewJSON(stdout), nil
+	}
+	checked := "of the last iteration"
+	if f.check {
+		checked = "of every iteration"
+	}
+	h := osu.Header{Op: f.op, DType: f.dtype.String(), Reduce: f.reduce.String(), Algorithm: f.algorithm.String(), Ranks: f.ranks, Checked: checked}
+	for _, r := range node.Rails() {
+		h.Rails = append(h.Rails, r.Name)
+	}
+	return osu.NewTable(stdout, h)
+}
+
+// startProfile profiles this process into file until stop is called; without a file it does nothing.
+func startProfile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	w, err := os.Create(file)
+	if err != nil {
+		return nil, fmt.Errorf("--cpuprofile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(w); err != nil {
+		return nil, errors.Join(fmt.Errorf("--cpuprofile %s: %w", file, err), w.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return w.Close()
+	}, nil
+}
+
+// group is the communicator as package measure sees it.
+type group struct {
+	*polyrail.Communicator
+	node      *polyrail.Node
+	dtype     polyrail.DType
+	reduce    polyrail.Op
+	algorithm polyrail.Algorithm
+}
+
+func (g group) AllReduce(ctx context.Context, dst, src []byte) error {
+	return polyrail.AllReduceBytes(ctx, g.Communicator, dst, src, g.dtype, g.reduce, polyrail.WithAlgorithm(g.algorithm))
+}
+
+func (g group) Sum(ctx context.Context, v []int64) error {
+	return polyrail.AllReduce(ctx, g.Communicator, v, polyrail.Sum)
+}
+
+func (g group) RailBytes() map[string]int64 {
+	sent := map[string]int64{}
+	for _, r := range g.node.Rails() {
+		sent[r.Name] = int64(r.BytesSent)
+	}
+	return sent
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/polyrail/polyrail/cmd/node/internal/osu"
+)
+
+// TestBenchOverProcesses runs the command as a user does: K processes, sockets, gossip.
+func TestBenchOverProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command and starts processes")
+	}
+	program := filepath.Join(t.TempDir(), "node")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	bench := func(t *testing.T, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, append([]string{"bench", "--local", "2", "--min-time", "20ms", "--check"}, args...)...)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %v\n%s%s", args, err, out.String(), errs.String())
+		}
+		return out.String()
+	}
+	t.Run("JSON", func(t *testing.T) {
+		out := bench(t, "--json", "--sizes", "8,1MiB", "--rails", "2")
+		var sizes []int
+		for line := range strings.Lines(out) {
+			var r osu.Result
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			sizes = append(sizes, r.Bytes)
+			if r.Ranks != 2 || r.Errors != 0 || r.Iterations < 3 || len(r.Shares) != 2 || r.P50Micros <= 0 {
+				t.Errorf("result %+v", r)
+			}
+			if share := r.Shares["rail0"]; r.Bytes == 1<<20 && (share < 0.4 || share > 0.6) {
+				t.Errorf("rail0 carried %.2f of 1 MiB, want about half", share)
+			}
+		}
+		if len(sizes) != 2 {
+			t.Errorf("sizes %v were printed", sizes)
+		}
+	})
+	t.Run("table", func(t *testing.T) {
+		out := bench(t, "--sizes", "64KiB", "--dtype", "int32", "--reduce", "max", "--algorithm", "ring", "--rails", "1")
+		if !strings.Contains(out, "int32 max, algorithm ring, 2 ranks, rails rail0") {
+			t.Errorf("the header does not say what was measured:\n%s", out)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+)
+
+// node runs the command line in this process.
+func node(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = execute(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// visitFlags calls f for every flag of every command, but for --help.
+func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
+	for _, cmd := range newRoot().Commands() {
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) { f(cmd, flag) })
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {}} {
+		code, out, errs := node(t, args...)
+		if code != exitOK || errs != "" {
+			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
+		}
+		if !strings.Contains(out, "Examples:\n  ") {
+			t.Errorf("%v shows no examples:\n%s", args, out)
+		}
+	}
+	visitFlags(func(cmd *cobra.Command, flag *pflag.Flag) {
+		if flag.Usage == "" {
+			t.Errorf("node %s --%s is not explained", cmd.Name(), flag.Name)
+		}
+	})
+}
+
+func TestExamplesInTheHelpParse(t *testing.T) {
+	for _, cmd := range append(newRoot().Commands(), newRoot()) {
+		for line := range strings.Lines(cmd.Example) {
+			words := strings.Fields(line)
+			if len(words) == 0 || words[0] != "node" {
+				continue
+			}
+			found, args, err := newRoot().Find(words[1:])
+			if err == nil {
+				err = found.ParseFlags(args)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", strings.TrimSpace(line), err)
+			}
+		}
+	}
+}
+
+func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
+	dir := t.TempDir()
+	yaml := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(yaml, []byte("rnaks: 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"bnech"}, []string{`"bnech"`}},
+		{[]string{"run", "extra"}, []string{`"extra"`}},
+		{[]string{"run", "--nmae", "x"}, []string{"--nmae"}},
+		{[]string{"run", "--rank-timeout", "soon"}, []string{"--rank-timeout", "soon"}},
+		{[]string{"run", "--rail", "eth0"}, []string{"--rail", "eth0"}},
+		{[]string{"run", "--join", "host"}, []string{"--join", `"host"`}},
+		{[]string{"run", "--log-level", "loud"}, []string{"--log-level", "loud"}},
+		{[]string{"run", "--algorithms", "64KiB=rign"}, []string{"--algorithms", "rign"}},
+		{[]string{"run", "--algorithms", "0=ring"}, []string{"--algorithms", "0=ring"}},
+		{[]string{"run", "--config", yaml}, []string{"bad.yaml", "rnaks"}},
+		{[]string{"bench"}, []string{"--ranks"}},
+		{[]string{"bench", "--ranks", "2", "--sizes", "10,1KiB"}, []string{"--sizes", "10 bytes", "float32"}},
+		{[]string{"bench", "--ranks", "2", "--sizes", "1MB"}, []string{"--sizes", "1MB"}},
+		{[]string{"bench", "--ranks", "2", "--dtype", "float31"}, []string{"--dtype", "float31"}},
+		{[]string{"bench", "--ranks", "2", "--reduce", "bitand"}, []string{"--reduce", "bitand", "float32"}},
+		{[]string{"bench", "--ranks", "2", "--op", "alltoall"}, []string{"--op", "alltoall"}},
+		{[]string{"bench", "--ranks", "2", "--algorithm", "star"}, []string{"--algorithm", "star"}},
+		{[]string{"bench", "--local", "2", "--name", "a", "--rails", "0"}, []string{"--name", "--rails 0"}},
+		{[]string{"bench", "--local", "1000"}, []string{"--local 1000"}},
+		{[]string{"demo", "--nodes", "1"}, []string{"--nodes 1"}},
+		{[]string{"demo", "--rails", "5"}, []string{"--rails 5"}},
+	} {
+		code, out, errs := node(t, c.args...)
+		if code != exitUsage || out != "" {
+			t.Errorf("%v: exit code %d, stdout %q", c.args, code, out)
+		}
+		if strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: not one line: %q", c.args, errs)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(errs, w) {
+				t.Errorf("%v: %q does not name %q", c.args, errs, w)
+			}
+		}
+	}
+}
+
+// sample is a value that differs from each flag's default.
+func sample(flag *pflag.Flag) string {
+	switch flag.Name {
+	case "rail":
+		return "a=tcp:127.0.0.1,weight=3 b=tcp:127.0.0.2"
+	case "join":
+		return "127.0.0.1:1,127.0.0.1:2"
+	case "algorithms":
+		return "64KiB=recursive-doubling,rest=ring"
+	case "log-level":
+		return "error"
+	case "op":
+		return "allreduce"
+	case "dtype":
+		return "int64"
+	case "reduce":
+		return "max"
+	case "algorithm":
+		return "bcube"
+	case "sizes":
+		return "16,3KiB"
+	}
+	switch flag.Value.Type() {
+	case "bool":
+		return "true"
+	case "duration":
+		return "7s"
+	case "string":
+		return "text:1"
+	}
+	return "7"
+}
+
+// quoted is s as a YAML string.
+func quoted(s string) string { return `"` + s + `"` }
+
+func TestEveryFlagHasATwinInTheEnvironmentAndInTheFile(t *testing.T) {
+	visitFlags(func(cmd *cobra.Command, flag *pflag.Flag) {
+		if flag.Name == settings.ConfigFlag {
+			return
+		}
+		t.Run(cmd.Name()+" --"+flag.Name, func(t *testing.T) {
+			want := setBy(t, cmd.Name(), flag.Name, "--"+flag.Name+"="+sample(flag))
+			t.Run("file", func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "node.yaml")
+				if err := os.WriteFile(file, []byte(flag.Name+": "+quoted(sample(flag))+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if got := setBy(t, cmd.Name(), flag.Name, "--config="+file); got != want {
+					t.Errorf("the file sets %q, the flag %q", got, want)
+				}
+			})
+			t.Run("environment", func(t *testing.T) {
+				t.Setenv(settings.EnvName(flag.Name), sample(flag))
+				if got := setBy(t, cmd.Name(), flag.Name); got != want {
+					t.Errorf("the environment sets %q, the flag %q", got, want)
+				}
+			})
+		})
+	})
+}
+
+// setBy is the flag's value under the command line, without running the command.
+func setBy(t *testing.T, command, flag string, args ...string) string {
+	t.Helper()
+	root := newRoot()
+	cmd, _, err := root.Find([]string{command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.PersistentPreRunE(cmd, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !cmd.Flags().Changed(flag) {
+		t.Fatalf("--%s was not set", flag)
+	}
+	return cmd.Flags().Lookup(flag).Value.String()
+}
+
+func TestValuesPrintAsTheyAreRead(t *testing.T) {
+	visitFlags(func(cmd *cobra.Command, flag *pflag.Flag) {
+		want := setBy(t, cmd.Name(), flag.Name, "--"+flag.Name+"="+sampleOrFile(t, flag))
+		if got := setBy(t, cmd.Name(), flag.Name, "--"+flag.Name+"="+want); got != want {
+			t.Errorf("node %s --%s=%s reads back as %s", cmd.Name(), flag.Name, want, got)
+		}
+	})
+}
+
+// sampleOrFile is sample, but for --config, which must name a file that exists.
+func sampleOrFile(t *testing.T, flag *pflag.Flag) string {
+	t.Helper()
+	if flag.Name != settings.ConfigFlag {
+		return sample(flag)
+	}
+	file := filepath.Join(t.TempDir(), "empty.yaml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestLocalProcessesGetEverythingOnTheirCommandLine(t *testing.T) {
+	var f benchFlags
+	root := newRoot()
+	cmd, _, _ := root.Find([]string{"bench"})
+	f.local, f.localRails = 3, 2
+	t.Setenv("POLYRAIL_CHECK", "true")
+	if err := cmd.ParseFlags([]string{"--local=3", "--sizes=8,1M", "--cpuprofile=x", "--eager-bytes=1k"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.PersistentPreRunE(cmd, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := f.sharedArgs(cmd.Flags())
+	want := []string{"bench", "--ranks=3", "--check=true", "--eager-bytes=1KiB", "--rail=rail0=tcp:" + loopback(0), "--rail=rail1=tcp:" + loopback(1), "--sizes=8,1MiB"}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("arguments %q\nwant      %q", got, want)
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDemoSizesEndWithinTheTime(t *testing.T) {
+	for nodes := 2; nodes <= maxDemoNodes; nodes++ {
+		for rails := 1; rails <= maxDemoRails; rails++ {
+			rate := demoRate(nodes, rails)
+			var total time.Duration
+			sizes := demoSizes(nodes, rate)
+			for _, size := range sizes {
+				once := time.Duration(float64(2*(nodes-1)*size) / float64(nodes*rate) * float64(time.Second))
+				total += 2 * max(minRepetitions*once, demoTime+once)
+			}
+			if len(sizes) < 4 || total > 20*time.Second {
+				t.Errorf("%d nodes, %d rails: %d sizes take %v", nodes, rails, len(sizes), total)
+			}
+		}
+	}
+}
+
+func TestDurationsKeepThreeDigits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234567: "1.23ms", 252_149_000: "252ms", 1_239_999_999: "1.24s", 83_500_000_000: "1m23.5s",
+	} {
+		if got := rounded(d).String(); got != want {
+			t.Errorf("rounded(%d) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestNumbersAreGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 12345678: "12,345,678"} {
+		if got := grouped(n); got != want {
+			t.Errorf("grouped(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestDemoChecksEveryElement(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster over loopback")
+	}
+	code, out, errs := node(t, "demo", "--nodes", "2", "--rails", "4", "--log-level", "error")
+	if code != exitOK {
+		t.Fatalf("exit code %d\nstdout:\n%s\nstderr:\n%s", code, out, errs)
+	}
+	if !strings.Contains(out, "none wrong") {
+		t.Errorf("no word of a check:\n%s", out)
+	}
+	for line := range strings.Lines(out) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Package children runs several processes of one program as a group: their output is
+// merged by whole lines, the first failure ends them all, and none outlives the group.
+package children
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// grace is how long a process may take to end after SIGTERM before it is killed.
+const grace = 5 * time.Second
+
+// Child is one process to run. Its standard output goes to the group's as it is;
+// lines of its standard error get its name in front.
+type Child struct {
+	Name string
+	Args []string
+	Env  []string
+}
+
+// Run runs the program once for each child and waits for all of them. When one fails, or ctx
+// ends, the others are asked to end (SIGTERM) and after a grace of 5 s killed. The error
+// names the child that failed first and what became of it, or is the context's.
+func Run(ctx context.Context, program string, children []Child, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out, errs := &lines{w: stdout}, &lines{w: stderr}
+	var all sync.WaitGroup
+	for _, c := range children {
+		all.Go(func() {
+			if err := c.run(ctx, program, out, errs); err != nil {
+				cancel(fmt.Errorf("process %s: %w", c.Name, err)) // the first cause stays
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+func (c Child) run(ctx context.Context, program string, out, errs *lines) error {
+	cmd := exec.CommandContext(ctx, program, c.Args...)
+	cmd.Env = c.Env
+	// A process group of its own: a terminal's Ctrl-C reaches the parent alone, which then
+	// ends the children once.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = grace
+	stdout, stderr := &linePrefixer{to: out}, &linePrefixer{to: errs, prefix: c.Name + ": "}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := cmd.Run()
+	output := errors.Join(stdout.flush(), stderr.flush())
+	if err == nil {
+		err = output
+	}
+	return err
+}
+
+// lines is a writer that several goroutines share.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) write(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.w.Write(line)
+	return err
+}
+
+// maxLine bounds what is held back while a line is incomplete.
+const maxLine = 64 << 10
+
+// linePrefixer hands whole lines on, each with the prefix.
+type linePrefixer struct {
+	to      *lines
+	prefix  string
+	partial []byte
+}
+
+func (p *linePrefixer) Write(b []byte) (int, error) {
+	p.partial = append(p.partial, b...)
+	for {
+		end := bytes.IndexByte(p.partial, '\n') + 1
+		if end == 0 && len(p.partial) < maxLine {
+			return len(b), nil
+		}
+		if end == 0 {
+			end = len(p.partial)
+		}
+		if err := p.emit(p.partial[:end]); err != nil {
+			return 0, err
+		}
+		p.partial = p.partial[end:]
+	}
+}
+
+func (p *linePrefixer) flush() error {
+	if len(p.partial) == 0 {
+		return nil
+	}
+	return p.emit(append(p.partial, '\n'))
+}
+
+func (p *linePrefixer) emit(line []byte) error {
+	return p.to.write(append([]byte(p.prefix), line...))
+}

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package children
+
+import "syscall"
+
+// dieWithParent does nothing here: no such request exists.
+func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,215 @@
+// Package measure times a collective operation as OSU's benchmarks do: after a warm-up, one
+// operation at a time, each after a barrier that is not timed.
+//
+// It owns the loop and what the ranks must agree on during it. The figures are
+// package osu's, the operands package pattern's.
+package measure
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/polyrail/polyrail/cmd/node/internal/osu"
+	"github.com/polyrail/polyrail/cmd/node/internal/pattern"
+)
+
+// Group is the communicator under test, seen from one rank.
+type Group interface {
+	Rank() int
+	Size() int
+	Barrier(ctx context.Context) error
+	// AllReduce is the operation that is measured.
+	AllReduce(ctx context.Context, dst, src []byte) error
+	// Sum adds up v over all ranks, in place: how ranks agree on iterations and share their counts.
+	Sum(ctx context.Context, v []int64) error
+	// RailBytes is how many bytes this process has sent on each rail. All ranks have the same rails.
+	RailBytes() map[string]int64
+}
+
+// Config is one size's measurement. It is the same on all ranks, but for the Pattern.
+type Config struct {
+	Op      string // its name in the result
+	Bytes   int    // of the buffer, a whole number of elements
+	MinTime time.Duration
+	// CheckAll verifies the result of each iteration; otherwise only the last one's is.
+	CheckAll bool
+	Pattern  *pattern.Pattern
+}
+
+const (
+	maxIterations = 1 << 17
+	minIterations = 3
+	// A single operation on buffers above oneIterationBytes takes long enough.
+	oneIterationBytes = 32 << 20
+)
+
+// Run measures one size. The figures on rank 0 are the result; on other ranks the times
+// are their own. An error is the operation's, with the size.
+func Run(ctx context.Context, g Group, c Config) (osu.Result, error) {
+	m := &run{g: g, c: c, src: make([]byte, c.Bytes), dst: make([]byte, c.Bytes)}
+	c.Pattern.Fill(m.src)
+	poison(m.dst)
+	result, err := m.measure(ctx)
+	if err != nil {
+		return osu.Result{}, fmt.Errorf("%s of %d bytes: %w", c.Op, c.Bytes, err)
+	}
+	return result, nil
+}
+
+type run struct {
+	g        Group
+	c        Config
+	src, dst []byte
+
+	times []time.Duration
+	cpu   time.Duration // of this process, during the timed operations
+	wrong int64         // elements seen here
+}
+
+func (m *run) measure(ctx context.Context) (osu.Result, error) {
+	perIteration, err := m.warmUp(ctx)
+	if err != nil {
+		return osu.Result{}, err
+	}
+	before := m.g.RailBytes()
+	var elapsed time.Duration
+	for {
+		todo, err := m.agree(ctx, perIteration, elapsed)
+		if err != nil {
+			return osu.Result{}, err
+		}
+		if todo == 0 {
+			break
+		}
+		start := time.Now()
+		if err := m.iterate(ctx, todo); err != nil {
+			return osu.Result{}, err
+		}
+		elapsed += time.Since(start)
+		perIteration = elapsed / time.Duration(len(m.times))
+	}
+	after := m.g.RailBytes()
+	if !m.c.CheckAll {
+		m.check()
+	}
+	return m.collect(ctx, before, after)
+}
+
+// warmUp runs the operation untimed: the first call makes connections and touches
+// pages. It returns what a call takes.
+func (m *run) warmUp(ctx context.Context) (time.Duration, error) {
+	if err := m.g.Barrier(ctx); err != nil {
+		return 0, err
+	}
+	more := 0
+	switch {
+	case m.c.Bytes <= 64<<10:
+		more = 5
+	case m.c.Bytes <= 4<<20:
+		more = 2
+	}
+	took, err := m.repeat(ctx, 1)
+	if err != nil || more == 0 {
+		return took, err
+	}
+	return m.repeat(ctx, more)
+}
+
+func (m *run) repeat(ctx context.Context, times int) (each time.Duration, err error) {
+	start := time.Now()
+	for range times {
+		if err := m.g.AllReduce(ctx, m.dst, m.src); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start) / time.Duration(times), nil
+}
+
+// agree returns how many iterations come next, 0 for no more. Rank 0 decides.
+func (m *run) agree(ctx context.Context, perIteration, elapsed time.Duration) (int, error) {
+	decision := []int64{0}
+	if m.g.Rank() == 0 {
+		decision[0] = int64(nextIterations(m.c.Bytes, len(m.times), perIteration, m.c.MinTime-elapsed))
+	}
+	if err := m.g.Sum(ctx, decision); err != nil {
+		return 0, err
+	}
+	if decision[0] < 0 || decision[0] > maxIterations {
+		return 0, fmt.Errorf("ranks agreed on %d iterations, outside 0…%d: they do not run the same measurement", decision[0], maxIterations)
+	}
+	return int(decision[0]), nil
+}
+
+// nextIterations is how many iterations fill the time that is left. The first guess is halved: the
+// warm-up did not include the barriers.
+func nextIterations(bytes, done int, each, left time.Duration) int {
+	least := minIterations
+	if bytes > oneIterationBytes {
+		least = 1
+	}
+	if done >= least && left <= 0 {
+		return 0
+	}
+	n := int64(max(left, 0)/max(each, 1)) + 1
+	if done == 0 {
+		n = max((n+1)/2, int64(least))
+	}
+	return int(min(n, int64(maxIterations-done)))
+}
+
+func (m *run) iterate(ctx context.Context, times int) error {
+	for range times {
+		if m.c.CheckAll {
+			poison(m.dst)
+		}
+		if err := m.g.Barrier(ctx); err != nil {
+			return err
+		}
+		cpu := processTime()
+		start := time.Now()
+		if err := m.g.AllReduce(ctx, m.dst, m.src); err != nil {
+			return err
+		}
+		m.times = append(m.times, time.Since(start))
+		m.cpu += processTime() - cpu
+		if m.c.CheckAll {
+			m.check()
+		}
+	}
+	return nil
+}
+
+func (m *run) check() {
+	m.wrong += int64(m.c.Pattern.Wrong(m.dst))
+}
+
+// collect sums up what the ranks counted, in one operation: errors, processor time, bytes per rail.
+func (m *run) collect(ctx context.Context, before, after map[string]int64) (osu.Result, error) {
+	rails := slices.Sorted(maps.Keys(after))
+	counts := []int64{m.wrong, int64(m.cpu)}
+	for _, rail := range rails {
+		counts = append(counts, after[rail]-before[rail])
+	}
+	if err := m.g.Sum(ctx, counts); err != nil {
+		return osu.Result{}, err
+	}
+	sent := make(map[string]int64, len(rails))
+	for i, rail := range rails {
+		sent[rail] = counts[2+i]
+	}
+	r := osu.NewResult(m.c.Op, m.g.Size(), m.c.Bytes, m.times)
+	r.Errors = counts[0]
+	r.CPUMicros = float64(counts[1]) / float64(m.g.Size()) / float64(len(m.times)) / float64(time.Microsecond)
+	r.Shares = osu.Shares(sent)
+	return r, nil
+}
+
+// poison makes a result that nobody wrote look wrong.
+func poison(b []byte) {
+	for i := range b {
+		b[i] = 0xff
+	}
+}

@@ -1,0 +1,180 @@
+package pattern
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// decode reads element i as a float64, exactly for all values that patterns of floats use.
+func decode(d op.DType, b []byte, i int) float64 {
+	e := b[i*d.Size():]
+	switch d {
+	case op.F16:
+		return float64(op.Float16(binary.NativeEndian.Uint16(e)).Float32())
+	case op.BF16:
+		return float64(op.BFloat16(binary.NativeEndian.Uint16(e)).Float32())
+	case op.F32:
+		return float64(math.Float32frombits(binary.NativeEndian.Uint32(e)))
+	}
+	return math.Float64frombits(binary.NativeEndian.Uint64(e))
+}
+
+// round is v as d holds it.
+func round(d op.DType, v float64) float64 { return decode(d, appendFloat(nil, d, v), 0) }
+
+func mustNew(t *testing.T, d op.DType, o op.Op, rank, n int) *Pattern {
+	t.Helper()
+	p, err := New(d, o, op.Rank(rank), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Whatever the order, each partial result must be exact: no rounding may happen.
+func TestFloatResultsAreExactInAnyOrder(t *testing.T) {
+	apply := map[op.Code]func(a, b float64) float64{
+		op.CodeSum:  func(a, b float64) float64 { return a + b },
+		op.CodeAvg:  func(a, b float64) float64 { return a + b },
+		op.CodeProd: func(a, b float64) float64 { return a * b },
+		op.CodeMin:  math.Min,
+		op.CodeMax:  math.Max,
+	}
+	for _, d := range []op.DType{op.F16, op.BF16, op.F32, op.F64} {
+		for _, n := range []int{1, 2, 5, 9, 33} {
+			for code, f := range apply {
+				o, err := op.Parse(code.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				inputs := make([]*Pattern, n)
+				for r := range n {
+					inputs[r] = mustNew(t, d, o, r, n)
+				}
+				for first := range min(n, 2) { // orders: the ring's, from several starts, and its reverse
+					for _, step := range []int{1, n - 1} {
+						for j := range period {
+							acc := decode(d, inputs[first].input, j)
+							for k := 1; k < n; k++ {
+								sum := f(acc, decode(d, inputs[(first+k*step)%n].input, j))
+								acc = round(d, sum)
+								if acc != sum {
+									t.Fatalf("%v %v n=%d element %d: %v is not exact", d, o, n, j, sum)
+								}
+							}
+							if code == op.CodeAvg {
+								acc /= float64(n)
+							}
+							if want := decode(d, inputs[0].result, j); acc != want {
+								t.Fatalf("%v %v n=%d element %d: got %v, the pattern says %v", d, o, n, j, acc, want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestIntegerResultsWrapAround(t *testing.T) {
+	reduce := map[op.Code]func(a, b int8) int8{
+		op.CodeSum:    func(a, b int8) int8 { return a + b },
+		op.CodeProd:   func(a, b int8) int8 { return a * b },
+		op.CodeMin:    func(a, b int8) int8 { return min(a, b) },
+		op.CodeMax:    func(a, b int8) int8 { return max(a, b) },
+		op.CodeBitAnd: func(a, b int8) int8 { return a & b },
+		op.CodeBitOr:  func(a, b int8) int8 { return a | b },
+		op.CodeBitXor: func(a, b int8) int8 { return a ^ b },
+		op.CodeAvg:    func(a, b int8) int8 { return a + b },
+	}
+	for _, o := range op.BuiltIn {
+		for _, n := range []int{1, 2, 5, 9} {
+			ranks := make([]*Pattern, n)
+			for r := range n {
+				ranks[r] = mustNew(t, op.Int8, o, r, n)
+			}
+			for j := range period {
+				acc := int8(ranks[0].input[j])
+				for r := 1; r < n; r++ {
+					acc = reduce[o.Code()](acc, int8(ranks[r].input[j]))
+				}
+				if o.Code() == op.CodeAvg {
+					acc /= int8(n)
+				}
+				if want := int8(ranks[0].result[j]); acc != want {
+					t.Fatalf("%v n=%d element %d: got %d, the pattern says %d", o, n, j, acc, want)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryWrongElementIsFound(t *testing.T) {
+	for _, d := range op.DTypes {
+		t.Run(d.String(), func(t *testing.T) {
+			p := mustNew(t, d, op.Sum, 1, 3)
+			const elements = 3*period + 17
+			buf := make([]byte, elements*d.Size())
+			for i := 0; i < len(buf); i += len(p.result) {
+				copy(buf[i:], p.result)
+			}
+			if wrong := p.Wrong(buf); wrong != 0 {
+				t.Fatalf("%d elements of the right result are said to be wrong", wrong)
+			}
+			for _, i := range []int{0, 1, period - 1, period, elements - 1} {
+				buf[i*d.Size()] ^= 1
+			}
+			if wrong := p.Wrong(buf); wrong != 5 {
+				t.Errorf("%d wrong elements found, 5 were made", wrong)
+			}
+		})
+	}
+}
+
+// A lost or doubled contribution must change most elements, a shift all segments.
+func TestLostAndMisplacedContributionsShow(t *testing.T) {
+	const n = 4
+	sum := make([]float64, period)
+	for r := range n - 1 { // the last rank is lost
+		p := mustNew(t, op.F32, op.Sum, r, n)
+		for j := range period {
+			sum[j] += decode(op.F32, p.input, j)
+		}
+	}
+	var lost []byte
+	for _, v := range sum {
+		lost = appendFloat(lost, op.F32, v)
+	}
+	p := mustNew(t, op.F32, op.Sum, 0, n)
+	if wrong := p.Wrong(lost); wrong != period {
+		t.Errorf("a lost rank shows in %d of %d elements", wrong, period)
+	}
+	shifted := append(append([]byte(nil), p.result[4*64:]...), p.result[:4*64]...)
+	if wrong := p.Wrong(shifted); wrong < period*9/10 {
+		t.Errorf("a shift by 64 elements shows in %d of %d elements", wrong, period)
+	}
+}
+
+func TestInputRepeatsOverTheBuffer(t *testing.T) {
+	p := mustNew(t, op.Int32, op.Sum, 2, 3)
+	buf := make([]byte, 4*(2*period+5))
+	p.Fill(buf)
+	for i := range 2*period + 5 {
+		if got, want := fmt.Sprint(buf[4*i:4*i+4]), fmt.Sprint(p.input[4*(i%period):4*(i%period)+4]); got != want {
+			t.Fatalf("element %d is %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestWhatCannotBeCheckedIsRefused(t *testing.T) {
+	if _, err := New(op.F32, op.BitAnd, 0, 2); err == nil {
+		t.Error("bitand of float32 accepted")
+	}
+	if _, err := New(op.BF16, op.Sum, 0, 257); err == nil {
+		t.Error("a sum that bfloat16 cannot hold accepted")
+	}
+}

@@ -1,0 +1,88 @@
+// Command node runs polyrail nodes: a member of a cluster, a benchmark, a demonstration.
+//
+// It turns flags, environment and a YAML file into a polyrail.Config and prints what
+// comes of it. It decides nothing about communication: that is package polyrail's.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/polyrail/polyrail"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	os.Exit(execute(signalContext(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// echo is how long after the first signal another one is taken for the same: timeout(1) and
+// terminals signal both a process and its group.
+const echo = 500 * time.Millisecond
+
+// signalContext ends with the first SIGINT or SIGTERM; a second one ends the process at once.
+func signalContext() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // as long as the process
+		<-signals
+		first := time.Now()
+		cancel()
+		for range signals {
+			if time.Since(first) > echo {
+				os.Exit(exitFailure)
+			}
+		}
+	}()
+	return ctx
+}
+
+// execute runs the command line args and returns the process's exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var usage *usageError
+	wrongUse := errors.As(err, &usage) || errors.Is(err, polyrail.ErrConfig)
+	if !wrongUse && ctx.Err() != nil {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
+	fmt.Fprintln(stderr, "node:", oneLine(err))
+	if wrongUse {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// oneLine is the text of err without line breaks: joined errors become a list.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+}
+
+// usageError is a fault of the command line, the environment or the configuration file.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}

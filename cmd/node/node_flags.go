@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+)
+
+// leaveTimeout bounds how long a process that ends waits for the others' farewell.
+const leaveTimeout = 5 * time.Second
+
+// registerNode defines the flags of a node that joins a cluster; they fill in cfg,
+// whose values are the defaults.
+func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
+	fs.StringVar(&cfg.Name, "name", cfg.Name, "`NAME` of this node, unique in the cluster")
+	fs.StringVar(&cfg.Bind, "bind", cfg.Bind, "`ADDR:PORT` that gossip listens on (port 0: any)")
+	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
+	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by")
+	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,weight=W]", " \t\n", polyrail.ParseRail, formatRail,
+		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail.\nRails of equal names on different nodes belong together")
+	registerRuntime(fs, cfg)
+}
+
+// registerRuntime defines the flags that tune operations; they are to be the same on all nodes.
+func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
+	fs.StringVar(&cfg.Cluster, "cluster", cfg.Cluster, "`NAME` of the cluster; nodes of another one are refused")
+	fs.DurationVar(&cfg.RankTimeout, "rank-timeout", cfg.RankTimeout, "a rank not heard from for this long is lost")
+	fs.DurationVar(&cfg.OperationTimeout, "operation-timeout", cfg.OperationTimeout, "an operation that takes longer fails (0: no limit)")
+	settings.SizeVar(fs, &cfg.EagerBytes, "eager-bytes", "operations up to this size are sent before the receiver asks")
+	settings.SizeVar(fs, &cfg.SplitBytes, "split-bytes", "operations below this size use one rail")
+	fs.IntVar(&cfg.MaxInFlight, "max-in-flight", cfg.MaxInFlight, "operations of one communicator at once")
+	fs.IntVar(&cfg.BcubeBase, "bcube-base", cfg.BcubeBase, "largest group of a step of bcube")
+	settings.Var(fs, &cfg.MemoryLimit, "memory-limit", "SIZE", parseLimit, formatLimit, "memory of the runtime for partial sums and copies")
+	settings.List(fs, &cfg.Algorithms, "algorithms", "SIZE=ALGORITHM,...", ",", parseAlgorithmRange, formatAlgorithmRange,
+		"algorithm by size: each up to and including SIZE, the last one as rest=ALGORITHM")
+	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")
+}
+
+func asIs(s string) string { return s }
+
+func address(s string) (string, error) {
+	if !strings.Contains(s, ":") {
+		return "", fmt.Errorf("%q is not ADDR:PORT", s)
+	}
+	return s, nil
+}
+
+func formatRail(r polyrail.Rail) string {
+	s := fmt.Sprintf("%s=%s:%s", r.Name, r.Protocol, r.Device)
+	if r.Weight != 0 {
+		s += fmt.Sprintf(",weight=%d", r.Weight)
+	}
+	return s
+}
+
+func parseLimit(s string) (int64, error) {
+	n, err := settings.ParseSize(s)
+	return int64(n), err
+}
+
+func formatLimit(n int64) string { return settings.FormatSize(int(n)) }
+
+// rest is written for the size range without an end.
+const rest = "rest"
+
+func parseAlgorithmRange(s string) (r polyrail.AlgorithmRange, err error) {
+	size, name, ok := strings.Cut(s, "=")
+	if !ok {
+		return r, fmt.Errorf("%q is not SIZE=ALGORITHM or %s=ALGORITHM", s, rest)
+	}
+	if size != rest {
+		n, err := settings.ParseSize(size)
+		if err != nil {
+			return r, err
+		}
+		if n == 0 {
+			return r, fmt.Errorf("%q is an empty range of sizes", s)
+		}
+		r.MaxBytes = int64(n)
+	}
+	r.Algorithm, err = polyrail.ParseAlgorithm(name)
+	return r, err
+}
+
+func formatAlgorithmRange(r polyrail.AlgorithmRange) string {
+	size := rest
+	if r.MaxBytes > 0 {
+		size = settings.FormatSize(int(r.MaxBytes))
+	}
+	return size + "=" + r.Algorithm.String()
+}
+
+// leave closes node in bounded time, even where ctx has ended. A member that does not answer the
+// farewell will find out by gossip: that is worth a warning, and no failure of what was done before.
+func leave(ctx context.Context, node *polyrail.Node, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := node.Close(ctx); err != nil {
+		log.Warn("the farewell to the cluster was not acknowledged", "node", node.Name(), "err", err)
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/polyrail/polyrail"
+)
+
+func newRun() *cobra.Command {
+	var flags common
+	cfg := polyrail.DefaultConfig()
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Join a cluster and stay until a signal",
+		Long: `run starts a node, joins the cluster by gossip and stays a member until SIGINT or
+SIGTERM, then leaves it. A second signal ends the process at once.
+
+What it chose for each rail, and the members it found, are logged. A configuration
+file for a host with two NICs:
+
+  name: a
+  bind: 10.0.0.1:7946
+  join: [10.0.0.2:7946, 10.0.0.3:7946]
+  rail:
+    - r0=tcp:eth1
+    - r1=tcp:10.2.0.0/16,weight=2
+  rank-timeout: 1s`,
+		Example: `  node run --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
+  node run --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
+  node run --config /etc/polyrail.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.Logger = flags.logger(cmd)
+			return run(cmd.Context(), cfg)
+		},
+	}
+	registerNode(cmd.Flags(), &cfg)
+	flags.register(cmd.Flags(), slog.LevelInfo)
+	return cmd
+}
+
+// run is a member of the cluster until ctx ends.
+func run(ctx context.Context, cfg polyrail.Config) error {
+	node, err := polyrail.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	describe(cfg.Logger, node)
+	<-ctx.Done()
+	cfg.Logger.Info("leaving the cluster")
+	leave(ctx, node, cfg.Logger)
+	return nil
+}
+
+// describe logs what a node chose and whom it found, in one line.
+func describe(log *slog.Logger, node *polyrail.Node) {
+	var rails, members []string
+	for _, r := range node.Rails() {
+		rails = append(rails, fmt.Sprintf("%s=%s:%s", r.Name, r.Protocol, r.Chosen))
+	}
+	for _, m := range node.Members() {
+		members = append(members, m.Node)
+	}
+	log.Info("node is up", "node", node.Name(), "gossip", node.GossipAddr(), "rails", rails, "members", members)
+}
