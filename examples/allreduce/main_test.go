@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/polyrail/polyrail"
+)
+
+// Three processes, here in one, with two rails each.
+func Example() {
+	ctx := context.Background()
+	seed := freeAddress()
+	sums := make([]string, 3)
+	var all sync.WaitGroup
+	for i := range sums {
+		cfg := polyrail.DefaultConfig()
+		cfg.Name = fmt.Sprintf("process-%d", i)
+		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		cfg.Rails = []polyrail.Rail{
+			{Name: "r0", Protocol: "tcp", Device: "127.0.0.1"},
+			{Name: "r1", Protocol: "tcp", Device: "127.0.0.1"},
+		}
+		cfg.Bind, cfg.Join = "127.0.0.1:0", []string{seed}
+		if i == 0 {
+			cfg.Bind, cfg.Join = seed, nil
+		}
+		all.Go(func() {
+			sum, err := addUp(ctx, cfg, len(sums), []float32{1, 2, float32(i)})
+			sums[i] = fmt.Sprint(sum, err)
+		})
+	}
+	all.Wait()
+	for _, s := range sums {
+		fmt.Println(s)
+	}
+	// Output:
+	// [3 6 3] <nil>
+	// [3 6 3] <nil>
+	// [3 6 3] <nil>
+}
+
+// freeAddress is an address on loopback that nobody listens on.
+func freeAddress() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
