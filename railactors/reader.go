@@ -195,7 +195,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		r.count(h, true)
 		return nil
 	}
-	n, err := r.conn.ReadFull(l.Dst, p.fabric.cfg.WaitSpin)
+	n, err := r.conn.ReadFull(l.Dst, 0) // a payload follows its header: polling for it would only take turns with the network
 	revoked := ask && r.unpublish()
 	switch {
 	case err == nil:

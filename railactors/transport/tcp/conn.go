@@ -26,6 +26,9 @@ const (
 	// a round trip half as long again, and without sched_yield five times as long as soon
 	// as there are more ranks than processors.
 	goroutinesEvery = 32
+	// lowWater is how much input a large read waits for at a time (SO_RCVLOWAT): on a slow rail
+	// the kernel would otherwise wake the reader for each packet.
+	lowWater = 32 << 10
 	// maxVector is how many buffers go into one system call (IOV_MAX).
 	maxVector = 1024
 )
@@ -70,6 +73,7 @@ type reader struct {
 	spin   time.Duration
 	parkAt time.Time // when polling ends; zero before it began
 	polls  uint
+	water  int // what SO_RCVLOWAT is set to; 0 as it was at the start, 1
 }
 
 // ReadFull fills p: first from what was read ahead, then straight from the socket.
@@ -115,6 +119,7 @@ func (r *reader) fill(fd uintptr) bool {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
 			if !r.poll() {
+				r.await(int(fd), len(r.vector[0]))
 				return false
 			}
 		default:
@@ -123,6 +128,22 @@ func (r *reader) fill(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// await has the kernel wake the reader when all of a small rest is there, or a good part of a
+// large one.
+func (r *reader) await(fd, rest int) {
+	water := 1
+	if rest >= smallRead {
+		water = min(rest, lowWater)
+	}
+	if water == max(r.water, 1) {
+		return
+	}
+	// A system that can't do this wakes the reader more often.
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, water) == nil {
+		r.water = water
+	}
 }
 
 // poll reports whether to try again at once. It polls once per ReadFull: a stream that
