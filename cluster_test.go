@@ -54,7 +54,7 @@ func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 			defer cancel()
 			return b.nodes[i].Close(ctx)
 		})
-		<-time.After(2 * time.Second) // protoactor counts dead letters for a second on a goroutine of its own
+		<-time.After(time.Minute) // protoactor and memberlist end a few goroutines later than their owners
 		if log := b.log.String(); strings.Contains(log, "dead letter") {
 			t.Errorf("dead letters:\n%s", log)
 		}

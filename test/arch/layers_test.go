@@ -1,0 +1,115 @@
+package arch
+
+import (
+	"fmt"
+	"go/token"
+	"strings"
+	"testing"
+)
+
+// layer is a part of the tree, and what its files may import besides the standard library.
+type layer struct {
+	dir      string
+	internal []string // directories of this module, what is below them included; "." is the root package
+	external []string // import paths, what is below them included
+}
+
+const (
+	actorLib   = "github.com/asynkron/protoactor-go/actor"
+	protobuf   = "google.golang.org/protobuf"
+	memberlist = "github.com/hashicorp/memberlist"
+	goleak     = "go.uber.org/goleak"
+	rapid      = "pgregory.net/rapid"
+)
+
+// layers stand from the top to the bottom; the deepest directory that holds a file is its
+// layer. Imports point down only.
+var layers = []layer{
+	{dir: ".", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib}},
+	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op"}, external: []string{"github.com/spf13", "go.yaml.in/yaml"}},
+	{dir: "examples", internal: []string{"."}},
+	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
+	{dir: "actors", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
+	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, protobuf}},
+	{dir: "railactors", internal: []string{"railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
+	{dir: "railactors/dispatch", external: []string{actorLib}},
+	{dir: "railactors/supervise", external: []string{actorLib}},
+	{dir: "railactors/memory", internal: []string{"collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
+	{dir: "railactors/transport", internal: []string{"railactors/transport", "collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
+	{dir: "messages", internal: []string{"messages", "collective/op"}, external: []string{protobuf}},
+	{dir: "messages/wire", internal: []string{"collective/op"}},
+	{dir: "collective", internal: []string{"collective"}, external: []string{"golang.org/x/sys/cpu"}},
+	{dir: "collective/op"},
+	{dir: "collective/fault", internal: []string{"collective/op"}},
+}
+
+// testOnly is what any test may import besides.
+var testOnly = layer{
+	internal: []string{"railactors/dispatch", "railactors/transport", "test/faults"},
+	external: []string{goleak, rapid},
+}
+
+// layerOf is the deepest layer that holds dir.
+func layerOf(dir string) layer {
+	best := layers[0]
+	for _, l := range layers[1:] {
+		if under(dir, l.dir) && len(l.dir) > len(best.dir) {
+			best = l
+		}
+	}
+	return best
+}
+
+// allows reports whether the layer's files may import p.
+func (l layer) allows(p string) bool {
+	if p == module || strings.HasPrefix(p, module+"/") {
+		dir := strings.TrimPrefix(strings.TrimPrefix(p, module), "/")
+		for _, ok := range l.internal {
+			if ok == "." && dir == "" || dir != "" && under(dir, ok) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, ok := range l.external {
+		if under(p, ok) {
+			return true
+		}
+	}
+	return !strings.Contains(strings.SplitN(p, "/", 2)[0], ".") // the standard library
+}
+
+func importsPointDown(s *source) (bad []string) {
+	l := layerOf(s.dir())
+	s.imports(func(pos token.Pos, p string) {
+		own := s.isTest() && strings.TrimPrefix(strings.TrimPrefix(p, module), "/") == strings.TrimPrefix(s.dir(), ".")
+		if own || l.allows(p) || s.isTest() && testOnly.allows(p) {
+			return
+		}
+		bad = append(bad, fmt.Sprintf("%s: %q must not import %q (see the layers in test/arch)", s.at(pos), s.dir(), p))
+	})
+	return bad
+}
+
+func TestImportsPointDown(t *testing.T) {
+	samples(t, importsPointDown, []sample{
+		{"actors/coordinator/x.go", `package x; import _ "github.com/polyrail/polyrail/railactors"`, false},
+		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/operation"`, true},
+		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail/cluster"`, true},
+		{"cluster/x.go", `package x; import _ "github.com/polyrail/polyrail/railactors"`, true},
+		{"collective/task/x.go", `package x; import _ "github.com/polyrail/polyrail/messages/wire"`, true},
+		{"collective/op/x.go", `package x; import _ "github.com/polyrail/polyrail/collective/fault"`, true},
+		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail"`, true},
+		{"railactors/x.go", `package x; import _ "github.com/asynkron/protoactor-go/remote"`, true},
+		{"examples/allreduce/main.go", `package main; import _ "github.com/polyrail/polyrail/actors"`, true},
+		{"examples/allreduce/main.go", `package main; import _ "github.com/polyrail/polyrail"`, false},
+		{"polyrail.go", `package x; import _ "github.com/polyrail/polyrail/actors"`, false},
+		{"polyrail.go", `package x; import _ "github.com/polyrail/polyrail/test/sim"`, true},
+		{"polyrail_test.go", `package x_test; import _ "github.com/polyrail/polyrail"`, false},
+		{"collective/plan/x.go", `package x; import _ "pgregory.net/rapid"`, true},
+		{"collective/plan/x_test.go", `package x; import _ "pgregory.net/rapid"`, false},
+		{"collective/plan/x.go", `package x; import _ "golang.org/x/sys/unix"`, true},
+		{"collective/reduce/x.go", `package x; import _ "golang.org/x/sys/cpu"`, false},
+	})
+	everywhere(t, importsPointDown)
+}

@@ -1,0 +1,268 @@
+package conformance
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+var (
+	all    = flag.Bool("all", false, "run every case")
+	seed   = flag.Uint64("seed", 1, "seed of the sample")
+	sample = flag.Int("sample", 3000, "cases besides the pairwise cover")
+)
+
+// TestAllReduceEqualsTheReference runs the chosen cases, all of one bed on the same nodes.
+func TestAllReduceEqualsTheReference(t *testing.T) {
+	byBed := make(map[bedKey][]*testCase)
+	count := 0
+	for _, c := range choose(t) {
+		key := bedKey{c.ranks, c.rails, c.variant}
+		byBed[key] = append(byBed[key], c)
+		count++
+	}
+	var keys []bedKey
+	for key := range byBed {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b bedKey) int {
+		return cmp.Or(a.ranks-b.ranks, a.rails-b.rails, a.variant-b.variant)
+	})
+	t.Logf("%d cases on %d groups of nodes", count, len(keys))
+	for _, key := range keys {
+		t.Run(key.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { run(t, key, byBed[key]) })
+		})
+	}
+}
+
+// choose picks the cases of this run.
+func choose(t *testing.T) []*testCase {
+	cases := allCases()
+	if *all {
+		return cases
+	}
+	rng := rand.New(rand.NewPCG(*seed, 0))
+	chosen := cover(cases, rng)
+	t.Logf("%d cases cover all pairs; -seed %d draws %d more", len(chosen), *seed, *sample)
+	if testing.Short() {
+		return chosen
+	}
+	in := make(map[*testCase]bool)
+	for _, c := range chosen {
+		in[c] = true
+	}
+	for range *sample {
+		if c := cases[rng.IntN(len(cases))]; !in[c] {
+			in[c] = true
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
+}
+
+// bedKey is what nodes are started for.
+type bedKey struct{ ranks, rails, variant int }
+
+func (k bedKey) String() string {
+	return fmt.Sprintf("ranks=%d/rails=%d/variant=%d", k.ranks, k.rails, k.variant)
+}
+
+// config of a bed: variant 0 has equal weights and the usual eager limit; in variant 1 the
+// weights are far apart and nearly everything waits for grants.
+func (k bedKey) config(node int, rails *mem.Network, gossip *memnet.Network) polyrail.Config {
+	c := polyrail.DefaultConfig()
+	c.Name = fmt.Sprintf("node%d", node)
+	c.Bind = fmt.Sprintf("10.0.0.%d:7946", node+1)
+	c.Join = []string{"10.0.0.1:7946"}
+	c.GossipNetwork = gossip
+	c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c.SplitBytes = 0
+	c.BcubeBase = bcubeBase
+	if k.variant == 1 {
+		c.EagerBytes = 1 << 10
+	}
+	for r := range k.rails {
+		rail := polyrail.Rail{Name: fmt.Sprintf("rail%d", r), Transport: rails.Transport(c.Name), Device: fmt.Sprintf("eth%d", r)}
+		if k.variant == 1 {
+			rail.Weight = []uint32{1, 30, 5}[r]
+		}
+		c.Rails = append(c.Rails, rail)
+	}
+	return c
+}
+
+// run plays the cases of one bed.
+func run(t *testing.T, key bedKey, cases []*testCase) {
+	rails, gossip := mem.NewNetwork(), memnet.New()
+	var nodes []*polyrail.Node
+	for i := range key.ranks {
+		node, err := polyrail.Start(t.Context(), key.config(i, rails, gossip))
+		if err != nil {
+			t.Fatalf("node %d: %v", i, err)
+		}
+		nodes = append(nodes, node)
+	}
+	err := each(key.ranks, func(i int) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		comm, err := nodes[i].Communicator(ctx, "conformance", key.ranks)
+		if err != nil {
+			return err
+		}
+		return play(comm, cases)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	err = each(key.ranks, func(i int) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		return nodes[i].Close(ctx)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	// Goroutines of memberlist outlive it by up to a probe, and virtual time stands still
+	// once the test has returned.
+	<-time.After(time.Minute)
+}
+
+// each runs f for every node at once.
+func each(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := f(i); err != nil {
+				errs[i] = fmt.Errorf("node %d: %w", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+const barrierEvery = 16 // cases
+
+// play runs the cases on one rank. Half-way rank 0 turns the weights round: the results must not care.
+func play(comm *polyrail.Communicator, cases []*testCase) error {
+	for i, c := range cases {
+		if i == len(cases)/2 && comm.Rank() == 0 {
+			if err := turnWeights(comm); err != nil {
+				return err
+			}
+		}
+		if err := c.check(comm, i); err != nil {
+			return fmt.Errorf("%v: %w", c, err)
+		}
+		if (i+1)%barrierEvery == 0 {
+			if err := comm.Barrier(context.Background()); err != nil {
+				return err
+			}
+			// Nobody needs the operands of the cases before it any more.
+			for _, over := range cases[i+1-barrierEvery : i+1] {
+				if comm.Rank() == 0 {
+					over.forget()
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func turnWeights(comm *polyrail.Communicator) error {
+	table := comm.Table()
+	for _, e := range table.Entries {
+		slices.Reverse(e.Weights)
+	}
+	return comm.SetTable(context.Background(), table)
+}
+
+// check calls the operation, in place or not, and compares the result.
+func (c *testCase) check(comm *polyrail.Communicator, number int) error {
+	c.prepare()
+	own := c.operands[comm.Rank()]
+	src := alignedBytes(len(own))
+	copy(src, own)
+	dst := src
+	inPlace := (number+comm.Rank())%2 == 0
+	if !inPlace {
+		dst = alignedBytes(len(own))
+	}
+	err := polyrail.AllReduceBytes(context.Background(), comm, dst, src, c.dtype, operator(c.code, c.dtype),
+		polyrail.WithAlgorithm(c.algorithm))
+	if err != nil {
+		return err
+	}
+	if !inPlace && !bytes.Equal(src, own) {
+		return errors.New("the source was changed")
+	}
+	if bytes.Equal(dst, c.expected) {
+		return nil
+	}
+	for at := 0; ; at += c.dtype.Size() {
+		if got, want := load(c.dtype, dst[at:]), load(c.dtype, c.expected[at:]); got != want {
+			return fmt.Errorf("element %d is %#x, want %#x", at/c.dtype.Size(), got, want)
+		}
+	}
+}
+
+// TestTheReferenceIsWhatItSays checks the reference itself on results worked out by hand.
+func TestTheReferenceIsWhatItSays(t *testing.T) {
+	half := func(f float32) uint64 { return uint64(op.ToFloat16(f)) }
+	for _, c := range []struct {
+		name      string
+		got, want uint64
+	}{
+		{"int8 wraps around", combine(op.Int8, op.CodeSum, 127, 1), 0x80},
+		{"int8 division truncates toward zero", divide(op.Int8, 0xf9, 2), 0xfd}, // -7/2 = -3
+		{"uint64 division is unsigned", divide(op.Uint64, 1<<63, 2), 1 << 62},
+		{"float16 overflows to infinity", combine(op.F16, op.CodeSum, half(65504), half(65504)), 0x7c00},
+		{"float16 rounds to even", combine(op.F16, op.CodeSum, half(2048), half(1)), half(2048)},
+		{"NaN is canonical", combine(op.F32, op.CodeMax, 0xffc12345, 0), 0x7fc00000},
+		{"-0 is below +0", combine(op.F32, op.CodeMin, 0, 0x80000000), 0x80000000},
+		{"user operator", combine(op.Uint8, op.CodeUser, 100, 1), 45}, // 301 mod 256
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %#x, want %#x", c.name, c.got, c.want)
+		}
+	}
+}
+
+// TestTheCoverHasAllPairs: every pair of properties that any case has is in the cover.
+func TestTheCoverHasAllPairs(t *testing.T) {
+	cases := allCases()
+	chosen := cover(cases, rand.New(rand.NewPCG(7, 7)))
+	met := make(map[pair]bool)
+	for _, c := range chosen {
+		for _, p := range c.pairs() {
+			met[p] = true
+		}
+	}
+	for _, c := range cases {
+		for _, p := range c.pairs() {
+			if !met[p] {
+				t.Fatalf("%v has a pair that the cover lacks: %v", c, p)
+			}
+		}
+	}
+	t.Logf("%d of %d cases", len(chosen), len(cases))
+}

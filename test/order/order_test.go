@@ -1,0 +1,35 @@
+package order
+
+import (
+	"testing"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+func TestOrders(t *testing.T) {
+	for _, c := range []struct {
+		algorithm      op.Algorithm
+		n, base, owner int
+		want           string
+	}{
+		{op.Ring, 1, 0, 0, "0"},
+		{op.Ring, 2, 0, 0, "(1 0)"},
+		{op.Ring, 4, 0, 3, "(0 1 2 3)"},
+		{op.Ring, 4, 0, 1, "(2 3 0 1)"},
+		{op.RecursiveDoubling, 1, 0, 0, "0"},
+		{op.RecursiveDoubling, 3, 0, 0, "((0 1) 2)"},
+		{op.RecursiveDoubling, 4, 0, 0, "((0 1) (2 3))"},
+		{op.RecursiveDoubling, 6, 0, 0, "(((0 1) (2 3)) (4 5))"},
+		{op.RecursiveDoubling, 7, 0, 0, "(((0 1) (2 3)) ((4 5) 6))"},
+		{op.Bcube, 4, 2, 0, "((0 1) (2 3))"},
+		{op.Bcube, 4, 4, 2, "(0 1 2 3)"},
+		{op.Bcube, 6, 2, 5, "((0 1) (2 3) (4 5))"},
+		{op.Bcube, 8, 4, 0, "((0 1 2 3) (4 5 6 7))"},
+		{op.Bcube, 5, 2, 0, "(0 1 2 3 4)"},
+		{op.Bcube, 1, 2, 0, "0"},
+	} {
+		if got := Of(c.algorithm, c.n, c.base, c.owner).String(); got != c.want {
+			t.Errorf("%v, n=%d, base %d, owner %d: %s, want %s", c.algorithm, c.n, c.base, c.owner, got, c.want)
+		}
+	}
+}

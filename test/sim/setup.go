@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/table"
+)
+
+// setup is what one seed plays with. Times are ticks without a unit; chances are in percent.
+type setup struct {
+	ranks, rails, base int
+	calls              int // operations that each rank calls
+	inFlight           int // operations of a rank that may be unresolved
+	windows            [maxRanks]int
+
+	miniature bool // segments of 64 bytes, so that many spans cost little data
+	perSpan   int  // rounds of a span, in miniature
+	maxBytes  int  // of an operation
+
+	eagerBytes    int // operations up to this go without grants
+	creditBytes   int // eager bytes that a rank keeps for each other one
+	copyBytes     int // frames up to this are copied when they are sent
+	poolBytes     int // copies that a rank holds
+	inFlightBytes int // unacknowledged in one direction of a pair
+	ackBytes      int // received ones that are acknowledged at once
+	proposals     int // tables
+	cuts          int // connections that break
+
+	span                 uint64 // in which proposals and cuts fall
+	delay, jitter, spike uint64 // of a frame on its way; a spike is rare
+	ackDelay             uint64
+	repairTime           uint64 // of a connection
+	kernelTime           uint64
+	readTime, writeTime  uint64
+	thinkTime            uint64 // between two calls
+
+	slowReads, slowKernels, skewed int // chances
+}
+
+const maxRanks = 8
+
+// travel is how long something takes from one rank to another.
+func (s *Sim) travel() uint64 {
+	d := s.setup.delay + s.some(s.setup.jitter)
+	if s.setup.spike > 0 && s.rng.IntN(100) == 0 {
+		d += s.some(s.setup.spike)
+	}
+	return d
+}
+
+// some is 0 … most.
+func (s *Sim) some(most uint64) uint64 {
+	if most == 0 {
+		return 0
+	}
+	return s.rng.Uint64N(most + 1)
+}
+
+func (s *Sim) between(low, high int) int { return low + s.rng.IntN(high-low+1) }
+func (s *Sim) chance(percent int) bool   { return percent > 0 && s.rng.IntN(100) < percent }
+
+// pick is one of the values.
+func pick[T any](s *Sim, values ...T) T { return values[s.rng.IntN(len(values))] }
+
+// upTo is 0 … limit, small values as likely as large ones.
+func (s *Sim) upTo(limit int) int {
+	return s.rng.IntN(limit>>s.rng.IntN(9) + 1)
+}
+
+func (s *Sim) draw() setup {
+	p := setup{
+		ranks:    pick(s, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8),
+		rails:    s.between(1, 3),
+		base:     s.between(2, 4),
+		calls:    s.between(1, 10),
+		inFlight: s.between(1, 4),
+
+		miniature:     !s.chance(4),
+		perSpan:       s.between(1, 4),
+		eagerBytes:    pick(s, 0, 64, 512, 2<<10, 64<<10),
+		creditBytes:   pick(s, 0, 300, 1<<10, 4<<10, 1<<20),
+		copyBytes:     pick(s, 0, 256, 64<<10),
+		poolBytes:     pick(s, 0, 1<<10, 1<<20),
+		inFlightBytes: pick(s, 1, 200, 2<<10, 2<<20),
+		ackBytes:      pick(s, 1, 500, 256<<10),
+		proposals:     pick(s, 0, 0, 1, 2, 6),
+		cuts:          pick(s, 0, 0, 1, 3, 10),
+
+		delay:      pick[uint64](s, 0, 1, 10),
+		jitter:     pick[uint64](s, 0, 3, 30, 300),
+		spike:      pick[uint64](s, 0, 0, 1000, 20000),
+		ackDelay:   pick[uint64](s, 0, 5, 500),
+		kernelTime: pick[uint64](s, 0, 3, 100),
+		readTime:   pick[uint64](s, 0, 3, 100),
+		writeTime:  pick[uint64](s, 0, 3, 100),
+		repairTime: pick[uint64](s, 0, 100, 3000),
+		thinkTime:  pick[uint64](s, 0, 10, 1000),
+
+		slowReads:   pick(s, 0, 10, 50),
+		slowKernels: pick(s, 0, 10, 50),
+		skewed:      pick(s, 0, 10, 50),
+	}
+	p.maxBytes = 64 << 10 / p.ranks // about as much work for any number of ranks
+	if p.miniature {
+		p.maxBytes = 12 << 10 / p.ranks
+	}
+	if s.chance(1) {
+		p.maxBytes = 300 << 10
+		p.miniature = false
+	}
+	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
+	for i := range p.windows {
+		p.windows[i] = s.between(1, 3)
+	}
+	return p
+}
+
+// drawCall invents an operation, the same for all ranks.
+func (s *Sim) drawCall() *call {
+	c := &call{
+		algorithm: pick(s, op.Ring, op.RecursiveDoubling, op.Bcube),
+		bytes:     4 * s.upTo(s.setup.maxBytes/4),
+		inPlace:   s.rng.Uint32(),
+		subtract:  s.chance(50),
+	}
+	if s.chance(5) {
+		c.bytes = 0 // a barrier
+	}
+	return c
+}
+
+// drawTable invents a table.
+func (s *Sim) drawTable() *table.Table {
+	t := &table.Table{}
+	end := int64(0)
+	for range s.rng.IntN(3) {
+		end += 1 + s.rng.Int64N(4<<10)
+		t.Entries = append(t.Entries, s.drawEntry(end))
+	}
+	t.Entries = append(t.Entries, s.drawEntry(0))
+	return t
+}
+
+func (s *Sim) drawEntry(end int64) table.Entry {
+	e := table.Entry{MaxBytes: end, Weights: make([]uint32, s.setup.rails)}
+	for rail := range e.Weights {
+		e.Weights[rail] = pick[uint32](s, 0, 1, 1, 3, 100)
+	}
+	e.Weights[s.rng.IntN(s.setup.rails)] = 1
+	if s.chance(20) {
+		e.Algorithm = pick(s, op.Ring, op.RecursiveDoubling, op.Bcube)
+	}
+	return e
+}
+
+// planOf cuts an operation as plan.New does, or, in miniature, by the same rules with
+// segments of 64 bytes and spans of a few rounds.
+func (s *Sim) planOf(bytes, owners int, weights []uint32) *plan.Plan {
+	l := plan.NewLayout(bytes, 4, owners)
+	if !s.setup.miniature {
+		return plan.New(l, plan.Rounds(l.Rounds, weights))
+	}
+	l.Segment = 64
+	l.Rounds = max((l.Block+63)/64, 1)
+	p := &plan.Plan{Layout: l}
+	first := 0
+	for rail, rounds := range plan.Rounds(l.Rounds, weights) {
+		part := plan.RailSpans{From: len(p.Spans), First: first, Rounds: rounds}
+		count := (rounds + s.setup.perSpan - 1) / s.setup.perSpan
+		for i := range count {
+			size := rounds / count
+			if i < rounds%count {
+				size++
+			}
+			p.Spans = append(p.Spans, plan.Span{Rail: rail, Index: i, First: first, Count: size})
+			_, length := l.Range(first, size, 0)
+			p.SpanBytes = max(p.SpanBytes, length)
+			first += size
+		}
+		part.To = len(p.Spans)
+		p.PerRail = append(p.PerRail, part)
+	}
+	return p
+}

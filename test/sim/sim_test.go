@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	seeds = flag.Uint64("seeds", 0, "number of seeds to run; 0: as many as an ordinary test affords")
+	from  = flag.Uint64("from", 1, "first seed")
+	seed  = flag.Uint64("seed", 0, "replay this one seed and write what happens")
+)
+
+// Seeds of a plain "go test", and of one with -short.
+const (
+	ordinarySeeds = 4000
+	shortSeeds    = 300
+)
+
+// TestSeeds plays many seeds over all processors. A failure names the seed and how to replay it.
+func TestSeeds(t *testing.T) {
+	if *seed != 0 {
+		t.Skip("replaying one seed")
+	}
+	count := *seeds
+	switch {
+	case count > 0:
+	case testing.Short():
+		count = shortSeeds
+	default:
+		count = ordinarySeeds
+	}
+	start := time.Now()
+	stats := play(t, *from, count)
+	elapsed := time.Since(start)
+	t.Logf("%d seeds in %v, %.0f a second: %+v", stats.Seeds, elapsed.Round(time.Millisecond), float64(stats.Seeds)/elapsed.Seconds(), stats)
+	if t.Failed() {
+		return
+	}
+	if stats.Seeds != int(count) {
+		t.Fatalf("%d of %d seeds were played", stats.Seeds, count)
+	}
+	requireEverythingMet(t, &stats)
+}
+
+// requireEverythingMet: a simulation that never met the hard cases proves little.
+func requireEverythingMet(t *testing.T, s *Stats) {
+	if s.Seeds < 1000 {
+		return
+	}
+	for what, count := range map[string]int{
+		"early frames": s.Early, "starved frames": s.Starved, "capped frames": s.Capped, "borrowed frames": s.Borrowed,
+		"torn frames": s.Torn, "frames sent again": s.Resent, "cut connections": s.Cuts, "committed tables": s.Tables, "operations under a later table": s.Switched,
+		"answers of too late": s.TooLate, "held calls": s.Held, "operations longer than their window": s.SpansPast,
+	} {
+		if count < s.Seeds/100 {
+			t.Errorf("only %d %s in %d seeds", count, what, s.Seeds)
+		}
+	}
+}
+
+// play runs seeds first … first+count-1, each on one goroutine.
+func play(t *testing.T, first, count uint64) Stats {
+	var (
+		next   atomic.Uint64
+		failed atomic.Bool
+		mu     sync.Mutex
+		total  Stats
+		wg     sync.WaitGroup
+	)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			s := New(nil)
+			for !failed.Load() {
+				i := next.Add(1) - 1
+				if i >= count {
+					break
+				}
+				if err := s.Run(first + i); err != nil {
+					failed.Store(true)
+					t.Errorf("seed %d: %v\nreplay it with: make sim SEED=%d", first+i, err, first+i)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			stats := s.Stats()
+			total.add(&stats)
+		})
+	}
+	wg.Wait()
+	return total
+}
+
+// TestReplay plays the seed of -seed and writes its log.
+func TestReplay(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("no -seed")
+	}
+	s := New(os.Stdout)
+	if err := s.Run(*seed); err != nil {
+		t.Fatalf("seed %d: %v", *seed, err)
+	}
+	fmt.Printf("seed %d: ok, %+v\n", *seed, s.Stats())
+}
+
+// TestASeedReplaysExactly: the log of a run is a function of its seed, whatever ran before.
+func TestASeedReplaysExactly(t *testing.T) {
+	for seed := uint64(1); seed <= 20; seed++ {
+		var fresh, used recorder
+		if err := New(&fresh).Run(seed); err != nil {
+			t.Fatal(err)
+		}
+		s := New(&used)
+		if err := s.Run(seed + 100); err != nil {
+			t.Fatal(err)
+		}
+		used = recorder{}
+		if err := s.Run(seed); err != nil {
+			t.Fatal(err)
+		}
+		if string(fresh.text) != string(used.text) {
+			t.Fatalf("seed %d went two ways", seed)
+		}
+	}
+}
+
+type recorder struct{ text []byte }
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.text = append(r.text, p...)
+	return len(p), nil
+}
