@@ -4,155 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// inVirtualTime runs a test in a synctest bubble. memberlist's goroutines end some time after its
-// shutdown, and virtual time stops with the test's own goroutine: so that one waits for them.
-func inVirtualTime(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		f(t)
-		time.Sleep(10 * time.Second)
-	})
-}
-
-// ear is a Handler that keeps what it hears.
-type ear struct {
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every piece of news
-	events  []string
-	msgs    []*messages.Rendezvous
-}
-
-func newEar() *ear { return &ear{changed: make(chan struct{})} }
-
-func (e *ear) hear(f func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	f()
-	close(e.changed)
-	e.changed = make(chan struct{})
-}
-
-func (e *ear) ClusterEvent(ev Event) {
-	e.hear(func() {
-		e.events = append(e.events, fmt.Sprintf("%s#%d %v", ev.Member.Node, ev.Member.Incarnation, ev.Kind))
-	})
-}
-
-func (e *ear) ClusterMessage(_ string, m *messages.Rendezvous) {
-	e.hear(func() { e.msgs = append(e.msgs, m) })
-}
-
-// expect waits until an event is heard, and returns how many there were of it.
-func (e *ear) expect(t *testing.T, event string) {
-	t.Helper()
-	e.until(t, event, func() bool { return slices.Contains(e.events, event) })
-}
-
-func (e *ear) until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	timeout := time.NewTimer(30 * time.Second)
-	defer timeout.Stop()
-	for {
-		e.mu.Lock()
-		done, changed := ok(), e.changed
-		e.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			t.Fatalf("not heard: %s; heard %v", what, e.events)
-		}
-	}
-}
-
-func (e *ear) heard(event string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Contains(e.events, event)
-}
-
-func (e *ear) forget() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.events = nil
-}
-
-type peer struct {
-	*Gossip
-	*ear
-}
-
-func config(network *memnet.Network, node string, incarnation uint64, bind string, join ...string) Config {
-	c := DefaultConfig()
-	c.Node, c.Incarnation, c.Bind, c.Join, c.Network = node, incarnation, bind, join, network
-	c.Logger = slog.New(slog.DiscardHandler)
-	return c
-}
-
-func start(t *testing.T, c Config) peer {
-	t.Helper()
-	e := newEar()
-	g, err := Start(t.Context(), c, e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return peer{g, e}
-}
-
-const seed = "10.0.0.1:7946"
-
-// startAll starts nodes n1 … nK at 10.0.0.1 …, all joining the first, and waits until all know all.
-func startAll(t *testing.T, network *memnet.Network, k int) []peer {
-	t.Helper()
-	var peers []peer
-	for i := range k {
-		peers = append(peers, start(t, config(network, fmt.Sprintf("n%d", i+1), 7, fmt.Sprintf("10.0.0.%d:7946", i+1), seed)))
-	}
-	for i, p := range peers {
-		for j := range peers {
-			if i != j {
-				p.expect(t, fmt.Sprintf("n%d#7 joined", j+1))
-			}
-		}
-	}
-	return peers
-}
-
-func closeAll(t *testing.T, peers ...peer) {
-	t.Helper()
-	for _, p := range peers {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func nodes(g *Gossip) string {
-	var s []string
-	for _, m := range g.Members() {
-		s = append(s, m.Node)
-	}
-	return strings.Join(s, " ")
-}
 
 func TestNodesFindOneAnotherThroughOneSeed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
@@ -300,7 +161,7 @@ func TestAPartitionHeals(t *testing.T) {
 						}
 					}
 				}
-				time.Sleep(lasts) // virtual
+				pass(lasts)
 				for _, p := range peers {
 					p.forget()
 				}
@@ -327,7 +188,7 @@ func TestALivingNodesNameIsRefused(t *testing.T) {
 		if !errors.As(err, &conflict) || conflict.Node != "n2" || conflict.Addr != "10.0.0.2:7946" || !errors.Is(err, fault.ErrConfig) {
 			t.Errorf("got %v", err)
 		}
-		time.Sleep(5 * time.Second) // virtual: let gossip spread
+		pass(5 * time.Second)
 		for _, p := range peers {
 			if p.heard("n2#99 joined") || p.heard("n2#7 failed") || p.heard("n2#7 left") {
 				t.Errorf("heard %v", p.events)
@@ -403,87 +264,6 @@ func TestAnotherClusterIsNotJoined(t *testing.T) {
 			t.Errorf("members: %s; %s", nodes(a.Gossip), nodes(b.Gossip))
 		}
 		closeAll(t, a, b)
-	})
-}
-
-func TestMessagesArriveOnceAndNamed(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		peers := startAll(t, memnet.New(), 2)
-		const k = 200
-		for i := range k {
-			m := RendezvousOf(&view.Withdraw{Name: "x", Ask: uint64(i)}, 7)
-			if err := peers[0].Send("n2", m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		peers[1].until(t, "all messages", func() bool { return len(peers[1].msgs) == k })
-		seen := map[uint64]bool{} // one may overtake another: each has a stream of its own
-		for _, m := range peers[1].msgs {
-			got, incarnation, err := ViewMessage(m)
-			if err != nil || m.From != "n1" || incarnation != 7 {
-				t.Fatalf("%v, %v", m, err)
-			}
-			seen[got.(*view.Withdraw).Ask] = true
-		}
-		if len(seen) != k {
-			t.Errorf("%d different messages of %d", len(seen), k)
-		}
-		closeAll(t, peers...)
-	})
-}
-
-func TestAFullOutboxIsAnErrorAndHoldsUpNobodyElse(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		network := memnet.New()
-		peers := startAll(t, network, 3)
-		network.Partition([]string{"10.0.0.2:7946"}) // n1 does not know it yet
-		var err error
-		sent := 0
-		for m := RendezvousOf(&view.Withdraw{Name: "x", Ask: 1}, 7); err == nil && sent < 2*maxOutbox; sent++ {
-			err = peers[0].Send("n2", m)
-		}
-		if !errors.Is(err, fault.ErrLimit) || sent > maxOutbox+2 {
-			t.Errorf("after %d messages: %v", sent, err)
-		}
-		if err := peers[0].Send("n3", RendezvousOf(&view.Withdraw{Name: "y", Ask: 1}, 7)); err != nil {
-			t.Error(err)
-		}
-		sentAt := time.Now()
-		peers[2].until(t, "the message to n3", func() bool { return len(peers[2].msgs) == 1 })
-		if d := time.Since(sentAt); d > 100*time.Millisecond {
-			t.Errorf("held up for %v", d)
-		}
-		time.Sleep(peers[0].cfg.StreamTimeout) // virtual
-		closeAll(t, peers...)
-		if peers[0].Stats().Unsent == 0 {
-			t.Error("lost messages were not counted")
-		}
-	})
-}
-
-func TestHostileMessagesAreCounted(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		peers := startAll(t, memnet.New(), 2)
-		to, _ := peers[0].roster.member("n2")
-		for _, b := range [][]byte{{0xff}, []byte("hello"), {0x0a, 0x01, 'x'}} {
-			if err := peers[0].outbox.put(to, b); err != nil {
-				t.Fatal(err)
-			}
-		}
-		// For an older process of n2.
-		old := to
-		old.Incarnation--
-		if err := peers[0].sendTo(old, RendezvousOf(&view.Withdraw{Name: "x", Ask: 1}, 7)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second) // virtual
-		if s := peers[1].Stats(); s.Undecodable != 3 || s.Stale != 1 {
-			t.Errorf("%+v", s)
-		}
-		if len(peers[1].msgs) != 0 {
-			t.Errorf("delivered %v", peers[1].msgs)
-		}
-		closeAll(t, peers...)
 	})
 }
 

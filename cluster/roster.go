@@ -70,11 +70,11 @@ func newRoster(self Member, signal func()) *roster {
 
 // up notes a living process. Called under memberlist's lock.
 func (r *roster) up(m Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if m.process() == r.self.process() {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.living[m.Node] == nil {
 		r.living[m.Node] = map[uint64]Member{}
 	}

@@ -111,8 +111,12 @@ func (g *Gossip) attempt() bool {
 		case err != nil:
 			others = true
 			errs = append(errs, SeedError{addr, err})
-		case g.roster.alone():
-			g.itself = append(g.itself, addr) // it was this node that answered
+		case !g.roster.alone():
+		case g.answers(addr, g.self):
+			g.itself = append(g.itself, addr)
+		default:
+			others = true
+			errs = append(errs, SeedError{addr, errors.New("it is leaving the cluster")})
 		}
 	}
 	g.checkRivals()
@@ -200,11 +204,11 @@ func (g *Gossip) isItself(addr string) bool {
 	return addr == g.self.Addr
 }
 
-// rivalPings is how often a process of the same name is asked whether it lives. One that died
-// a moment ago, and is restarted as this one, doesn't answer.
-const rivalPings = 3
+// pings is how often a process is asked whether it lives before it counts as silent.
+const pings = 3
 
-// checkRivals finds out whether this node's name belongs to a living process that was there first.
+// checkRivals finds out whether this node's name belongs to a living process that was there first. One
+// that died a moment ago, and was restarted as this one, doesn't answer.
 func (g *Gossip) checkRivals() {
 	for _, r := range g.roster.rivals() {
 		if r.Addr == g.self.Addr || g.Err() != nil {
@@ -216,17 +220,24 @@ func (g *Gossip) checkRivals() {
 			}
 			continue
 		}
-		addr, err := net.ResolveUDPAddr("udp", r.Addr)
-		if err != nil {
-			continue
-		}
-		for range rivalPings {
-			if _, err := g.list.Ping(r.process(), addr); err == nil {
-				g.fail(&ConflictError{Node: g.self.Node, Addr: r.Addr})
-				return
-			}
+		if g.answers(r.Addr, r) {
+			g.fail(&ConflictError{Node: g.self.Node, Addr: r.Addr})
 		}
 	}
+}
+
+// answers asks whether this very process is at addr.
+func (g *Gossip) answers(addr string, m Member) bool {
+	udp, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return false
+	}
+	for range pings {
+		if _, err := g.list.Ping(m.process(), udp); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // withdraw takes this node out of the cluster after fail.
