@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -63,10 +64,10 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 	if old := p.conns[rail]; old != nil {
 		old.failLocked(errSuperseded, fx)
 	}
-	if p.cause != nil || !p.core.Connected(rail, generation, &fx.Effects) {
+	if err := p.cause; err != nil || !p.core.Connected(rail, generation, &fx.Effects) {
 		p.unlock(fx)
 		conn.Close()
-		return fmt.Errorf("generation %d is of the past", generation)
+		return cmp.Or(err, fmt.Errorf("generation %d is of the past", generation))
 	}
 	c.ackTimer = time.AfterFunc(time.Hour, c.ackDue)
 	c.ackTimer.Stop()

@@ -240,7 +240,7 @@ func (p *Peer) tellPair(rail int, message any) {
 func (p *Peer) needs(rail int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cause == nil && !p.farewell && !p.parted && p.conns[rail] == nil && (p.dials || p.remoteSession != 0)
+	return p.cause == nil && !p.farewell && !p.parted && p.conns[rail] == nil && (p.dials || p.met != 0)
 }
 
 // reason is why the connection failed, and whether the peer was to go on without it.

@@ -54,8 +54,9 @@ func (l *landing) revoke(owner any, conn transport.Conn) {
 type reader struct {
 	*connection
 	header  [wire.Size]byte
-	next    uint64 // number of the next numbered frame
-	control []byte // payload of a control frame
+	h       wire.Header // decoded
+	next    uint64      // number of the next numbered frame
+	control []byte      // payload of a control frame
 	sink    []byte
 }
 
@@ -91,8 +92,8 @@ func (r *reader) frame() error {
 		return fmt.Errorf("read: %w", err)
 	}
 	signal.heard.Store(int64(p.fabric.now()))
-	var h wire.Header
-	if err := wire.Decode(r.header[:], &h); err != nil {
+	h := &r.h
+	if err := wire.Decode(r.header[:], h); err != nil {
 		return err
 	}
 	if h.Kind.Numbered() {
@@ -103,10 +104,10 @@ func (r *reader) frame() error {
 	}
 	// What is at hand is read without waiting: nobody needs to be able to interrupt it.
 	ask := h.Kind == wire.KindData && (int(h.Length) > inlineBytes || r.conn.Buffered() < int(h.Length))
-	if err := r.account(&h, ask); err != nil {
+	if err := r.account(h, ask); err != nil {
 		return err
 	}
-	return r.dispatch(&h, ask)
+	return r.dispatch(h, ask)
 }
 
 // account takes what every header says: acknowledgement and credit.

@@ -155,6 +155,7 @@ func (r *reader) poll() bool {
 	now := time.Now()
 	if r.parkAt.IsZero() {
 		r.parkAt = now.Add(r.spin)
+		runtime.Gosched() // first of all to whom the last frame was for: it waits on this processor
 	} else if now.After(r.parkAt) {
 		return false
 	}

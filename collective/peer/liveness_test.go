@@ -1,0 +1,117 @@
+package peer
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	timeout = 1600 * time.Millisecond
+	every   = timeout / TicksPerTimeout
+)
+
+// watch ticks until the time is up; hear sets what was heard before each tick.
+func watch(l *Liveness, from, until time.Duration, signals []Signal, hear func(now time.Duration)) (last Verdict, at time.Duration) {
+	for now := from; now <= until; now += every {
+		if hear != nil {
+			hear(now)
+		}
+		if last = l.Tick(now, signals); last.Lost != "" {
+			return last, now
+		}
+	}
+	return last, until
+}
+
+func TestASilentNodeIsLostBeforeTheTimeout(t *testing.T) {
+	l := NewLiveness(timeout, 2, 0)
+	l.Connected(0)
+	l.Connected(1)
+	v, at := watch(l, every, 10*timeout, make([]Signal, 2), nil)
+	if v.Lost == "" || at > timeout || at < timeout*3/4 {
+		t.Errorf("lost %q after %v", v.Lost, at)
+	}
+	if v.Ping != 0b11 || v.Fail != 0 {
+		t.Errorf("pings %b, fails %b", v.Ping, v.Fail)
+	}
+}
+
+func TestANodeThatNeedNotAnswerIsNotMissed(t *testing.T) {
+	l := NewLiveness(timeout, 1, 0)
+	if v, _ := watch(l, every, 10*timeout, make([]Signal, 1), nil); v != (Verdict{}) {
+		t.Errorf("%+v", v)
+	}
+	l.Expect()
+	if v, _ := watch(l, 10*timeout+every, 20*timeout, make([]Signal, 1), nil); v.Lost == "" {
+		t.Error("it isn't missed when it should answer")
+	}
+}
+
+func TestASilentRailFailsWhileAnotherIsHeard(t *testing.T) {
+	l := NewLiveness(timeout, 2, 0)
+	l.Connected(0)
+	l.Connected(1)
+	signals := make([]Signal, 2)
+	v, _ := watch(l, every, timeout/2+every, signals, func(now time.Duration) { signals[1].Heard = now })
+	if v.Fail != 0b01 || v.Lost != "" {
+		t.Errorf("%+v", v)
+	}
+	l.Disconnected(0)
+	v, _ = watch(l, timeout, 5*timeout, signals, func(now time.Duration) { signals[1].Heard = now })
+	if v.Fail != 0 || v.Lost != "" || v.Ping.Has(0) {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestABusyReaderHearsNothingAndMissesNothing(t *testing.T) {
+	l := NewLiveness(timeout, 1, 0)
+	l.Connected(0)
+	v, _ := watch(l, every, 10*timeout, []Signal{{Busy: true}}, nil)
+	if v.Lost != "" || v.Fail != 0 || !v.Ping.Has(0) {
+		t.Errorf("%+v: it has to show that it lives itself", v)
+	}
+}
+
+func TestANodeThatStoodStillGivesOthersTime(t *testing.T) {
+	l := NewLiveness(timeout, 1, 0)
+	l.Connected(0)
+	watch(l, every, timeout/4, make([]Signal, 1), nil)
+	if v := l.Tick(100*timeout, make([]Signal, 1)); v.Lost != "" {
+		t.Errorf("lost: %s", v.Lost)
+	}
+	v, at := watch(l, 100*timeout+every, 200*timeout, make([]Signal, 1), nil)
+	if v.Lost == "" || at-100*timeout < timeout*3/4 {
+		t.Errorf("lost %q %v after it went on", v.Lost, at-100*timeout)
+	}
+}
+
+func TestANodeWhoseHostRefusesOnAllRailsIsGone(t *testing.T) {
+	l := NewLiveness(timeout, 2, 0)
+	l.Connected(0)
+	l.Connected(1)
+	if l.Refused(0) {
+		t.Error("gone, though connected")
+	}
+	l.Disconnected(0)
+	if l.Refused(0) {
+		t.Error("gone, though connected on another rail")
+	}
+	l.Disconnected(1)
+	if !l.Refused(1) {
+		t.Error("not gone")
+	}
+	l.Connected(0)
+	l.Disconnected(0)
+	if l.Refused(1) {
+		t.Error("gone, though rail 0 was up since it refused")
+	}
+}
+
+func TestBackoffGrowsUpToItsLimit(t *testing.T) {
+	want := []time.Duration{0, 10, 20, 40, 80, 100, 100}
+	for k, w := range want {
+		if got := Backoff(k, 10, 100); got != w {
+			t.Errorf("attempt %d waits %d, want %d", k, got, w)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package railactors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+// stranger dials a node's first rail.
+func stranger(t testing.TB, net *mem.Network, n *testNode) transport.Conn {
+	t.Helper()
+	d, err := net.Transport("stranger").Open("rail0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c, err := d.Dial(t.Context(), n.fabric.Rails()[0].Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestGarbageCostsOneConnection(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		for _, garbage := range [][]byte{make([]byte, 1000), payload("x", 1, 5000), {1, 2, 3}, nil} {
+			c := stranger(b.t, net, n[1])
+			_, _ = c.Write(garbage)
+			if _, err := c.ReadFull(make([]byte, 1), 0); err == nil {
+				t.Errorf("garbage of %d bytes was answered", len(garbage))
+			}
+			c.Close()
+		}
+		n[0].send(ab, 1, 0, 100, 0)
+		n[1].expect("a", 1)
+	})
+}
+
+func TestAHelloThatDoesNotFitIsRefusedWithTheReason(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		join(n[0], n[1])
+		fits := func() *messages.Hello {
+			return &messages.Hello{Version: wire.Version, Cluster: "test", Node: "c", Incarnation: 1, To: "b", Rail: "rail0",
+				Generation: 1, Session: 1}
+		}
+		for want, change := range map[string]func(h *messages.Hello){
+			"refused: protocol version 9":                  func(h *messages.Hello) { h.Version = 9 },
+			`refused: cluster "other"`:                     func(h *messages.Hello) { h.Cluster = "other" },
+			`refused: node "z" is meant`:                   func(h *messages.Hello) { h.To = "z" },
+			"refused: incarnation 7":                       func(h *messages.Hello) { h.ToIncarnation = 7 },
+			`refused: node "b" has no rail`:                func(h *messages.Hello) { h.Rail = "rail7" },
+			"refused: a hello of":                          func(h *messages.Hello) { h.Node = "" },
+			`refused: session 5 of node "b" has ended`:     func(h *messages.Hello) { h.ToSession = 5 },
+			`refused: node "b" has not asked for node "c"`: func(*messages.Hello) {},
+			`refused: incarnation 0 of node "a" is gone`:   func(h *messages.Hello) { h.Node, h.Incarnation = "a", 0 },
+			`refused: session 999 of node "b" is meant`:    func(h *messages.Hello) { h.Node, h.ToSession, h.Session = "a", 999, 1 },
+		} {
+			h := fits()
+			change(h)
+			c := stranger(b.t, net, n[1])
+			if err := writeMessage(c, wire.KindHello, h); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readHello(c)
+			var r *refusal
+			if !errors.As(err, &r) || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			c.Close()
+		}
+	})
+}
+
+func TestConnectionsThatSayNothingAreLimitedAndEnd(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a")[0]
+		var conns []transport.Conn
+		for range maxUnidentified + 10 {
+			conns = append(conns, stranger(b.t, net, n))
+			synctest.Wait()
+		}
+		closed := 0
+		for _, c := range conns {
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			if _, err := c.ReadFull(make([]byte, 1), 0); errors.Is(err, io.EOF) {
+				closed++
+			}
+		}
+		if closed != 10 {
+			t.Errorf("%d connections beyond the limit were closed, want 10", closed)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if left := n.fabric.rails[0].unidentified.Load(); left != 0 {
+			t.Errorf("%d are still waited for", left)
+		}
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+}
+
+// violator is a peer of node b that has shaken hands and then does as it likes.
+func violator(b *bed, net *mem.Network, n *testNode) (transport.Conn, *Peer) {
+	b.t.Helper()
+	d, err := net.Transport("a").Open("rail0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	p, err := n.fabric.Connect(Remote{Node: "a", Incarnation: 1, Rails: []RailAddress{{"rail0", d.Addr()}}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c, err := d.Dial(b.t.Context(), n.fabric.Rails()[0].Addr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	d.Close()
+	hello := &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1, To: n.name, Rail: "rail0", Generation: 1, Session: 1}
+	if err := writeMessage(c, wire.KindHello, hello); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := readHello(c); err != nil {
+		b.t.Fatal(err)
+	}
+	return c, p
+}
+
+func TestAViolationOfTheProtocolClosesTheConnection(t *testing.T) {
+	control := func(m *messages.Control) []byte {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, frame := range map[string]struct {
+		h       wire.Header
+		payload []byte
+	}{
+		"a number out of order":              {h: wire.Header{Kind: wire.KindWant, Number: 2}},
+		"an acknowledgement out of thin air": {h: wire.Header{Kind: wire.KindAck, Ack: 100}},
+		"credit that nobody spent":           {h: wire.Header{Kind: wire.KindAck, Credit: 1}},
+		"a second hello":                     {h: wire.Header{Kind: wire.KindHello}},
+		"a control message that is none":     {h: wire.Header{Kind: wire.KindControl, Number: 1}, payload: []byte{0xff, 0xff, 0xff}},
+		"a statement about no rail": {h: wire.Header{Kind: wire.KindControl, Number: 1}, payload: control(&messages.Control{
+			Body: &messages.Control_RailClosed{RailClosed: &messages.RailClosed{Rail: "none", Generation: 1}}})},
+		"a frame that Land turns down": {h: wire.Header{Kind: wire.KindData, Number: 1, Seq: 66,
+			Desc: dataDescriptor}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 1, func(b *bed, net *mem.Network) {
+				n := b.start("b")[0]
+				n.land = func(*Peer, *wire.Header) (Landing, error) { return Landing{}, fmt.Errorf("no such thing") }
+				c, p := violator(b, net, n)
+				var header [wire.Size]byte
+				frame.h.Length = uint32(len(frame.payload))
+				frame.h.Encode(header[:])
+				if _, err := c.Write(header[:], frame.payload); err != nil {
+					t.Fatal(err)
+				}
+				for {
+					var one [1]byte // an acknowledgement may come first
+					if _, err := c.ReadFull(one[:], 0); err != nil {
+						break
+					}
+				}
+				// Its listener is gone: so is the peer.
+				n.expectLost(p, "refuses")
+				if !errors.Is(p.Lost(), fault.ErrRankLost) {
+					t.Error(p.Lost())
+				}
+				c.Close()
+			})
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package railactors
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+// owner is a FrameOwner of its own, whose frames can be revoked apart from the node's.
+type owner struct {
+	mu       sync.Mutex
+	released []error
+}
+
+func (o *owner) Released(_ *Frame, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.released = append(o.released, err)
+}
+
+// settled lists what the owner was told when everything is at rest.
+func (o *owner) settled() []error {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.released)
+}
+
+func (o *owner) expect(t *testing.T, want ...error) {
+	t.Helper()
+	got := o.settled()
+	if !slices.EqualFunc(got, want, errors.Is) {
+		t.Errorf("released with %v, want %v", got, want)
+	}
+}
+
+func TestRevokedFramesDontArriveUnlessTheyWereWritten(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		written, queued := &owner{}, &owner{}
+		net.Silence("b", "rail0")
+		f := n[0].send(ab, 1, 0, 10, 0)
+		synctest.Wait()
+		mine := *f
+		mine.Owner = written
+		ab.Send(&mine) // fits into the stream's buffer
+		for range 20 {
+			another := *f
+			another.Payload = make([]byte, 200<<10)
+			another.Header.Length, another.Owner = 200<<10, queued
+			ab.Send(&another)
+		}
+		synctest.Wait()
+		n[0].fabric.Revoke(written)
+		written.expect(t, ErrRevoked)
+
+		// Of these, some are written, one is being written, most are queued.
+		n[0].fabric.Revoke(queued)
+		if n := len(queued.settled()); n == 0 || n == 20 {
+			t.Errorf("%d of 20 were released at once, want all but those in a writer's hands", n)
+		}
+		time.Sleep(revokeGrace)
+		queued.expect(t, slices.Repeat([]error{ErrRevoked}, 20)...)
+		net.Heal("b", "rail0")
+		n[0].send(ab, 2, 0, 1000, 0)
+		n[0].expectReleased(2, nil)
+		if len(written.settled()) != 1 || len(queued.settled()) != 20 {
+			t.Error("a frame was released again")
+		}
+	})
+}
+
+func TestARevocationInMidWriteThatEndsInTimeKeepsTheConnection(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		o := &owner{}
+		net.Silence("b", "rail0")
+		f := n[0].send(ab, 1, 0, 10, 0)
+		for range 4 {
+			another := *f
+			another.Payload = make([]byte, 200<<10)
+			another.Header.Length, another.Owner = 200<<10, o
+			ab.Send(&another)
+		}
+		synctest.Wait()
+		n[0].fabric.Revoke(o)
+		net.Heal("b", "rail0")
+		n[0].send(ab, 2, 0, 300, 0)
+		n[0].expectReleased(2, nil)
+		o.expect(t, ErrRevoked, ErrRevoked, ErrRevoked, ErrRevoked)
+		time.Sleep(10 * revokeGrace) // the deadline is gone with the write
+		n[0].send(ab, 3, 0, 100<<10, 0)
+		n[0].expectReleased(3, nil)
+		if s := n[0].fabric.Rails()[0]; s.Reconnects != 0 {
+			t.Errorf("the connection was given up: %+v", s)
+		}
+	})
+}
+
+func TestALandingInMidReadIsTornAndTheStreamGoesOn(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		// Half a frame is in: the sender's buffer holds the rest back.
+		landed := make(chan *arrival, 2)
+		n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
+			a := &arrival{node: n[1], header: *h, dst: make([]byte, h.Length)}
+			landed <- a
+			if h.Seq == 1 {
+				net.Silence("b", "rail0")
+			}
+			return Landing{Dst: a.dst, Receiver: a}, nil
+		}
+		f := n[0].send(ab, 1, 0, 256<<10, 0)
+		_ = f
+		first := <-landed
+		synctest.Wait()
+		n[1].fabric.Revoke(first)
+		synctest.Wait()
+		if len(n[1].torn) != 1 || !errors.Is(n[1].torn[0], ErrRevoked) {
+			t.Fatalf("torn: %v", n[1].torn)
+		}
+		n[1].fabric.Revoke(first) // twice is once
+		net.Heal("b", "rail0")
+		n[0].send(ab, 2, 0, 70<<10, 0)
+		<-landed
+		n[0].expectReleased(2, nil)
+		if len(n[1].torn) != 1 || n[1].arrivals[1] != 0 || n[1].arrivals[2] != 1 {
+			t.Errorf("torn %v, arrived %v", n[1].torn, n[1].arrivals)
+		}
+		if s := n[0].fabric.Rails()[0]; s.Reconnects != 0 {
+			t.Errorf("the connection was given up: %+v", s)
+		}
+	})
+}
+
+func TestALandingRevokedWhileTheReaderAsksIsTorn(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
+			a := &arrival{node: n[1], header: *h, dst: make([]byte, h.Length)}
+			n[1].fabric.Revoke(a)
+			return Landing{Dst: a.dst, Receiver: a}, nil
+		}
+		n[0].send(ab, 1, 0, 100<<10, 0)
+		n[0].expectReleased(1, nil)
+		if len(n[1].torn) != 1 || !errors.Is(n[1].torn[0], ErrRevoked) {
+			t.Errorf("torn: %v", n[1].torn)
+		}
+	})
+}
+
+func TestAFrameTornByALostConnectionComesAgain(t *testing.T) {
+	virtual(t, 2, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, ba := join(n[0], n[1])
+		first := true
+		n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
+			a := &arrival{node: n[1], header: *h, dst: make([]byte, h.Length)}
+			if first {
+				first = false
+				net.Silence("b", "rail0")
+				time.AfterFunc(time.Millisecond, func() { breakRail(ba, 0) })
+			}
+			return Landing{Dst: a.dst, Receiver: a}, nil
+		}
+		n[0].send(ab, 1, 0, 256<<10, 0)
+		n[1].expect("a", 1)
+		n[0].expectReleased(1, nil)
+		if len(n[1].torn) != 1 || errors.Is(n[1].torn[0], ErrRevoked) {
+			t.Errorf("torn: %v", n[1].torn)
+		}
+		net.Heal("b", "rail0")
+	})
+}

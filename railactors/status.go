@@ -1,0 +1,77 @@
+package railactors
+
+import (
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+// rail is a device and what it did.
+type rail struct {
+	name         string
+	transport    transport.Transport
+	device       transport.Device
+	pid          *actor.PID
+	unidentified atomic.Int64 // accepted connections whose Hello isn't in yet
+	deaf         atomic.Bool  // the device accepts no more
+
+	bytesSent, bytesReceived, framesSent, framesReceived, resent, reconnects atomic.Uint64
+}
+
+// RailStatus is what a rail of this node is and did.
+type RailStatus struct {
+	Name, Protocol string
+	Chosen         string // device
+	Addr           string // where peers reach it
+	Up             bool   // it listens, and is connected to some peer if there are any
+	BytesSent      uint64 // payload of data frames, once for each time that it was sent
+	BytesReceived  uint64
+	FramesSent     uint64 // numbered ones
+	FramesReceived uint64
+	Resent         uint64 // frames that were sent again after a connection was lost
+	Reconnects     uint64 // connections after a pair's first one
+}
+
+// Rails tells of this node's rails, ascending by name: the index is what frame headers call Rail.
+func (f *Fabric) Rails() []RailStatus {
+	connected := make([]bool, len(f.rails))
+	peers := f.snapshot()
+	for _, p := range peers {
+		p.mu.Lock()
+		for r, c := range p.conns {
+			connected[r] = connected[r] || c != nil
+		}
+		p.mu.Unlock()
+	}
+	status := make([]RailStatus, len(f.rails))
+	for i, r := range f.rails {
+		status[i] = RailStatus{
+			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.device.Chosen(), Addr: r.device.Addr(),
+			Up:        !r.deaf.Load() && (connected[i] || len(peers) == 0),
+			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
+			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
+			Resent: r.resent.Load(), Reconnects: r.reconnects.Load(),
+		}
+	}
+	return status
+}
+
+func (r *rail) sent(fr *Frame, again bool) {
+	r.framesSent.Add(1)
+	if fr.Header.Kind == wire.KindData {
+		r.bytesSent.Add(uint64(len(fr.Payload)))
+	}
+	if again {
+		r.resent.Add(1)
+	}
+}
+
+func (r *rail) received(h *wire.Header) {
+	r.framesReceived.Add(1)
+	if h.Kind == wire.KindData {
+		r.bytesReceived.Add(uint64(h.Length))
+	}
+}
