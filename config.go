@@ -44,7 +44,8 @@ type Config struct {
 	Algorithms []AlgorithmRange
 	// MemoryLimit bounds the runtime's own memory for partial sums and copies, in bytes.
 	MemoryLimit int64
-	// WaitSpin is how long a reader polls its connection, yielding the processor, before it sleeps.
+	// WaitSpin is how long, at most, a caller that waits for a small operation polls for its frames, yielding
+	// the processor, before it sleeps. It shortens by itself where that doesn't help.
 	WaitSpin time.Duration
 
 	// GossipNetwork, if set, carries gossip in place of real sockets: cluster/memnet in tests.
@@ -90,7 +91,7 @@ func DefaultConfig() Config {
 		EagerBytes:  64 << 10, SplitBytes: 16 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
 		MemoryLimit: 1 << 30,
-		WaitSpin:    50 * time.Microsecond,
+		WaitSpin:    200 * time.Microsecond,
 	}
 }
 

@@ -47,7 +47,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano()) // a process started later has a higher one
 	rails := railactors.Config{
 		Node: cfg.Name, Incarnation: incarnation, Cluster: cfg.Cluster,
-		RankTimeout: cfg.RankTimeout, WaitSpin: cfg.WaitSpin, Logger: logger,
+		RankTimeout: cfg.RankTimeout, Logger: logger,
 	}
 	for _, r := range cfg.Rails {
 		t := r.Transport
@@ -63,7 +63,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	inner, err := actors.Start(ctx, actors.Config{
 		Node: cfg.Name, Incarnation: incarnation,
 		OperationTimeout: cfg.OperationTimeout, EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight,
-		BcubeBase: cfg.BcubeBase, MemoryLimit: cfg.MemoryLimit, Table: cfg.table,
+		BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin, MemoryLimit: cfg.MemoryLimit, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
 	})
 	if err != nil {

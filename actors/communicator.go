@@ -48,6 +48,8 @@ func (c *communicator) Receive(ctx actor.Context) {
 		c.breakDown(m)
 	case *closeCommunicator:
 		c.leave(m)
+	case memberLost:
+		c.acknowledged(op.Rank(m))
 	case *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		c.group.node.unknown(ctx)
@@ -82,9 +84,6 @@ func (c *communicator) control(m *controlMessage) {
 		n.tell(c.handle.coordinator, m)
 	case *messages.Control_Windows:
 		n.tell(c.balancer, m)
-	case *messages.Control_Leave:
-		g.control(m.from, &messages.Control{Body: &messages.Control_LeaveAck{LeaveAck: &messages.LeaveAck{}}})
-		g.depart(m.from, b.Leave.GetLast())
 	case *messages.Control_LeaveAck:
 		c.acknowledged(m.from)
 	default:
@@ -95,14 +94,13 @@ func (c *communicator) control(m *controlMessage) {
 // breakDown follows node.breakGroup: every operation has its error; the others are told once.
 func (c *communicator) breakDown(m *breakCommunicator) {
 	n, g := c.group.node, c.group
-	n.log.Warn("communicator broken", "communicator", g.name, "seq", m.seq, "cause", m.cause)
+	if !errors.Is(m.cause, fault.ErrClosed) {
+		n.log.Warn("communicator broken", "communicator", g.name, "seq", m.seq, "cause", m.cause)
+	}
 	if m.tell {
 		g.controlAll(g.abortMessage(m.seq, m.cause))
 	}
 	n.tell(c.handle.coordinator, &breakCommunicator{cause: g.err()})
-	if lost, ok := asLost(m.cause); ok {
-		c.acknowledged(lost.Rank)
-	}
 }
 
 // leave says farewell; the answers arrive as LeaveAck.
@@ -316,6 +314,7 @@ func (c *Communicator) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.name, context.Cause(ctx))
 	}
+	n.breakGroup(g, c.closedError(), 0, false) // drops what the others sent for calls that will not be made
 	n.unregister(g)
 	n.stop(c.pid)
 	return err

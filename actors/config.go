@@ -19,6 +19,7 @@ type Config struct {
 	EagerBytes       int           // operations up to this size go without a grant
 	MaxInFlight      int           // operations of one communicator
 	BcubeBase        int
+	WaitSpin         time.Duration                              // how long a caller polls for a small operation's frames; 0: not at all
 	MemoryLimit      int64                                      // bytes of scratch and copies
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with
 

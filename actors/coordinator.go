@@ -141,7 +141,6 @@ func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Ta
 	err = c.configure(o, r, t)
 	o.actor = c.actor(ctx)
 	o.mu.Lock()
-	o.phase = phaseNumbered
 	if o.cause == nil {
 		o.cause = err // launch ends it, and breaks the communicator
 	}
@@ -182,7 +181,25 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	o.shape.digest = digest(g, r, desc, p.Segment, eager)
 	o.shape.config = task.Config{Program: program, Plan: p, InPlace: same(r.Dst, r.Src), Eager: eager, Window: spans}
 	o.memory[task.Input], o.memory[task.Final] = r.Src, r.Dst
+	if eager && len(r.Src) <= copyLimit {
+		r.work.from = c.sources(program, p)
+	}
 	return nil
+}
+
+// sources are the pairs that an operation's frames come over.
+func (c *coordinator) sources(program *schedule.Program, p *plan.Plan) (from []source) {
+	for rail := range p.PerRail {
+		if p.PerRail[rail].Len() == 0 {
+			continue
+		}
+		for _, rank := range program.From {
+			if s := (source{c.group.peers[rank], rail}); s.peer.Pollable(rail) {
+				from = append(from, s)
+			}
+		}
+	}
+	return from
 }
 
 // program is this rank's schedule, built once.

@@ -36,21 +36,25 @@ type group struct {
 	mu       sync.Mutex
 	numbered uint64 // operations 1 … numbered have been called here
 	open     map[uint64]*operation
-	broken   error // first cause; nil while it works
-	idle     chan struct{}
+	broken   error              // first cause; nil while it works
+	active   int                // operations called here and not yet forgotten
+	idle     chan struct{}      // closed when active becomes 0; nil while nobody asks
 	departed map[op.Rank]uint64 // ranks that have closed, and their last seq
 
 	table atomic.Pointer[table.Table] // last committed
+	spin  atomic.Int64                // how long a caller polls, in ns; 0: not at all
 	sunk  atomic.Uint64               // frames that nobody waited for
 }
 
 func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *group {
-	return &group{
+	g := &group{
 		node: n, id: id, name: name, rank: rank, size: len(nodes), nodes: nodes,
 		peers: make([]*railactors.Peer, len(nodes)),
 		ranks: make(map[*railactors.Peer]op.Rank, len(nodes)),
 		open:  make(map[uint64]*operation),
 	}
+	g.spin.Store(int64(n.config.WaitSpin))
+	return g
 }
 
 // attach records the peer of a rank. Before the group is registered.
@@ -60,11 +64,17 @@ func (g *group) attach(rank op.Rank, p *railactors.Peer) {
 }
 
 // find returns the operation that a frame of seq belongs to, making a place for what comes
-// early. nil: the operation is over, or the communicator broken.
+// early. It comes with its mu locked: without, it could be forgotten and be another one by the
+// time that it is looked into. nil: the operation is over, or the communicator broken.
 func (g *group) find(seq uint64) (*operation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if o := g.open[seq]; o != nil {
+		o.mu.Lock()
+		if o.retired || o.cause != nil {
+			o.mu.Unlock()
+			return nil, nil
+		}
 		return o, nil
 	}
 	if seq <= g.numbered || g.broken != nil {
@@ -76,6 +86,7 @@ func (g *group) find(seq uint64) (*operation, error) {
 	o := g.node.operations.Get().(*operation)
 	o.reuse(g, seq)
 	g.open[seq] = o
+	o.mu.Lock()
 	return o, nil
 }
 
@@ -98,6 +109,11 @@ func (g *group) number(seq uint64) (*operation, error) {
 		o.reuse(g, seq)
 		g.open[seq] = o
 	}
+	// Under both locks: from here on launch ends it, whatever breaks the group meanwhile.
+	o.mu.Lock()
+	o.phase = phaseNumbered
+	o.mu.Unlock()
+	g.active++
 	return o, nil
 }
 
@@ -105,7 +121,10 @@ func (g *group) number(seq uint64) (*operation, error) {
 func (g *group) remove(o *operation) {
 	g.mu.Lock()
 	delete(g.open, o.seq)
-	if len(g.open) == 0 && g.idle != nil {
+	if o.phase != phaseHeard {
+		g.active--
+	}
+	if g.active == 0 && g.idle != nil {
 		close(g.idle)
 		g.idle = nil
 	}
@@ -140,12 +159,12 @@ func (g *group) err() error {
 	return g.broken
 }
 
-// quiet returns a channel that is closed when no operation is open.
+// quiet returns a channel that is closed when no operation that was called here is open.
 func (g *group) quiet() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	done := make(chan struct{})
-	if len(g.open) == 0 {
+	if g.active == 0 {
 		close(done)
 		return done
 	}
@@ -183,13 +202,13 @@ func (g *group) wanted(from *railactors.Peer, h *wire.Header) error {
 	if err != nil {
 		return err
 	}
-	if o == nil || o.wanted(from) {
+	if o == nil || o.wanted(from) { // under mu; it unlocks
 		from.GrantEager(g.id, h.Seq) // what nobody waits for is sunk
 	}
 	return nil
 }
 
-// match finds whom a frame is from and what it is about.
+// match finds whom a frame is from and what it is about. The operation is locked.
 func (g *group) match(from *railactors.Peer, h *wire.Header) (op.Rank, *operation, error) {
 	rank, ok := g.ranks[from]
 	if !ok {

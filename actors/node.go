@@ -331,8 +331,12 @@ func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
 // Control implements railactors.Inbound.
 func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 	m := (*n.groups.Load())[body.GetComm()]
+	if leave := body.GetLeave(); leave != nil {
+		n.farewell(from, m, body.GetComm(), leave)
+		return
+	}
 	if m == nil {
-		n.stranger(from, body)
+		n.log.Debug("control message for no communicator of this node", "from", from.Node(), "type", fmt.Sprintf("%T", body.GetBody()))
 		return
 	}
 	rank, ok := m.group.ranks[from]
@@ -353,15 +357,18 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 	}
 }
 
-// stranger answers a message about a communicator that is closed here: only a farewell wants an answer.
-func (n *node) stranger(from *railactors.Peer, body *messages.Control) {
-	if _, ok := body.GetBody().(*messages.Control_Leave); !ok {
-		n.log.Debug("control message for no communicator of this node", "from", from.Node(), "type", fmt.Sprintf("%T", body.GetBody()))
-		return
-	}
-	ack := &messages.Control{Comm: body.GetComm(), Body: &messages.Control_LeaveAck{LeaveAck: &messages.LeaveAck{}}}
+// farewell answers a rank that closes a communicator: at once and without the communicator's
+// actor, which may be gone by now, as the whole communicator may.
+func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *messages.Leave) {
+	ack := &messages.Control{Comm: comm, Body: &messages.Control_LeaveAck{LeaveAck: &messages.LeaveAck{}}}
 	if err := from.SendControl(ack); err != nil {
 		n.log.Debug("farewell not answered", "to", from.Node(), "error", err)
+	}
+	if m == nil {
+		return
+	}
+	if rank, ok := m.group.ranks[from]; ok {
+		m.group.depart(rank, leave.GetLast())
 	}
 }
 
@@ -377,6 +384,9 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 			cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
 		}
 		n.breakGroup(m.group, cause, 0, true)
+		if pid := m.pid.Load(); pid != nil {
+			n.tell(pid, memberLost(rank))
+		}
 	}
 	n.tell(n.pid, peerLost{p.Node(), err})
 }

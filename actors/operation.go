@@ -112,6 +112,7 @@ func (o *operation) launch() {
 		p.GrantEager(o.group.id, o.seq)
 	}
 	for _, g := range grants {
+		o.mu.Lock()
 		o.granted(g.from, &g.header)
 	}
 	for _, e := range early {
@@ -148,25 +149,22 @@ func (o *operation) leave() {
 	}
 }
 
-// land answers a reader.
+// land answers a reader. It comes with mu locked, and unlocks it.
 func (o *operation) land(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
-	o.mu.Lock()
-	if o.cause != nil {
-		o.mu.Unlock()
-		o.group.sunk.Add(1)
-		return railactors.Landing{}, nil
-	}
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
 		return o.landEarly(rank, from, h)
 	}
 	ref, loc, err := o.place(rank, h)
-	o.mu.Unlock()
-	if err != nil {
-		o.refuse(rank, h, err)
-		return railactors.Landing{}, nil
+	if err == nil { // the task counts the landing, and with that keeps the operation
+		defer o.mu.Unlock()
+		return railactors.Landing{Dst: o.at(loc), Receiver: o, Tag: tag(ref, int(h.Rail))}, nil
 	}
-	return railactors.Landing{Dst: o.at(loc), Receiver: o, Tag: tag(ref, int(h.Rail))}, nil
+	o.holds++
+	defer o.leave()
+	o.mu.Unlock()
+	o.refuse(rank, h, err)
+	return railactors.Landing{}, nil
 }
 
 // place asks the task where a frame lands, after comparing what shapes the operation. Under mu.
@@ -246,36 +244,32 @@ func (o *operation) Released(f *railactors.Frame, err error) {
 	o.step(task.Event{Kind: task.Released, Ref: ref}, rail)
 }
 
-// granted: a peer has started the operation and has room for spans.
+// granted: a peer has started the operation and has room for spans. It comes with mu locked,
+// and unlocks it.
 func (o *operation) granted(rank op.Rank, h *wire.Header) {
-	o.mu.Lock()
-	switch {
-	case o.cause != nil:
-		o.mu.Unlock()
-		return
-	case o.phase != phaseRunning:
-		if len(o.grants) >= maxEarly*o.group.size {
-			o.mu.Unlock()
-			return
+	if o.phase != phaseRunning {
+		defer o.mu.Unlock()
+		if len(o.grants) < maxEarly*o.group.size {
+			o.grants = append(o.grants, earlyGrant{rank, *h})
 		}
-		o.grants = append(o.grants, earlyGrant{rank, *h})
-		o.mu.Unlock()
 		return
 	}
-	if err := o.compare(rank, h); err != nil {
-		o.mu.Unlock()
+	o.holds++
+	defer o.leave()
+	err := o.compare(rank, h)
+	o.mu.Unlock()
+	if err != nil {
 		o.fail(err)
 		return
 	}
-	o.mu.Unlock()
 	o.step(task.Event{Kind: task.Granted, From: rank, Rail: int(h.Rail), Limit: int(h.Count)}, int(h.Rail))
 }
 
-// wanted: a peer has eager frames and no credit. It reports whether they may come.
+// wanted: a peer has eager frames and no credit. It reports whether they may come. It comes with mu
+// locked, and unlocks it.
 func (o *operation) wanted(from *railactors.Peer) bool {
-	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.phase == phaseRunning || o.cause != nil {
+	if o.phase == phaseRunning {
 		return true
 	}
 	if len(o.wants) < maxEarly {
@@ -394,7 +388,7 @@ func (o *operation) failure() error {
 // it. The group and seq fence a pooled operation's next life.
 func (o *operation) abort(g *group, seq uint64, cause error) {
 	o.mu.Lock()
-	if o.cause != nil || o.group != g || o.seq != seq {
+	if o.cause != nil || o.retired || o.group != g || o.seq != seq {
 		o.mu.Unlock()
 		return
 	}

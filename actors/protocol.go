@@ -76,3 +76,15 @@ type proposeTable struct {
 
 // closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
 type closeCommunicator struct{ done chan error }
+
+// memberLost: a rank's node is lost, and will not answer a farewell. From the fabric to the communicator actor.
+type memberLost op.Rank
+
+// What may still be on its way when its receiver has ended with the communicator: no news for the log.
+func (memberLost) IgnoreDeadLetterLogging()         {}
+func (*operationEnded) IgnoreDeadLetterLogging()    {}
+func (*railFinished) IgnoreDeadLetterLogging()      {}
+func (*railTiming) IgnoreDeadLetterLogging()        {}
+func (*breakCommunicator) IgnoreDeadLetterLogging() {}
+func (*controlMessage) IgnoreDeadLetterLogging()    {}
+func (peerLost) IgnoreDeadLetterLogging()           {}

@@ -2,7 +2,11 @@ package actors
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"time"
+
+	"github.com/polyrail/polyrail/railactors"
 )
 
 // Work is the handle of an operation in flight.
@@ -11,6 +15,7 @@ type Work struct {
 	seq   uint64
 	done  chan struct{}
 	err   error
+	from  []source      // whom to look to for a small operation's frames
 	slot  chan struct{} // the communicator's limit of operations in flight: a place is taken until the operation is forgotten
 
 	mu    sync.Mutex
@@ -39,6 +44,9 @@ func (w *Work) Wait(ctx context.Context) error {
 		return w.err
 	default:
 	}
+	if w.polls() {
+		return w.err
+	}
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -46,6 +54,45 @@ func (w *Work) Wait(ctx context.Context) error {
 		<-w.done
 	}
 	return w.err
+}
+
+// source is where frames of an operation come from.
+type source struct {
+	peer *railactors.Peer
+	rail int
+}
+
+// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance.
+const pollsPerPause = 16
+
+// polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
+// wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
+// long is worth it adapts: a wait that polling didn't end halves it, one that it did doubles it.
+func (w *Work) polls() bool {
+	budget := w.group.spin.Load()
+	if len(w.from) == 0 || budget == 0 {
+		return false
+	}
+	start := time.Now()
+	for n := 1; ; n++ {
+		for _, s := range w.from {
+			s.peer.Poll(s.rail)
+		}
+		select {
+		case <-w.done:
+			w.group.spin.Store(min(2*budget, int64(w.group.node.config.WaitSpin)))
+			return true
+		default:
+		}
+		if int64(time.Since(start)) > budget {
+			w.group.spin.Store(max(budget/2, int64(w.group.node.config.WaitSpin)/8))
+			return false
+		}
+		if n%pollsPerPause == 0 {
+			runtime.Gosched()
+		}
+		railactors.Yield()
+	}
 }
 
 // finish resolves the work, once.

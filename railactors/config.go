@@ -24,7 +24,6 @@ type Config struct {
 	AckDelay      time.Duration // time after which one goes out; 1 ms
 	InFlightBytes int           // unacknowledged bytes in flight per pair; 2 MiB
 	EagerBytes    int           // credit given to each peer for eager data; 1 MiB
-	WaitSpin      time.Duration // how long a reader polls for the next frame before it parks; 0: not at all
 	Linger        time.Duration // how long a peer that nobody uses stays connected; 5 s
 	Logger        *slog.Logger  // nil: slog.Default()
 }
@@ -88,8 +87,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RankTimeout < 20*time.Millisecond {
 		add("rank timeout %v: needs at least 20ms", c.RankTimeout)
 	}
-	if c.AckBytes < 1 || c.AckDelay < 0 || c.Linger < 0 || c.WaitSpin < 0 {
-		add("acknowledgement, linger and spin need to be positive")
+	if c.AckBytes < 1 || c.AckDelay < 0 || c.Linger < 0 {
+		add("acknowledgement and linger need to be positive")
 	}
 	if c.InFlightBytes < wire.MaxPayload+wire.Size {
 		add("%d bytes in flight: needs room for one frame, %d", c.InFlightBytes, wire.MaxPayload+wire.Size)

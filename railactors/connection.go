@@ -35,6 +35,7 @@ type connection struct {
 	rail       int
 	generation uint64
 	conn       transport.Conn
+	reader     *reader
 	wake       chan struct{} // capacity 1: there may be something to write
 	done       chan struct{} // closed when open becomes false
 	ackTimer   *time.Timer
@@ -59,6 +60,8 @@ type connection struct {
 func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error {
 	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, open: true, holders: 2,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), bufs: make([][]byte, 0, 2*maxBatchFrames)}
+	c.reader = &reader{connection: c, next: 1}
+	c.reader.poller, _ = conn.(transport.Poller)
 	fx := newEffects()
 	p.mu.Lock()
 	if old := p.conns[rail]; old != nil {
@@ -72,6 +75,9 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 	c.ackTimer = time.AfterFunc(time.Hour, c.ackDue)
 	c.ackTimer.Stop()
 	p.conns[rail] = c
+	if c.reader.poller != nil {
+		p.pollable[rail].Store(c)
+	}
 	p.attempts[rail] = nil
 	p.unquiet++
 	p.live.Connected(rail)
@@ -117,6 +123,7 @@ func (c *connection) failLocked(err error, fx *effects) {
 	close(c.done)
 	c.ackTimer.Stop()
 	p.conns[c.rail] = nil
+	p.pollable[c.rail].Store(nil)
 	p.attempts[c.rail] = err
 	p.live.Disconnected(c.rail)
 	p.core.Down(c.rail, c.generation, &fx.Effects)

@@ -31,13 +31,14 @@ type Peer struct {
 	fabric      *Fabric
 	node        string
 	incarnation uint64
-	session     uint64      // this node's number for its dealings with that one
-	addrs       []string    // by rail index
-	dials       bool        // this side dials
-	signals     []signal    // by rail index
-	users       int         // Connect less Disconnect; guarded by fabric.mu
-	lingers     *time.Timer // after the last Disconnect; guarded by fabric.mu
-	predecessor *Peer       // that has yet to say farewell to the same process; nil if none
+	session     uint64                       // this node's number for its dealings with that one
+	addrs       []string                     // by rail index
+	dials       bool                         // this side dials
+	signals     []signal                     // by rail index
+	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
+	users       int                          // Connect less Disconnect; guarded by fabric.mu
+	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
+	predecessor *Peer                        // that has yet to say farewell to the same process; nil if none
 
 	ready chan struct{} // closed when all rails were up at once
 	ended chan struct{} // closed when nothing of it is in use any more
@@ -85,7 +86,7 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 	f.sessions++
 	p := &Peer{
 		fabric: f, node: r.Node, incarnation: r.Incarnation, session: f.sessions, addrs: addrs,
-		dials: f.cfg.Node < r.Node, signals: make([]signal, n),
+		dials: f.cfg.Node < r.Node, signals: make([]signal, n), pollable: make([]atomic.Pointer[connection], n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
 			CreditBytes: max(1, f.cfg.EagerBytes/4), AckDelay: f.cfg.AckDelay}),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -50,9 +51,14 @@ func (l *landing) revoke(owner any, conn transport.Conn) {
 	}
 }
 
-// reader is the reading side of a connection, used by one goroutine.
+// reader is the reading side of a connection. It belongs to one goroutine at a time: the one
+// that has the turn. That is the connection's own, or a caller that waits for its operation
+// and looks for its frames itself (Peer.Poll). Where the transport cannot be polled the
+// connection's own goroutine needs no turn.
 type reader struct {
 	*connection
+	turn    sync.Mutex
+	poller  transport.Poller // nil: can't be polled
 	header  [wire.Size]byte
 	h       wire.Header // decoded
 	next    uint64      // number of the next numbered frame
@@ -62,23 +68,92 @@ type reader struct {
 
 // read is the reader goroutine.
 func (c *connection) read() {
-	r := &reader{connection: c, next: 1}
 	defer c.leave()
+	r := c.reader
 	defer c.peer.signals[c.rail].busy.Store(false)
-	defer func() {
-		// Whatever a callback did, it costs this connection, not the process.
-		if v := recover(); v != nil {
-			c.peer.fabric.log.Error("reader panicked", "node", c.peer.node, "rail", c.peer.fabric.rails[c.rail].name,
-				"reason", fmt.Sprint(v), "stack", string(debug.Stack()))
-			c.fail(fmt.Errorf("%w: reader panicked: %v", fault.ErrInternal, v))
-		}
-	}()
 	for {
-		if err := r.frame(); err != nil {
+		if err := r.serve(); err != nil {
 			c.fail(err)
 			return
 		}
 	}
+}
+
+// serve waits for input and handles it.
+func (r *reader) serve() error {
+	if r.poller == nil {
+		return r.guard(r.frame)
+	}
+	// A deadline is whoever's has the turn: it revokes what that one reads into.
+	if err := r.poller.Await(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("read: %w", err)
+	}
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	return r.guard(r.take)
+}
+
+// take handles what has arrived, and leaves nothing at hand: Await would not see it.
+func (r *reader) take() error {
+	for {
+		n, err := r.poller.Poll()
+		if n == 0 {
+			if err != nil {
+				return fmt.Errorf("read: %w", err)
+			}
+			return nil
+		}
+		if err := r.frame(); err != nil {
+			return err
+		}
+	}
+}
+
+// guard makes a panic an error: whatever a callback did, it costs this connection, not the process.
+func (r *reader) guard(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.peer.fabric.log.Error("reader panicked", "node", r.peer.node, "rail", r.peer.fabric.rails[r.rail].name,
+				"reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: reader panicked: %v", fault.ErrInternal, v)
+		}
+	}()
+	return f()
+}
+
+// Poll looks for frames of the peer on a rail, without waiting, and handles them on the calling
+// goroutine: a caller that polls while it waits spares its operation the wake-up of
+// a reader and its own. It reports whether there was anything.
+func (p *Peer) Poll(rail int) bool {
+	c := p.pollable[rail].Load()
+	if c == nil || !c.reader.turn.TryLock() {
+		return false
+	}
+	defer c.reader.turn.Unlock()
+	if n, _ := c.reader.poller.Poll(); n == 0 { // an error is for the reader's own goroutine to find
+		return false
+	}
+	if !c.hold() {
+		return false
+	}
+	defer c.leave()
+	if err := c.reader.guard(c.reader.take); err != nil {
+		c.fail(err)
+	}
+	return true
+}
+
+// Pollable reports whether Poll can find anything on the rail as it is connected now.
+func (p *Peer) Pollable(rail int) bool { return p.pollable[rail].Load() != nil }
+
+// hold is for a goroutine that comes to an open connection; it ends with leave.
+func (c *connection) hold() bool {
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	if c.open {
+		c.holders++
+	}
+	return c.open
 }
 
 // frame reads one frame and does what it says.
@@ -86,7 +161,7 @@ func (r *reader) frame() error {
 	p := r.peer
 	signal := &p.signals[r.rail]
 	signal.busy.Store(false)
-	_, err := r.conn.ReadFull(r.header[:], p.fabric.cfg.WaitSpin)
+	_, err := r.conn.ReadFull(r.header[:], 0)
 	signal.busy.Store(true)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
@@ -196,7 +271,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		r.count(h, true)
 		return nil
 	}
-	n, err := r.conn.ReadFull(l.Dst, 0) // a payload follows its header: polling for it would only take turns with the network
+	n, err := r.conn.ReadFull(l.Dst, 0)
 	revoked := ask && r.unpublish()
 	switch {
 	case err == nil:

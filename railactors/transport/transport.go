@@ -58,3 +58,13 @@ type Conn interface {
 	// Close is safe to call more than once and from any goroutine.
 	Close() error
 }
+
+// Poller is a Conn whose input can be looked for without waiting, beside a goroutine
+// that waits for it. Whoever calls Poll or ReadFull has the reading side to itself meanwhile.
+type Poller interface {
+	// Await waits until there is input, or the stream has ended, and takes nothing. Only one goroutine
+	// calls it, without having the reading side, when nothing is Buffered.
+	Await() error
+	// Poll takes in some of what is there, without waiting, and returns what is Buffered then.
+	Poll() (int, error)
+}

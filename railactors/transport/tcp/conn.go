@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 const (
@@ -42,9 +44,12 @@ type conn struct {
 	raw    syscall.RawConn
 	closed atomic.Bool
 
-	reader reader
-	writer writer
+	reader  reader
+	awaiter awaiter
+	writer  writer
 }
+
+var _ transport.Poller = (*conn)(nil)
 
 func newConn(c *net.TCPConn) (*conn, error) {
 	raw, err := c.SyscallConn()
@@ -55,6 +60,10 @@ func newConn(c *net.TCPConn) (*conn, error) {
 	n := &conn{tcp: c, raw: raw}
 	n.reader.closed = &n.closed
 	n.reader.loop = n.reader.fill
+	n.reader.try = n.reader.attempt
+	n.reader.look = n.reader.takeIn
+	n.reader.reset = func(fd uintptr) { n.reader.await(int(fd), 1) }
+	n.awaiter.loop = n.awaiter.readable
 	n.writer.loop = n.writer.drain
 	return n, nil
 }
@@ -62,6 +71,9 @@ func newConn(c *net.TCPConn) (*conn, error) {
 // reader is the state of the one goroutine that reads.
 type reader struct {
 	loop   func(fd uintptr) bool
+	try    func(fd uintptr) // loop without waiting
+	look   func(fd uintptr)
+	reset  func(fd uintptr)
 	closed *atomic.Bool
 
 	ahead      [aheadSize]byte
@@ -69,6 +81,7 @@ type reader struct {
 
 	// The call in progress; reads happen only while nothing is at hand.
 	vector [2][]byte // what is left of the caller's slice, and room ahead
+	full   bool      // nothing is left to do
 	err    error
 	spin   time.Duration
 	parkAt time.Time // when polling ends; zero before it began
@@ -91,10 +104,15 @@ func (c *conn) ReadFull(p []byte, spin time.Duration) (int, error) {
 	r.start, r.end = 0, 0
 	r.vector = [2][]byte{p[n:], r.ahead[:room]}
 	r.spin, r.parkAt, r.err = spin, time.Time{}, nil
-	err := c.raw.Read(r.loop)
+	// First without waiting: Await may have the descriptor for waiting.
+	err := c.raw.Control(r.try)
+	if err == nil && !r.full {
+		err = c.raw.Read(r.loop)
+	}
 	if err == nil {
 		err = r.err
 	}
+	c.calm()
 	n = len(p) - len(r.vector[0])
 	r.vector = [2][]byte{} // the caller's memory is held no longer
 	if err == io.EOF && n > 0 {
@@ -106,6 +124,18 @@ func (c *conn) ReadFull(p []byte, spin time.Duration) (int, error) {
 // fill reads until the caller's slice is full. It returns false to be called again when
 // the socket is readable.
 func (r *reader) fill(fd uintptr) bool {
+	if r.drain(fd) {
+		return true
+	}
+	r.await(int(fd), len(r.vector[0]))
+	return false
+}
+
+// attempt is fill where there is nobody to wait.
+func (r *reader) attempt(fd uintptr) { r.full = r.drain(fd) }
+
+// drain reads what there is, and reports whether that was all: the slice is full, or the stream has ended.
+func (r *reader) drain(fd uintptr) bool {
 	for len(r.vector[0]) > 0 {
 		n, err := unix.Readv(int(fd), r.vector[:])
 		switch {
@@ -119,7 +149,6 @@ func (r *reader) fill(fd uintptr) bool {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
 			if !r.poll() {
-				r.await(int(fd), len(r.vector[0]))
 				return false
 			}
 		default:
@@ -165,6 +194,61 @@ func (r *reader) poll() bool {
 	// With more ranks than processors, whoever is awaited needs this one.
 	yieldProcessor()
 	return true
+}
+
+// calm undoes await: Await is for any input.
+func (c *conn) calm() {
+	if c.reader.water > 1 {
+		// An error means that the connection is closed.
+		_ = c.raw.Control(c.reader.reset)
+	}
+}
+
+// takeIn is Poll's read.
+func (r *reader) takeIn(fd uintptr) {
+	for {
+		n, err := unix.Read(int(fd), r.ahead[:])
+		switch {
+		case n > 0:
+			r.start, r.end = 0, n
+		case err == nil:
+			r.err = io.EOF
+		case err == unix.EINTR:
+			continue
+		case err != unix.EAGAIN:
+			r.err = err
+		}
+		return
+	}
+}
+
+// Poll implements transport.Poller.
+func (c *conn) Poll() (int, error) {
+	r := &c.reader
+	if r.start < r.end {
+		return r.end - r.start, nil
+	}
+	r.err = nil
+	err := c.raw.Control(r.look)
+	if err == nil {
+		err = r.err
+	}
+	return r.end - r.start, c.opError("read", err)
+}
+
+// awaiter is the state of the one goroutine that waits for input.
+type awaiter struct {
+	loop func(fd uintptr) bool
+	poll [1]unix.PollFd
+}
+
+// Await implements transport.Poller.
+func (c *conn) Await() error { return c.opError("read", c.raw.Read(c.awaiter.loop)) }
+
+func (a *awaiter) readable(fd uintptr) bool {
+	a.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	n, err := unix.Poll(a.poll[:], 0)
+	return n > 0 || err != nil && err != unix.EINTR
 }
 
 func (c *conn) Buffered() int { return c.reader.end - c.reader.start }
