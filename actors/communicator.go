@@ -169,10 +169,16 @@ func (g *group) departure(rank op.Rank, last uint64) error {
 		Reason: fmt.Sprintf("it closed the communicator after seq %d", last)}
 }
 
-// Name, rank, size and members, for the handle's owner.
-func (c *Communicator) Name() string    { return c.group.name }
-func (c *Communicator) Rank() int       { return int(c.group.rank) }
-func (c *Communicator) Size() int       { return c.group.size }
+// Name is what the members asked for.
+func (c *Communicator) Name() string { return c.group.name }
+
+// Rank is this node's number.
+func (c *Communicator) Rank() int { return int(c.group.rank) }
+
+// Size is the number of members.
+func (c *Communicator) Size() int { return c.group.size }
+
+// Nodes are the members' names by rank; the slice is shared.
 func (c *Communicator) Nodes() []string { return c.group.nodes }
 
 // Err is the cause that broke the communicator, or nil.

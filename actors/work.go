@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // Work is the handle of an operation in flight.
@@ -91,7 +92,7 @@ func (w *Work) polls() bool {
 		if n%pollsPerPause == 0 {
 			runtime.Gosched()
 		}
-		railactors.Yield()
+		transport.Yield()
 	}
 }
 

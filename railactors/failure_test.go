@@ -61,7 +61,7 @@ func TestASilentPeerIsLostWithinTheRankTimeout(t *testing.T) {
 	virtual(t, 2, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")
 		ab, ba := join(n[0], n[1])
-		time.Sleep(10 * time.Second) // virtual: an idle pair stays alive by its heartbeats
+		<-time.After(10 * time.Second) // virtual: an idle pair stays alive by its heartbeats
 		if ab.Lost() != nil || ba.Lost() != nil {
 			t.Fatal(ab.Lost(), ba.Lost())
 		}
@@ -99,7 +99,7 @@ func TestASilentRailIsLeftAndTakenBack(t *testing.T) {
 			t.Errorf("rails after the fault: %+v", s)
 		}
 		net.Heal("b", "rail0")
-		time.Sleep(20 * time.Second)
+		<-time.After(20 * time.Second)
 		if s := n[0].fabric.Rails(); !s[0].Up || s[0].Reconnects == 0 {
 			t.Errorf("rails after the repair: %+v", s)
 		}
@@ -119,7 +119,7 @@ func TestANodeThatStandsStillDoesNotMissOthers(t *testing.T) {
 		n := b.start("a", "b")
 		ab, _ := join(n[0], n[1])
 		n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
-			time.Sleep(10 * time.Second) // a kernel of the user's that takes long
+			<-time.After(10 * time.Second) // a kernel of the user's that takes long
 			return Landing{}, nil
 		}
 		n[0].send(ab, 1, 0, 100, 0)
@@ -156,7 +156,7 @@ func TestConnectWaitsForTheOtherSide(t *testing.T) {
 		n := b.start("a", "b")
 		ab := n[0].connect(n[1])
 		n[0].send(ab, 1, 1, 1000, 0)
-		time.Sleep(30 * time.Second) // b is alive and doesn't care yet
+		<-time.After(30 * time.Second) // b is alive and doesn't care yet
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
 		err := ab.WaitReady(ctx)
@@ -186,7 +186,7 @@ func TestThreeNodesShareOnePeerEach(t *testing.T) {
 			t.Error("a second Connect made a second peer")
 		}
 		n[0].fabric.Disconnect(peers["ab"])
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		for _, p := range peers {
 			if err := p.WaitReady(b.t.Context()); err != nil {
 				t.Fatal(err)
@@ -206,16 +206,16 @@ func TestDisconnectIsNoLossUntilSomebodySends(t *testing.T) {
 		n[1].send(ba, 1, 0, 100<<10, 0)
 		n[1].expectReleased(1, nil)
 		n[0].fabric.Disconnect(ab)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if n[0].connect(n[1]) != ab {
 			t.Error("a peer that lingers was not taken up again")
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if ab.Lost() != nil {
 			t.Fatal(ab.Lost())
 		}
 		n[0].fabric.Disconnect(ab)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		n[1].mu.Lock()
 		told := n[1].lost["a"]
@@ -296,7 +296,7 @@ func TestARestartOfAnActorCostsAConnectionAndNoFrame(t *testing.T) {
 		}
 		n[0].expect("b", frames)
 		n[1].expect("a", frames)
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		for _, s := range n[0].fabric.Rails() {
 			if !s.Up || s.Reconnects == 0 {
 				t.Errorf("rail %+v", s)

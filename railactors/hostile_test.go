@@ -103,7 +103,7 @@ func TestConnectionsThatSayNothingAreLimitedAndEnd(t *testing.T) {
 		if closed != 10 {
 			t.Errorf("%d connections beyond the limit were closed, want 10", closed)
 		}
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		synctest.Wait()
 		if left := n.fabric.rails[0].unidentified.Load(); left != 0 {
 			t.Errorf("%d are still waited for", left)

@@ -91,7 +91,7 @@ func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 			n[0].send(ab, seq+1, int(seq)%2, 4000, wire.FlagEager)
 		}
 		n[1].await("two frames and three wants", func() bool { return len(n[1].frames) == 2 && len(n[1].wants) == 3 })
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if len(n[1].frames) != 2 {
 			t.Fatalf("%d frames went on credit for two", len(n[1].frames))
 		}
@@ -109,7 +109,7 @@ func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 		ba.GrantEager(1, 5) // too late, and no harm
 		ba.ReturnCredit(8000)
 		n[0].expectReleased(5, nil)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		for seq := range uint64(2) {
 			n[0].send(ab, seq+6, 0, 4000, wire.FlagEager)
 		}

@@ -66,7 +66,7 @@ func TestRevokedFramesDontArriveUnlessTheyWereWritten(t *testing.T) {
 		if n := len(queued.settled()); n == 0 || n == 20 {
 			t.Errorf("%d of 20 were released at once, want all but those in a writer's hands", n)
 		}
-		time.Sleep(revokeGrace)
+		<-time.After(revokeGrace)
 		queued.expect(t, slices.Repeat([]error{ErrRevoked}, 20)...)
 		net.Heal("b", "rail0")
 		n[0].send(ab, 2, 0, 1000, 0)
@@ -96,7 +96,7 @@ func TestARevocationInMidWriteThatEndsInTimeKeepsTheConnection(t *testing.T) {
 		n[0].send(ab, 2, 0, 300, 0)
 		n[0].expectReleased(2, nil)
 		o.expect(t, ErrRevoked, ErrRevoked, ErrRevoked, ErrRevoked)
-		time.Sleep(10 * revokeGrace) // the deadline is gone with the write
+		<-time.After(10 * revokeGrace) // the deadline is gone with the write
 		n[0].send(ab, 3, 0, 100<<10, 0)
 		n[0].expectReleased(3, nil)
 		if s := n[0].fabric.Rails()[0]; s.Reconnects != 0 {

@@ -353,7 +353,7 @@ func TestAScriptCutsAtTheByteAndActsOnTime(t *testing.T) {
 			t.Errorf("lost after %d bytes, %v", n, err)
 		}
 		dial := func(at time.Duration) error {
-			time.Sleep(at - x.elapsed())
+			<-time.After(at - x.elapsed())
 			c, err := x.a.Dial(context.Background(), x.b.Addr())
 			if err == nil {
 				c.Close()
@@ -371,7 +371,7 @@ func TestAScriptCutsAtTheByteAndActsOnTime(t *testing.T) {
 		if err := dial(6500 * time.Millisecond); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(8*time.Second - x.elapsed())
+		<-time.After(8*time.Second - x.elapsed())
 		x.far.Close()
 		x.near, x.far = x.connect(t)
 		send(t, x.near, x.far, 2e6)

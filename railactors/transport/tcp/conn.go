@@ -192,7 +192,7 @@ func (r *reader) poll() bool {
 		runtime.Gosched()
 	}
 	// With more ranks than processors, whoever is awaited needs this one.
-	yieldProcessor()
+	transport.Yield()
 	return true
 }
 

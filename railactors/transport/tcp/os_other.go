@@ -6,6 +6,3 @@ import "errors"
 
 // bindToDevice is Linux's: elsewhere sockets are bound to the device's address only.
 func bindToDevice(int, string) error { return errors.ErrUnsupported }
-
-// yieldProcessor leaves it to the Go scheduler where other processes stand back anyway.
-func yieldProcessor() {}

@@ -1,4 +1,4 @@
-package railactors
+package transport
 
 import "golang.org/x/sys/unix"
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package railactors
+package transport
 
 import "runtime"
 
