@@ -239,3 +239,18 @@ func TestARailThatOneNodeLacksIsNamed(t *testing.T) {
 		}
 	})
 }
+
+func TestASecondNodeOfOneNameIsTurnedDown(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		cfg := b.nodes[1].config
+		cfg.Bind = "10.0.0.9:7946"
+		again, err := Start(b.t.Context(), cfg)
+		if err == nil { // gossip may find it out a little later
+			_, err = again.Communicator(b.t.Context(), "train", 2)
+			defer again.Close(context.Background())
+		}
+		if err == nil || !strings.Contains(err.Error(), `"node1"`) {
+			t.Errorf("%v, want the conflict over node1's name", err)
+		}
+	})
+}

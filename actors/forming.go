@@ -27,6 +27,7 @@ type nodeActor struct {
 	calls    map[uint64]*communicatorCall
 	forming  map[uint64]*forming // by wire id
 	waiting  []view.Send         // before gossip is known here
+	failed   error               // the cluster turned this node down
 	alarm    *time.Timer
 }
 
@@ -61,6 +62,9 @@ type cancelCall struct {
 
 // gossipStarted hands the gossip to the node actor.
 type gossipStarted struct{ gossip *cluster.Gossip }
+
+// gossipFailed: the cluster turned this node down. From the goroutine that watches gossip.
+type gossipFailed struct{ err error }
 
 // gossipEvent and gossipMessage are what gossip says.
 type gossipEvent cluster.Event
@@ -121,6 +125,9 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case gossipStarted:
 		a.connectGossip(m.gossip)
+	case gossipFailed:
+		a.failed = m.err
+		a.answerAll(m.err)
 	case *communicatorCall:
 		a.call(m)
 	case *cancelCall:
@@ -150,6 +157,10 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 }
 
 func (a *nodeActor) call(m *communicatorCall) {
+	if a.failed != nil {
+		m.done <- formed{err: fmt.Errorf("communicator %q: %w", m.name, a.failed)}
+		return
+	}
 	a.lastCall++
 	m.id = a.lastCall
 	a.calls[m.id] = m
@@ -357,7 +368,12 @@ func (a *nodeActor) end() {
 		f.cancel()
 		a.node.unregister(f.group)
 	}
+	a.answerAll(fmt.Errorf("node %q: %w", a.node.config.Node, fault.ErrClosed))
+}
+
+// answerAll ends every call that waits.
+func (a *nodeActor) answerAll(cause error) {
 	for id, c := range a.calls {
-		a.answer(id, formed{err: fmt.Errorf("communicator %q: node %q: %w", c.name, a.node.config.Node, fault.ErrClosed)})
+		a.answer(id, formed{err: fmt.Errorf("communicator %q: %w", c.name, cause)})
 	}
 }

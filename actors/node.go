@@ -29,6 +29,8 @@ type Node struct {
 	gossip *cluster.Gossip // nil until it runs
 	once   sync.Once
 	err    error
+
+	closing chan struct{} // closed when Close begins
 }
 
 // node is what every part of the package shares. It implements railactors.Inbound.
@@ -70,7 +72,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
 	n.stopLog = supervise.LogEvents(n.system, cfg.Logger)
-	node := &Node{node: n}
+	node := &Node{node: n, closing: make(chan struct{})}
 	fail := func(err error) (*Node, error) {
 		return nil, errors.Join(err, node.Close(ctx))
 	}
@@ -101,7 +103,19 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return fail(err)
 	}
 	n.tell(n.pid, gossipStarted{node.gossip})
+	go node.watchGossip()
 	return node, nil
+}
+
+// watchGossip reports that the cluster turned this node down after it had started (another
+// living node has its name, or speaks another version). It ends with the gossip.
+func (n *Node) watchGossip() {
+	select {
+	case <-n.gossip.Failed():
+		n.log.Error("left the cluster", "error", n.gossip.Err())
+		n.tell(n.pid, gossipFailed{n.gossip.Err()})
+	case <-n.closing:
+	}
 }
 
 // quietLogger keeps protoactor's own chatter below warnings out of the user's log.
@@ -124,6 +138,7 @@ func (n *Node) Close(ctx context.Context) error {
 }
 
 func (n *Node) close(ctx context.Context) error {
+	close(n.closing)
 	var errs []error
 	for _, m := range *n.groups.Load() {
 		n.breakGroup(m.group, fmt.Errorf("node %q: %w", n.config.Node, fault.ErrClosed), 0, true)
