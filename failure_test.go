@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
 // failures runs one call per node, each of which is to fail, and returns their errors.
@@ -207,6 +209,43 @@ func TestLostRankIsNamedWithinTheRankTimeout(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A process that is stopped in the middle of a frame leaves its peers' readers waiting for the rest of it.
+func TestARankThatStopsInTheMiddleOfAFrameIsNamed(t *testing.T) {
+	var rails []*fault.Transport
+	slow := func(c *Config) {
+		if c.Name != "node2" {
+			return
+		}
+		for i := range c.Rails {
+			rails = append(rails, fault.Wrap(c.Rails[i].Transport, fault.Options{Rate: 10 << 20}))
+			c.Rails[i].Transport = rails[i]
+		}
+	}
+	inBed(t, 3, 2, slow, func(b *bed) {
+		comms := b.form("train")
+		start := time.Now()
+		errs := b.failures(func(i int) error {
+			if i == 2 {
+				<-time.After(150 * time.Millisecond)
+				for _, r := range rails {
+					r.Stall(0)
+				}
+				return ErrClosed
+			}
+			return AllReduce(b.t.Context(), comms[i], make([]float32, 2_000_000), Sum)
+		})
+		for _, err := range errs[:2] {
+			var lost *RankLostError
+			if !errors.As(err, &lost) || lost.Node != "node2" || time.Since(start) > 2500*time.Millisecond {
+				t.Errorf("%v after %v, want node2 lost", err, time.Since(start))
+			}
+		}
+		for _, r := range rails {
+			r.Heal()
+		}
+	})
 }
 
 func TestCommunicatorWaitsForItsSize(t *testing.T) {

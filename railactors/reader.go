@@ -17,7 +17,10 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
-const sinkBytes = 32 << 10
+const (
+	sinkBytes  = 32 << 10
+	pieceBytes = 64 << 10
+)
 
 // errFarewell ends a reader after the other node's farewell.
 var errFarewell = errors.New("the other node disconnected")
@@ -95,6 +98,7 @@ func (r *reader) serve() error {
 
 // take handles what has arrived, and leaves nothing at hand: Await would not see it.
 func (r *reader) take() error {
+	defer r.peer.signals[r.rail].busy.Store(false)
 	for {
 		n, err := r.poller.Poll()
 		if n == 0 {
@@ -271,7 +275,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		r.count(h, true)
 		return nil
 	}
-	n, err := r.conn.ReadFull(l.Dst, 0)
+	n, err := r.payloadInto(l.Dst)
 	revoked := ask && r.unpublish()
 	switch {
 	case err == nil:
@@ -290,6 +294,23 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 	err = fmt.Errorf("read: %w", err)
 	l.Receiver.Torn(l.Tag, err)
 	return err
+}
+
+// payloadInto reads a payload in pieces, each of which shows that the peer lives: on a slow rail a
+// frame may take longer than the rank timeout. While it waits the reader isn't busy: a peer that
+// stops in the middle of a frame is as silent as one that stops between two.
+func (r *reader) payloadInto(dst []byte) (n int, err error) {
+	signal := &r.peer.signals[r.rail]
+	for n < len(dst) && err == nil {
+		var k int
+		signal.busy.Store(false)
+		k, err = r.conn.ReadFull(dst[n:min(n+pieceBytes, len(dst))], 0)
+		signal.busy.Store(true)
+		if n += k; k > 0 {
+			signal.heard.Store(int64(r.peer.fabric.now()))
+		}
+	}
+	return n, err
 }
 
 // publish makes the landing revocable. It returns false if that happened already.
@@ -329,7 +350,7 @@ func (r *reader) drain(n int) error {
 		r.sink = make([]byte, sinkBytes)
 	}
 	for n > 0 {
-		k, err := r.conn.ReadFull(r.sink[:min(n, sinkBytes)], 0)
+		k, err := r.payloadInto(r.sink[:min(n, sinkBytes)])
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
@@ -344,7 +365,7 @@ func (r *reader) payload(h *wire.Header) ([]byte, error) {
 		r.control = make([]byte, h.Length)
 	}
 	b := r.control[:h.Length]
-	if _, err := r.conn.ReadFull(b, 0); err != nil {
+	if _, err := r.payloadInto(b); err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
 	return b, nil
