@@ -41,6 +41,8 @@ type (
 		epoch int
 		err   error
 	}
+	// linkUp: the system says that the rail's link is back. Watcher → pair actor.
+	linkUp struct{ mayBeLate }
 	// retry: it is time for the next attempt. Timer → pair actor.
 	retry struct {
 		mayBeLate

@@ -20,6 +20,7 @@ type Config struct {
 	Rails       []RailConfig
 
 	RankTimeout   time.Duration // a peer unheard on all rails for this long is lost; 2 s
+	RailTimeout   time.Duration // a rail on which the peer's host confirms nothing for this long is left; 200 ms
 	AckBytes      int           // received bytes after which a lone acknowledgement goes out; 256 KiB
 	AckDelay      time.Duration // time after which one goes out; 1 ms
 	InFlightBytes int           // unacknowledged bytes in flight per pair; 2 MiB
@@ -48,11 +49,14 @@ const (
 	revokeGrace     = 200 * time.Millisecond // for a write in progress to end when its memory is revoked
 	minBackoff      = 10 * time.Millisecond  // between attempts to connect
 	maxBackoff      = time.Second
+	leastConnect    = 500 * time.Millisecond // that an attempt waits for the other host; longer with a long rank timeout
+	steady          = 5 * time.Second        // that a connection lives if its rail doesn't flap
 )
 
 // withDefaults fills in the limits, and lists every fault at once.
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.RankTimeout, 2*time.Second)
+	setDefault(&c.RailTimeout, 200*time.Millisecond)
 	setDefault(&c.AckBytes, 256<<10)
 	setDefault(&c.AckDelay, time.Millisecond)
 	setDefault(&c.InFlightBytes, 2<<20)
@@ -86,6 +90,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.RankTimeout < 20*time.Millisecond {
 		add("rank timeout %v: needs at least 20ms", c.RankTimeout)
+	}
+	if c.RailTimeout < 10*time.Millisecond {
+		add("rail timeout %v: needs at least 10ms", c.RailTimeout)
 	}
 	if c.AckBytes < 1 || c.AckDelay < 0 || c.Linger < 0 {
 		add("acknowledgement and linger need to be positive")

@@ -36,6 +36,7 @@ type connection struct {
 	generation uint64
 	conn       transport.Conn
 	reader     *reader
+	born       time.Time
 	wake       chan struct{} // capacity 1: there may be something to write
 	done       chan struct{} // closed when open becomes false
 	ackTimer   *time.Timer
@@ -58,7 +59,7 @@ type connection struct {
 // connected puts a fresh connection into use, or closes it where the generation is of the
 // past. It is called on a goroutine that the fabric counts.
 func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error {
-	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, open: true, holders: 2,
+	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, born: time.Now(), open: true, holders: 2,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), bufs: make([][]byte, 0, 2*maxBatchFrames)}
 	c.reader = &reader{connection: c, next: 1}
 	c.reader.poller, _ = conn.(transport.Poller)
@@ -81,6 +82,8 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 	p.attempts[rail] = nil
 	p.unquiet++
 	p.live.Connected(rail)
+	p.silence.Reset(rail)
+	p.forgive(rail)
 	p.signals[rail].heard.Store(int64(p.fabric.now()))
 	if p.met.Has(rail) {
 		p.fabric.rails[rail].reconnects.Add(1)
@@ -126,6 +129,7 @@ func (c *connection) failLocked(err error, fx *effects) {
 	p.pollable[c.rail].Store(nil)
 	p.attempts[c.rail] = err
 	p.live.Disconnected(c.rail)
+	p.silence.Reset(c.rail)
 	p.core.Down(c.rail, c.generation, &fx.Effects)
 	fx.failed = append(fx.failed, c)
 }
@@ -201,6 +205,7 @@ func (c *connection) fill(limit int, small bool) (total int) {
 	c.urgent = 0
 	if n > 0 {
 		p.signals[c.rail].sent.Store(int64(p.fabric.now()))
+		p.wrote()
 	}
 	return total
 }

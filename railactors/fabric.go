@@ -97,6 +97,7 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 	}
 	for i := range f.rails {
 		f.group.Go(func() { f.listen(i) })
+		f.group.Go(func() { f.watchLink(i) })
 	}
 	return f, nil
 }

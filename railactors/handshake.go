@@ -158,10 +158,12 @@ func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
 			return fmt.Errorf("farewell to its former session: %w", ctx.Err())
 		}
 	}
-	conn, err := f.rails[rail].device.Dial(ctx, p.addrs[rail])
+	conn, err := f.connect(ctx, rail, p.addrs[rail])
 	if err != nil {
 		return err
 	}
+	ctx, cancelOffer := context.WithTimeout(ctx, f.cfg.RankTimeout)
+	defer cancelOffer()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	generation, err := p.offer(conn, rail, probe)
 	if !stop() && err == nil {
@@ -172,6 +174,14 @@ func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
 		return err
 	}
 	return p.connected(rail, generation, conn)
+}
+
+// connect waits for the other host for a short time only: TCP asks it again after 1, 3 and 7
+// seconds, and a rail that comes back is to be found sooner.
+func (f *Fabric) connect(ctx context.Context, rail int, addr string) (transport.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(leastConnect, f.cfg.RankTimeout/4))
+	defer cancel()
+	return f.rails[rail].device.Dial(ctx, addr)
 }
 
 // offer makes the dialing side's part of the handshake and returns the generation that the

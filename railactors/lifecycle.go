@@ -47,6 +47,7 @@ func (p *Peer) endLocked(cause error, loud bool, fx *effects) {
 		return
 	}
 	p.cause, p.state, p.loud = cause, ending, loud
+	p.watch.Stop()
 	for _, c := range p.conns {
 		if c != nil {
 			c.failLocked(cause, fx)

@@ -20,7 +20,9 @@ type pairActor struct {
 	rail     int
 	epoch    int // fences messages of former incarnations and attempts
 	attempts int // in vain, in a row
+	flaps    int // connections that didn't live long, in a row
 	dialing  bool
+	hurried  bool               // the attempt was ended because the link has come back
 	cancel   context.CancelFunc // ends the attempt
 	timer    *time.Timer        // of the next one
 }
@@ -39,11 +41,18 @@ func (a *pairActor) Receive(ctx actor.Context) {
 		f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", m.conn.generation)
 	case *connectionLost:
 		a.lost(m.conn)
-		a.dial(ctx)
+		a.again(ctx)
 	case *dialEnded:
 		if m.epoch == a.epoch {
 			a.dialing = false
 			a.ended(ctx, m.err)
+		}
+	case *linkUp:
+		a.attempts = 0
+		if a.hurried = a.dialing; a.dialing {
+			a.cancel() // it may be waiting for what was lost
+		} else {
+			a.again(ctx)
 		}
 	case *retry:
 		if m.epoch == a.epoch {
@@ -65,11 +74,32 @@ func (a *pairActor) Receive(ctx actor.Context) {
 
 func (a *pairActor) lost(c *connection) {
 	f := a.peer.fabric
+	if a.flaps++; time.Since(c.born) >= steady {
+		a.flaps = 0
+	}
 	if err, wanted := c.reason(); wanted {
 		f.log.Warn("pair lost its connection", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation, "reason", err)
 	} else {
 		f.log.Debug("pair closed", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
 	}
+}
+
+// again arranges for the next attempt: at once at first, after a growing pause for a rail that
+// fails, or breaks, time and again.
+func (a *pairActor) again(ctx actor.Context) {
+	pause := backoff(max(a.attempts, a.flaps))
+	if pause == 0 {
+		a.dial(ctx)
+		return
+	}
+	if a.dialing || !a.peer.needs(a.rail) {
+		return
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	f, self, epoch := a.peer.fabric, ctx.Self(), a.epoch
+	a.timer = time.AfterFunc(pause, func() { f.tell(self, &retry{epoch: epoch}) })
 }
 
 // dial starts an attempt, unless there is a connection, or nobody wants one.
@@ -96,6 +126,11 @@ func (a *pairActor) dial(ctx actor.Context) {
 // ended takes the end of an attempt, and arranges for the next one if there has to be one.
 func (a *pairActor) ended(ctx actor.Context, err error) {
 	f := a.peer.fabric
+	if a.hurried {
+		a.hurried = false
+		a.again(ctx)
+		return
+	}
 	if err != nil {
 		a.peer.unreachable(a.rail, err)
 	}
@@ -108,6 +143,5 @@ func (a *pairActor) ended(ctx actor.Context, err error) {
 		f.log.Info("pair can't connect, trying on", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
 	}
 	a.attempts++
-	self, epoch := ctx.Self(), a.epoch
-	a.timer = time.AfterFunc(backoff(a.attempts), func() { f.tell(self, &retry{epoch: epoch}) })
+	a.again(ctx)
 }

@@ -46,6 +46,11 @@ type Peer struct {
 	mu            sync.Mutex
 	core          *peer.Core[*Frame]
 	live          *peer.Liveness
+	silence       *peer.Silence
+	silentSince   []time.Duration // by rail index: when silence closed it; 0 if something else did, or it is up
+	watch         *time.Timer     // of the next check for silence
+	watching      bool            // it runs
+	hasWritten    bool            // since the last check
 	state         state
 	cause         error         // why it ended
 	loud          bool          // it was lost, or something was on its way when it left
@@ -93,6 +98,9 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
 		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
 	}
+	p.silence, p.silentSince = peer.NewSilence(f.cfg.RailTimeout, n), make([]time.Duration, n)
+	p.watch = time.AfterFunc(time.Hour, p.checkSilence)
+	p.watch.Stop()
 	if p.dials {
 		p.live.Expect()
 	}

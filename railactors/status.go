@@ -18,7 +18,10 @@ type rail struct {
 	unidentified atomic.Int64 // accepted connections whose Hello isn't in yet
 	deaf         atomic.Bool  // the device accepts no more
 
-	bytesSent, bytesReceived, framesSent, framesReceived, resent, reconnects atomic.Uint64
+	unplugged    atomic.Bool  // the system says that its link is down
+
+	bytesSent, bytesReceived, framesSent, framesReceived, resent, resentBytes, reconnects atomic.Uint64
+	linkDowns, silences, falseAlarms                                                      atomic.Uint64
 }
 
 // RailStatus is what a rail of this node is and did.
@@ -26,13 +29,17 @@ type RailStatus struct {
 	Name, Protocol string
 	Chosen         string // device
 	Addr           string // where peers reach it
-	Up             bool   // it listens, and is connected to some peer if there are any
+	Up             bool   // it listens, its link isn't known to be down, and it is connected to some peer if there are any
 	BytesSent      uint64 // payload of data frames, once for each time that it was sent
 	BytesReceived  uint64
 	FramesSent     uint64 // numbered ones
 	FramesReceived uint64
 	Resent         uint64 // frames that were sent again after a connection was lost
+	ResentBytes    uint64 // payload of those of them that are data
 	Reconnects     uint64 // connections after a pair's first one
+	LinkDowns      uint64 // times that the system said the link is down
+	Silences       uint64 // connections closed because the other host confirmed nothing for the rail timeout
+	FalseAlarms    uint64 // of those, where the rail could be connected again at once
 }
 
 // Rails tells of this node's rails, ascending by name: the index is what frame headers call Rail.
@@ -50,10 +57,11 @@ func (f *Fabric) Rails() []RailStatus {
 	for i, r := range f.rails {
 		status[i] = RailStatus{
 			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.device.Chosen(), Addr: r.device.Addr(),
-			Up:        !r.deaf.Load() && (connected[i] || len(peers) == 0),
+			Up:        !r.deaf.Load() && !r.unplugged.Load() && (connected[i] || len(peers) == 0),
 			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
 			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
-			Resent: r.resent.Load(), Reconnects: r.reconnects.Load(),
+			Resent: r.resent.Load(), ResentBytes: r.resentBytes.Load(), Reconnects: r.reconnects.Load(),
+			LinkDowns: r.linkDowns.Load(), Silences: r.silences.Load(), FalseAlarms: r.falseAlarms.Load(),
 		}
 	}
 	return status
@@ -66,6 +74,9 @@ func (r *rail) sent(fr *Frame, again bool) {
 	}
 	if again {
 		r.resent.Add(1)
+		if fr.Header.Kind == wire.KindData {
+			r.resentBytes.Add(uint64(len(fr.Payload)))
+		}
 	}
 }
 

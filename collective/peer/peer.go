@@ -195,6 +195,9 @@ func (c *Core[F]) QueuedAhead() int {
 // InFlight is how many bytes of data are unacknowledged on a rail's present generation.
 func (c *Core[F]) InFlight(rail int) int { return c.links[rail].inFlight }
 
+// Unacknowledged is how many frames of a rail's present generation were taken and not acknowledged.
+func (c *Core[F]) Unacknowledged(rail int) int { return c.links[rail].unacked.len() }
+
 // Unsettled is how many closed generations wait for a statement.
 func (c *Core[F]) Unsettled() int { return len(c.closing) }
 

@@ -68,3 +68,26 @@ type Poller interface {
 	// Poll takes in some of what is there, without waiting, and returns what is Buffered then.
 	Poll() (int, error)
 }
+
+// Progress is what a connection's host knows of the bytes that it sent.
+type Progress struct {
+	Awaiting bool          // the other host owes a confirmation: of bytes, or of an answer to a probe
+	Acked    uint64        // bytes that it has confirmed
+	LastAck  time.Duration // since its last confirmation of anything, however long nothing was due
+	RTT      time.Duration // smoothed round trip; 0 if unknown
+}
+
+// Confirmer is a Conn that can tell what the other *host* has confirmed, whatever the process
+// there is doing: that tells a dead rail from a rank that is slow or stopped. Progress may be called from
+// any goroutine; false means that it can't tell now.
+type Confirmer interface {
+	Progress() (Progress, bool)
+}
+
+// LinkWatcher is a Device that hears when its interface loses or regains its link (carrier pulled,
+// interface set down), which resets no socket.
+type LinkWatcher interface {
+	// WatchLink calls report with the state at first and then with each change, until ctx ends or the
+	// watch fails. It returns errors.ErrUnsupported where the system can't tell.
+	WatchLink(ctx context.Context, report func(up bool)) error
+}

@@ -36,6 +36,7 @@ var layers = []layer{
 	{dir: "railactors/supervise", external: []string{actorLib}},
 	{dir: "railactors/memory", internal: []string{"collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/transport", internal: []string{"railactors/transport", "collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
+	{dir: "railactors/transport/nic", external: []string{"golang.org/x/sys/unix", "github.com/vishvananda/netlink"}},
 	{dir: "messages", internal: []string{"messages", "collective/op"}, external: []string{protobuf}},
 	{dir: "messages/wire", internal: []string{"collective/op"}},
 	{dir: "collective", internal: []string{"collective"}, external: []string{"golang.org/x/sys/cpu"}},

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -20,6 +21,7 @@ type conn struct {
 	gone  chan struct{} // closed when the connection ended here
 	cause error         // why; set before gone is closed
 
+	held             atomic.Bool // a write waits for admission
 	reading, writing side
 	pieces           [][]byte   // the writer's, of one piece of a write
 	lineMu           sync.Mutex // guards line, which the writer makes and Close looks for
@@ -59,6 +61,20 @@ func (c *conn) ReadFull(p []byte, spin time.Duration) (n int, err error) {
 	return n, nil
 }
 
+// Progress is the wrapped connection's. During a stall a write that is held is one that nobody confirms.
+func (c *conn) Progress() (p transport.Progress, ok bool) {
+	if inner, can := c.inner.(transport.Confirmer); can {
+		p, ok = inner.Progress()
+	}
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	if c.t.stalled && ok {
+		p.Awaiting = p.Awaiting || c.held.Load()
+		p.LastAck = time.Since(c.t.since)
+	}
+	return p, ok
+}
+
 // Buffered is the wrapped connection's.
 func (c *conn) Buffered() int { return c.inner.Buffered() }
 
@@ -77,7 +93,9 @@ func (c *conn) write(bufs [][]byte, wait bool) (sent int64, err error) {
 		if line != nil {
 			want = min(left, maxQuantum) // it is a copy: none larger than what a line holds
 		}
+		c.held.Store(true)
 		k, err := c.admit(&c.t.out, &c.writing, want, wait)
+		c.held.Store(false)
 		if err != nil || k == 0 {
 			return sent, err
 		}

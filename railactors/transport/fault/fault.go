@@ -8,6 +8,7 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -47,6 +48,7 @@ type Transport struct {
 	delay    time.Duration
 	cut      bool
 	stalled  bool
+	since    time.Time // the stall's begin
 	unstall  *time.Timer
 	changed  chan struct{} // closed, and made anew, by whatever lets a waiting read or write go on
 	out, in  limiter
@@ -108,7 +110,7 @@ func (t *Transport) Stall(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endStall()
-	t.stalled = true
+	t.stalled, t.since = true, time.Now()
 	if d <= 0 {
 		return
 	}
@@ -238,6 +240,14 @@ func (t *Transport) refuses() bool {
 
 func (d *device) refusal(addr string) error {
 	return &net.OpError{Op: "dial " + addr, Net: d.t.Protocol(), Err: syscall.ECONNREFUSED}
+}
+
+// WatchLink is the wrapped device's.
+func (d *device) WatchLink(ctx context.Context, report func(up bool)) error {
+	if w, ok := d.Device.(transport.LinkWatcher); ok {
+		return w.WatchLink(ctx, report)
+	}
+	return errors.ErrUnsupported
 }
 
 // Close closes the device. The last one of the transport waits until the delayed bytes of

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // conn is one end of a connection. It implements transport.Conn.
@@ -45,6 +47,9 @@ func (c *conn) TryWrite(bufs ...[]byte) (int64, error) {
 	n, err := c.out.write(bufs, false)
 	return n, c.wrap("write", err)
 }
+
+// Progress implements transport.Confirmer.
+func (c *conn) Progress() (transport.Progress, bool) { return c.out.progress(), !c.closed.Load() }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.closed.Load() {

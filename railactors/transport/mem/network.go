@@ -36,6 +36,7 @@ type Network struct {
 	killed   map[string]bool
 	cut      map[link]bool
 	silenced map[link]bool
+	unplug   map[link]bool
 	conns    map[*conn]struct{} // dialing ends of connections that are not closed at both ends
 	changed  chan struct{}      // closed, and made anew, by whatever may end the waiting of a dial
 }
@@ -50,6 +51,7 @@ func NewNetwork() *Network {
 		killed:   make(map[string]bool),
 		cut:      make(map[link]bool),
 		silenced: make(map[link]bool),
+		unplug:   make(map[link]bool),
 		conns:    make(map[*conn]struct{}),
 		changed:  make(chan struct{}),
 	}
@@ -108,12 +110,24 @@ func (n *Network) Silence(host, device string) {
 	n.holdConns()
 }
 
-// Heal ends a Cut or a Silence of the device.
+// Unplug pulls a device's cable as hosts see it: nothing passes, as with Silence, and the host itself
+// is told that the link is down (transport.LinkWatcher); the others are not.
+func (n *Network) Unplug(host, device string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := link{host, device}
+	n.silenced[l], n.unplug[l] = true, true
+	n.holdConns()
+	n.wakeDials()
+}
+
+// Heal ends a Cut, a Silence or an Unplug of the device.
 func (n *Network) Heal(host, device string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.cut, link{host, device})
 	delete(n.silenced, link{host, device})
+	delete(n.unplug, link{host, device})
 	n.holdConns()
 	n.wakeDials()
 }
@@ -227,6 +241,24 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 		case <-ctx.Done():
 		case <-d.closed:
 			return nil, opError("dial", d.addr, Addr(addr), net.ErrClosed)
+		}
+	}
+}
+
+// WatchLink implements transport.LinkWatcher.
+func (d *device) WatchLink(ctx context.Context, report func(up bool)) error {
+	for first, was := true, false; ; first = false {
+		d.network.mu.Lock()
+		up, changed := !d.network.unplug[d.link], d.network.changed
+		d.network.mu.Unlock()
+		if first || up != was {
+			was = up
+			report(up)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

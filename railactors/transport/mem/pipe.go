@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // Bytes that one direction of a connection holds: like a socket's buffer it starts
@@ -27,6 +29,10 @@ type pipe struct {
 	head, size int    // first unread byte, unread bytes
 
 	held         bool // the network is silent: neither bytes nor ends pass
+	written      uint64
+	acked        uint64    // of written, what a host at the other end would have confirmed
+	ackedAt      time.Time // when it did
+	blocked      int       // writers that wait for room
 	wasReset     bool
 	readerClosed bool
 	writerClosed bool
@@ -128,11 +134,17 @@ func (p *pipe) write(bufs [][]byte, wait bool) (n int64, err error) {
 				k := p.put(b)
 				b = b[k:]
 				n += int64(k)
+				p.written += uint64(k)
+				if !p.held {
+					p.ack()
+				}
 				p.readable.Broadcast()
 			case !wait:
 				return n, nil
 			default:
+				p.blocked++
 				p.writable.Wait()
+				p.blocked--
 			}
 		}
 	}
@@ -182,9 +194,32 @@ func (p *pipe) buffered() int {
 	return p.size
 }
 
-func (p *pipe) hold(held bool) { p.change(func() { p.held = held }) }
-func (p *pipe) reset()         { p.change(func() { p.wasReset = true }) }
-func (p *pipe) closeReader()   { p.change(func() { p.readerClosed = true; p.stopTimer(&p.readExpired) }) }
+func (p *pipe) hold(held bool) {
+	p.change(func() {
+		if held != p.held {
+			p.ack() // all until now, or all that waited
+		}
+		p.held = held
+	})
+}
+
+// ack: the other host, whose buffer this is, confirms what it holds.
+func (p *pipe) ack() { p.acked, p.ackedAt = p.written, time.Now() }
+
+// progress is the writer's. A reader that takes its time confirms by its host; silence doesn't,
+// and doesn't answer the probes of a writer without room either.
+func (p *pipe) progress() transport.Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := transport.Progress{Awaiting: p.held && (p.written > p.acked || p.blocked > 0), Acked: p.acked}
+	if p.held {
+		s.LastAck = time.Since(p.ackedAt)
+	}
+	return s
+}
+
+func (p *pipe) reset()       { p.change(func() { p.wasReset = true }) }
+func (p *pipe) closeReader() { p.change(func() { p.readerClosed = true; p.stopTimer(&p.readExpired) }) }
 func (p *pipe) closeWriter() {
 	p.change(func() { p.writerClosed = true; p.stopTimer(&p.writeExpired) })
 }

@@ -188,6 +188,11 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 	return newConn(c.(*net.TCPConn))
 }
 
+// WatchLink implements transport.LinkWatcher.
+func (d *device) WatchLink(ctx context.Context, report func(up bool)) error {
+	return nic.Watch(ctx, d.chosen.Interface, report)
+}
+
 func (d *device) closed(op string) error {
 	return &net.OpError{Op: op, Net: "tcp", Err: fmt.Errorf("device %v: %w", d.chosen, net.ErrClosed)}
 }

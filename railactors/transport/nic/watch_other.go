@@ -1,0 +1,11 @@
+//go:build !linux
+
+package nic
+
+import (
+	"context"
+	"errors"
+)
+
+// Watch is Linux's.
+func Watch(context.Context, string, func(up bool)) error { return errors.ErrUnsupported }

@@ -1,0 +1,125 @@
+package railactors
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+var errLinkDown = errors.New("its interface is down, or has no carrier")
+
+// This file finds dead rails whose connections nobody resets (DESIGN §5): a link that goes down is
+// told by the system, a rail on which packets vanish by the bytes that stay unconfirmed.
+// What comes of either is a connection that is closed, and so a failover.
+
+// watchLink follows the state of a rail's link. Like listen, it lives as long as the device.
+func (f *Fabric) watchLink(i int) {
+	r := f.rails[i]
+	w, ok := r.device.(transport.LinkWatcher)
+	if !ok {
+		return
+	}
+	for failures := 1; ; failures++ {
+		err := w.WatchLink(f.ctx, func(up bool) { f.linkChanged(i, up) })
+		if f.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
+			f.log.Debug("the link can't be watched", "rail", r.name)
+			return
+		}
+		f.log.Warn("the link isn't watched, trying on", "rail", r.name, "error", err)
+		select {
+		case <-time.After(backoff(failures)):
+		case <-f.done:
+			return
+		}
+	}
+}
+
+func (f *Fabric) linkChanged(i int, up bool) {
+	r := f.rails[i]
+	if r.unplugged.Swap(!up) == !up {
+		return
+	}
+	if up {
+		f.log.Info("link up", "rail", r.name, "device", r.device.Chosen())
+		for _, p := range f.snapshot() {
+			p.tellPair(i, &linkUp{})
+		}
+		return
+	}
+	r.linkDowns.Add(1)
+	f.log.Warn("link down", "rail", r.name, "device", r.device.Chosen())
+	for _, p := range f.snapshot() {
+		fx := newEffects()
+		p.mu.Lock()
+		if c := p.conns[i]; c != nil {
+			c.failLocked(errLinkDown, fx)
+		}
+		p.unlock(fx)
+	}
+}
+
+// wrote begins the watch over what is on its way, unless it is on. An idle peer costs nothing. The caller
+// holds mu.
+func (p *Peer) wrote() {
+	p.hasWritten = true
+	if !p.watching {
+		p.watching = true
+		p.watch.Reset(p.fabric.cfg.RailTimeout / peer.ChecksPerTimeout)
+	}
+}
+
+// checkSilence looks at what the other host has confirmed, and closes rails on which it confirms nothing.
+func (p *Peer) checkSilence() {
+	p.mu.Lock()
+	p.hasWritten = false
+	conns := append(make([]*connection, 0, maxRails), p.conns...)
+	p.mu.Unlock()
+	var samples [maxRails]peer.Progress
+	var known peer.Rails
+	for r, c := range conns { // without the lock: a system call each
+		if c == nil {
+			continue
+		}
+		if source, ok := c.conn.(transport.Confirmer); ok {
+			if sample, ok := source.Progress(); ok {
+				samples[r] = peer.Progress(sample)
+				known.Add(r)
+			}
+		}
+	}
+	fx := newEffects()
+	p.mu.Lock()
+	again := p.hasWritten
+	var up peer.Rails
+	for r := range known.All() {
+		if c := conns[r]; p.conns[r] == c {
+			up.Add(r)
+			awaited := p.silence.Observe(r, p.fabric.now(), samples[r])
+			again = again || awaited || c.writing || p.core.Unacknowledged(r) > 0
+		}
+	}
+	for r := range p.silence.Dead(up).All() {
+		p.fabric.rails[r].silences.Add(1)
+		p.silentSince[r] = p.fabric.now()
+		p.conns[r].failLocked(fmt.Errorf("what was sent is unconfirmed for almost the rail timeout, %v", p.fabric.cfg.RailTimeout), fx)
+	}
+	if p.watching = again && p.cause == nil; p.watching {
+		p.watch.Reset(p.fabric.cfg.RailTimeout / peer.ChecksPerTimeout)
+	}
+	p.unlock(fx)
+}
+
+// forgive counts a silence that was none: its rail could be connected again within the rail timeout. It
+// has cost a failover. The caller holds mu.
+func (p *Peer) forgive(rail int) {
+	if since := p.silentSince[rail]; since != 0 && p.fabric.now()-since < p.fabric.cfg.RailTimeout {
+		p.fabric.rails[rail].falseAlarms.Add(1)
+	}
+	p.silentSince[rail] = 0
+}
