@@ -30,6 +30,7 @@ type Config struct {
 	Rails []Rail
 
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
+	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives
 	OperationTimeout time.Duration // an operation fails after this; 0: it may take as long as its ranks live
 
 	// EagerBytes is the largest operation that is sent before the receiver has called it.
@@ -87,7 +88,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
-		RankTimeout: 2 * time.Second,
+		RankTimeout: 2 * time.Second, RailTimeout: 200 * time.Millisecond,
 		EagerBytes:  64 << 10, SplitBytes: 16 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
 		MemoryLimit: 1 << 30,
@@ -153,6 +154,9 @@ func (c Config) Validate() error {
 	faults = append(faults, c.validateRails()...)
 	if c.RankTimeout < 20*time.Millisecond {
 		add("rank timeout %v: needs at least 20ms", c.RankTimeout)
+	}
+	if c.RailTimeout < 10*time.Millisecond {
+		add("rail timeout %v: needs at least 10ms", c.RailTimeout)
 	}
 	if c.OperationTimeout < 0 || c.WaitSpin < 0 {
 		add("operation timeout %v, wait spin %v: must not be negative", c.OperationTimeout, c.WaitSpin)

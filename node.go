@@ -47,7 +47,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano()) // a process started later has a higher one
 	rails := railactors.Config{
 		Node: cfg.Name, Incarnation: incarnation, Cluster: cfg.Cluster,
-		RankTimeout: cfg.RankTimeout, Logger: logger,
+		RankTimeout: cfg.RankTimeout, RailTimeout: cfg.RailTimeout, Logger: logger,
 	}
 	for _, r := range cfg.Rails {
 		t := r.Transport

@@ -41,8 +41,12 @@ type (
 		epoch int
 		err   error
 	}
-	// linkUp: the system says that the rail's link is back. Watcher → pair actor.
-	linkUp struct{ mayBeLate }
+	// railBack: the rail may work again: the system says that its link is up (fresh), or the other
+	// node, which doesn't dial, got through. Watcher, and handshake's goroutine → pair actor.
+	railBack struct {
+		mayBeLate
+		fresh bool
+	}
 	// retry: it is time for the next attempt. Timer → pair actor.
 	retry struct {
 		mayBeLate

@@ -290,6 +290,7 @@ func (f *Fabric) welcome(rail int, conn transport.Conn, h *messages.Hello) error
 		return err
 	}
 	if h.Probe {
+		p.tellPair(rail, &railBack{})
 		return conn.Close()
 	}
 	if err := deadline(conn, time.Time{}); err != nil {

@@ -22,7 +22,7 @@ type pairActor struct {
 	attempts int // in vain, in a row
 	flaps    int // connections that didn't live long, in a row
 	dialing  bool
-	hurried  bool               // the attempt was ended because the link has come back
+	hurried  bool               // if the attempt fails, the next one has better chances
 	cancel   context.CancelFunc // ends the attempt
 	timer    *time.Timer        // of the next one
 }
@@ -47,13 +47,8 @@ func (a *pairActor) Receive(ctx actor.Context) {
 			a.dialing = false
 			a.ended(ctx, m.err)
 		}
-	case *linkUp:
-		a.attempts = 0
-		if a.hurried = a.dialing; a.dialing {
-			a.cancel() // it may be waiting for what was lost
-		} else {
-			a.again(ctx)
-		}
+	case *railBack:
+		a.back(ctx, m.fresh)
 	case *retry:
 		if m.epoch == a.epoch {
 			a.dial(ctx)
@@ -84,10 +79,24 @@ func (a *pairActor) lost(c *connection) {
 	}
 }
 
+// back takes the news that an attempt has a chance. A rail that flaps keeps its pause.
+func (a *pairActor) back(ctx actor.Context, fresh bool) {
+	a.attempts = 0
+	switch {
+	case a.dialing:
+		a.hurried = true
+		if fresh {
+			a.cancel() // it may wait for an answer to what was lost
+		}
+	case a.flaps <= 1:
+		a.dial(ctx)
+	}
+}
+
 // again arranges for the next attempt: at once at first, after a growing pause for a rail that
 // fails, or breaks, time and again.
 func (a *pairActor) again(ctx actor.Context) {
-	pause := backoff(max(a.attempts, a.flaps))
+	pause := backoff(max(a.attempts, a.flaps-1))
 	if pause == 0 {
 		a.dial(ctx)
 		return
@@ -127,7 +136,7 @@ func (a *pairActor) dial(ctx actor.Context) {
 func (a *pairActor) ended(ctx actor.Context, err error) {
 	f := a.peer.fabric
 	if a.hurried {
-		a.hurried = false
+		a.hurried = false // how it failed says nothing about now
 		a.again(ctx)
 		return
 	}

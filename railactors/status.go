@@ -18,7 +18,7 @@ type rail struct {
 	unidentified atomic.Int64 // accepted connections whose Hello isn't in yet
 	deaf         atomic.Bool  // the device accepts no more
 
-	unplugged    atomic.Bool  // the system says that its link is down
+	unplugged atomic.Bool // the system says that its link is down
 
 	bytesSent, bytesReceived, framesSent, framesReceived, resent, resentBytes, reconnects atomic.Uint64
 	linkDowns, silences, falseAlarms                                                      atomic.Uint64

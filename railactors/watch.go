@@ -48,7 +48,7 @@ func (f *Fabric) linkChanged(i int, up bool) {
 	if up {
 		f.log.Info("link up", "rail", r.name, "device", r.device.Chosen())
 		for _, p := range f.snapshot() {
-			p.tellPair(i, &linkUp{})
+			p.tellPair(i, &railBack{fresh: true})
 		}
 		return
 	}

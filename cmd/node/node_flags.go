@@ -32,6 +32,7 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Cluster, "cluster", cfg.Cluster, "`NAME` of the cluster; nodes of another one are refused")
 	fs.DurationVar(&cfg.RankTimeout, "rank-timeout", cfg.RankTimeout, "a rank not heard from for this long is lost")
+	fs.DurationVar(&cfg.RailTimeout, "rail-timeout", cfg.RailTimeout, "a rail on which another host confirms nothing for this long is left")
 	fs.DurationVar(&cfg.OperationTimeout, "operation-timeout", cfg.OperationTimeout, "an operation that takes longer fails (0: no limit)")
 	settings.SizeVar(fs, &cfg.EagerBytes, "eager-bytes", "operations up to this size are sent before the receiver asks")
 	settings.SizeVar(fs, &cfg.SplitBytes, "split-bytes", "operations below this size use one rail")
