@@ -89,7 +89,7 @@ func DefaultConfig() Config {
 	return Config{
 		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
 		RankTimeout: 2 * time.Second, RailTimeout: 200 * time.Millisecond,
-		EagerBytes:  64 << 10, SplitBytes: 16 << 10,
+		EagerBytes: 64 << 10, SplitBytes: 16 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
 		MemoryLimit: 1 << 30,
 		WaitSpin:    200 * time.Microsecond,
