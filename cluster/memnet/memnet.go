@@ -30,6 +30,7 @@ type Network struct {
 	part     map[netip.AddrPort]int // which part a host is in; 0 for those not named
 	streams  map[*stream]struct{}
 	lastPort uint16
+	parted   int64 // packets and dials that a partition stopped
 }
 
 // New makes a network without hosts.
@@ -76,8 +77,16 @@ func (n *Network) Partition(groups ...[]string) {
 		if n.part[s.local] != n.part[s.remote] {
 			s.Conn.Close()
 			delete(n.streams, s)
+			n.parted++
 		}
 	}
+}
+
+// Parted counts what a partition stopped: packets, streams and dials.
+func (n *Network) Parted() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.parted
 }
 
 // Heal ends a partition.
@@ -93,7 +102,10 @@ func (n *Network) reach(from netip.AddrPort, addr string) (h *host, cut bool) {
 	if err != nil {
 		return nil, false
 	}
-	return n.hosts[to], n.part[from] != n.part[to]
+	if cut = n.part[from] != n.part[to]; cut {
+		n.parted++
+	}
+	return n.hosts[to], cut
 }
 
 // host is one listener: a memberlist.Transport.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -37,6 +38,7 @@ type Network struct {
 	cut      map[link]bool
 	silenced map[link]bool
 	unplug   map[link]bool
+	held     map[link]*atomic.Int64
 	conns    map[*conn]struct{} // dialing ends of connections that are not closed at both ends
 	changed  chan struct{}      // closed, and made anew, by whatever may end the waiting of a dial
 }
@@ -52,6 +54,7 @@ func NewNetwork() *Network {
 		cut:      make(map[link]bool),
 		silenced: make(map[link]bool),
 		unplug:   make(map[link]bool),
+		held:     make(map[link]*atomic.Int64),
 		conns:    make(map[*conn]struct{}),
 		changed:  make(chan struct{}),
 	}
@@ -155,6 +158,20 @@ func (n *Network) Revive(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.killed, host)
+}
+
+// Held counts the writes and dials of or to the device that met a Silence or an Unplug.
+func (n *Network) Held(host, device string) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.holder(link{host, device}).Load()
+}
+
+func (n *Network) holder(l link) *atomic.Int64 {
+	if n.held[l] == nil {
+		n.held[l] = new(atomic.Int64)
+	}
+	return n.held[l]
 }
 
 // Connections counts the connections that are open at one end at least.
@@ -275,6 +292,10 @@ func (d *device) connect(addr Addr) (*conn, <-chan struct{}, error) {
 	to, found := n.devices[addr]
 	switch {
 	case n.silenced[d.link], found && n.silenced[to.link]:
+		n.holder(d.link).Add(1)
+		if found {
+			n.holder(to.link).Add(1)
+		}
 		return nil, n.changed, nil
 	case !found, n.cut[d.link], n.cut[to.link]:
 		return nil, nil, syscall.ECONNREFUSED
@@ -284,6 +305,8 @@ func (d *device) connect(addr Addr) (*conn, <-chan struct{}, error) {
 	}
 	n.opened++
 	near, far := newConnPair(d, to, Addr(fmt.Sprintf("mem:%s/%s#%d", d.link.host, d.link.device, n.opened)))
+	ends := [2]*atomic.Int64{n.holder(d.link), n.holder(to.link)}
+	near.out.holders, far.out.holders = ends, ends
 	n.conns[near] = struct{}{}
 	to.backlog <- far
 	return near, nil, nil

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ type pipe struct {
 	acked        uint64    // of written, what a host at the other end would have confirmed
 	ackedAt      time.Time // when it did
 	blocked      int       // writers that wait for room
+	holders      [2]*atomic.Int64
 	wasReset     bool
 	readerClosed bool
 	writerClosed bool
@@ -119,6 +121,11 @@ func (p *pipe) readFull(b []byte) (n int, err error) {
 func (p *pipe) write(bufs [][]byte, wait bool) (n int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.held {
+		for _, h := range p.holders {
+			h.Add(1)
+		}
+	}
 	for _, b := range bufs {
 		for len(b) > 0 {
 			switch {
