@@ -169,7 +169,9 @@ func (b *bed) onRail(s Step, node, rail int) (seen func() int64) {
 		b.memory.Unplug(nodeName(node), railName(rail))
 		return func() int64 { return links() - before }
 	case Heal:
-		b.heal(node, rail)
+		if !slices.Contains(b.gone, node) { // no rail's repair makes a stopped process go on
+			b.heal(node, rail)
+		}
 	case Delay:
 		t.SetDelay(s.Duration)
 		return counters(func(c fault.Counters) int64 { return c.DelayedBytes })

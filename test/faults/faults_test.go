@@ -135,9 +135,9 @@ func TestOnLoopback(t *testing.T) {
 
 // TestRandomScenarios plays scenarios drawn from seeds. Virtual time replays well, not exactly: the order of goroutines isn't drawn.
 func TestRandomScenarios(t *testing.T) {
-	count, first := uint64(300), uint64(1)
+	count, first := uint64(200), uint64(1)
 	if testing.Short() {
-		count = 40
+		count = 20
 	}
 	if *seeds > 0 {
 		count = *seeds
