@@ -56,7 +56,8 @@ func Run(ctx context.Context, s Scenario, o Options) (*Report, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &run{s: s, o: o, report: &Report{}, over: make(chan struct{}), stepped: make(chan struct{})}
+	r := &run{s: s, o: o, report: &Report{}, over: make(chan struct{}), stepped: make(chan struct{}),
+		whole: wholeNumbers(s.Nodes), floating: floatingPoint(s.Nodes)}
 	var err error
 	if r.bed, err = newBed(ctx, s, o); err == nil {
 		err = r.play(ctx)
@@ -78,6 +79,9 @@ type run struct {
 	report *Report
 	begin  time.Time
 	seen   []func() int64 // by Taken: counts what the step has done
+
+	whole    *references[uint64]
+	floating *references[float64]
 
 	over    chan struct{} // closed when the ranks have ended
 	stepped chan struct{} // closed when all steps were taken

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/polyrail/polyrail"
@@ -58,46 +59,87 @@ func (r *run) limited(ctx context.Context, f func(context.Context) error) error 
 	return f(ctx)
 }
 
-// operation runs operation k of a rank.
+// operation runs operation k of a rank, by turns on whole numbers and on floating point.
 func (r *run) operation(ctx context.Context, rank, k int, c *polyrail.Communicator) error {
 	elements := r.s.Sizes[k%len(r.s.Sizes)] / 8
 	if k%2 == 0 {
-		// Whole numbers: whatever the order of the sum, there is one right result.
-		return reduce(ctx, c, rank, k, elements, polyrail.Auto, (*rand.Rand).Uint64, func(operands []uint64) (sum uint64) {
-			for _, x := range operands {
-				sum += x
-			}
-			return sum
-		})
+		return reduce(ctx, c, rank, k, polyrail.Auto, r.whole.of(elements))
 	}
-	// Floating point: the bits show the order, which no fault may change.
-	e := order.Of(op.RecursiveDoubling, c.Size(), 2, 0)
-	return reduce(ctx, c, rank, k, elements, polyrail.RecursiveDoubling, (*rand.Rand).NormFloat64, func(operands []float64) float64 {
-		return evaluate(e, operands)
-	})
+	return reduce(ctx, c, rank, k, polyrail.RecursiveDoubling, r.floating.of(elements))
 }
 
-// reduce sums what draw gives each rank, and compares the sum with the reference.
-func reduce[T uint64 | float64](ctx context.Context, c *polyrail.Communicator, rank, k, elements int, a polyrail.Algorithm,
-	draw func(*rand.Rand) T, reference func(operands []T) T) error {
-	sources := make([]*rand.Rand, c.Size())
-	for i := range sources {
-		sources[i] = rand.New(rand.NewPCG(uint64(k), uint64(i)))
-	}
-	buf, want := make([]T, elements), make([]T, elements)
-	operands := make([]T, c.Size())
-	for i := range buf {
-		for j, source := range sources {
-			operands[j] = draw(source)
+// reference is what all ranks put in, and what must come out.
+type reference[T comparable] struct {
+	operands [][]T // by rank
+	sum      []T
+}
+
+// references makes references by number of elements, once each.
+type references[T comparable] struct {
+	ranks int
+	draw  func() T
+	sum   func(operands []T) T
+
+	mu   sync.Mutex
+	made map[int]*reference[T]
+}
+
+// wholeNumbers have one right sum, whatever its order.
+func wholeNumbers(ranks int) *references[uint64] {
+	source := rand.New(rand.NewPCG(1, uint64(ranks)))
+	return &references[uint64]{ranks: ranks, draw: source.Uint64, sum: func(operands []uint64) (sum uint64) {
+		for _, x := range operands {
+			sum += x
 		}
-		buf[i], want[i] = operands[rank], reference(operands)
+		return sum
+	}}
+}
+
+// floatingPoint sums show their order by their bits, which no fault may change.
+func floatingPoint(ranks int) *references[float64] {
+	source := rand.New(rand.NewPCG(2, uint64(ranks)))
+	e := order.Of(op.RecursiveDoubling, ranks, 2, 0)
+	return &references[float64]{ranks: ranks, draw: source.NormFloat64, sum: func(operands []float64) float64 { return evaluate(e, operands) }}
+}
+
+func (r *references[T]) of(elements int) *reference[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.made[elements]; m != nil {
+		return m
 	}
+	m := &reference[T]{operands: make([][]T, r.ranks), sum: make([]T, elements)}
+	for rank := range m.operands {
+		m.operands[rank] = make([]T, elements)
+	}
+	column := make([]T, r.ranks)
+	for i := range elements {
+		for rank := range column {
+			column[rank] = r.draw()
+			m.operands[rank][i] = column[rank]
+		}
+		m.sum[i] = r.sum(column)
+	}
+	if r.made == nil {
+		r.made = make(map[int]*reference[T])
+	}
+	r.made[elements] = m
+	return m
+}
+
+// reduce sums what the ranks put in, turned by k so that no two operations are alike, and compares
+// every element.
+func reduce[T uint64 | float64](ctx context.Context, c *polyrail.Communicator, rank, k int, a polyrail.Algorithm, m *reference[T]) error {
+	elements := len(m.sum)
+	turn := k % elements
+	buf := append(append(make([]T, 0, elements), m.operands[rank][turn:]...), m.operands[rank][:turn]...)
 	if err := polyrail.AllReduce(ctx, c, buf, polyrail.Sum, polyrail.WithAlgorithm(a)); err != nil {
 		return err
 	}
 	for i, x := range buf {
-		if x != want[i] { // no NaN and no negative zero among the operands: equal values are equal bits
-			return fmt.Errorf("%w: element %d of %d is %v, the reference says %v", errWrong, i, elements, x, want[i])
+		// No NaN and no negative zero among the operands: equal values are equal bits.
+		if want := m.sum[(i+turn)%elements]; x != want {
+			return fmt.Errorf("%w: element %d of %d is %v, the reference says %v", errWrong, i, elements, x, want)
 		}
 	}
 	clear(buf) // it is the caller's again, who may do this, whatever happens to a rail now
