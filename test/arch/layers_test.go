@@ -26,7 +26,7 @@ const (
 // layer. Imports point down only.
 var layers = []layer{
 	{dir: ".", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib}},
-	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op"}, external: []string{"github.com/spf13", "go.yaml.in/yaml"}},
+	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults"}, external: []string{"github.com/spf13", "go.yaml.in/yaml"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
 	{dir: "actors", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},

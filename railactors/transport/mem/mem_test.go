@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,6 +124,52 @@ func TestSilenceKeepsBytesAndEndsBackUntilHealed(t *testing.T) {
 			t.Errorf("after it was healed: %q, %v", got[:k], err)
 		}
 		connect(t, a, b)
+	})
+}
+
+func TestAPulledPlugIsToldAndFelt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := mem.NewNetwork()
+		a, b := open(t, n, "alpha"), open(t, n, "beta")
+		near, _ := connect(t, a, b)
+		var told []bool
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = b.(transport.LinkWatcher).WatchLink(ctx, func(up bool) { told = append(told, up) }) }()
+		progress := func() transport.Progress {
+			p, ok := near.(transport.Confirmer).Progress()
+			if !ok {
+				t.Error("no progress is told")
+			}
+			return p
+		}
+		if _, err := near.Write(make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		if p := progress(); p.Awaiting || p.Acked != 10 {
+			t.Errorf("unread, but there: %+v", p)
+		}
+		synctest.Wait()
+		n.Unplug("beta", "rail0")
+		if _, err := near.Write(make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		if p := progress(); !p.Awaiting || p.Acked != 10 || p.LastAck != time.Second {
+			t.Errorf("unplugged: %+v", p)
+		}
+		if n.Held("alpha", "rail0") != 1 || n.Held("beta", "rail0") != 1 {
+			t.Error("the write was not counted as held")
+		}
+		n.Heal("beta", "rail0")
+		synctest.Wait()
+		if p := progress(); p.Awaiting || p.Acked != 15 {
+			t.Errorf("healed: %+v", p)
+		}
+		cancel()
+		synctest.Wait()
+		if want := []bool{true, false, true}; !slices.Equal(told, want) {
+			t.Errorf("the link was told %v, want %v", told, want)
+		}
 	})
 }
 
