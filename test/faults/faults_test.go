@@ -137,7 +137,7 @@ func TestOnLoopback(t *testing.T) {
 func TestRandomScenarios(t *testing.T) {
 	count, first := uint64(200), uint64(1)
 	if testing.Short() {
-		count = 20
+		count = 10
 	}
 	if *seeds > 0 {
 		count = *seeds
