@@ -13,6 +13,7 @@ import (
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
@@ -64,6 +65,10 @@ type Rail struct {
 	// usable interface that is not loopback, each a rail named like its interface.
 	Device string
 	Weight uint32 // share of a divided operation, against the other rails'; 0 means 1
+	// CPUs are the cores that the rail's reader and writer threads are bound to, among those that the process may use;
+	// none: any. Small frames are written by whoever sends them, wherever that runs. Binding pays where cores are
+	// plenty and rails compete for them; a bound thread is slower to wake.
+	CPUs []int
 	// Transport, if set, is used in place of the protocol's own.
 	Transport transport.Transport
 }
@@ -96,10 +101,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// ParseRail reads a rail as the command line writes it: NAME=PROTOCOL:DEVICE[,weight=W].
+// ParseRail reads a rail as the command line writes it: NAME=PROTOCOL:DEVICE[,weight=W][,cpus=LIST], where LIST
+// is like 0-3+8.
 func ParseRail(s string) (Rail, error) {
 	bad := func(why string) (Rail, error) {
-		return Rail{}, fmt.Errorf("%w: rail %q: %s (want NAME=tcp:DEVICE[,weight=W])", fault.ErrConfig, s, why)
+		return Rail{}, fmt.Errorf("%w: rail %q: %s (want NAME=tcp:DEVICE[,weight=W][,cpus=0-3+8])", fault.ErrConfig, s, why)
 	}
 	name, rest, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -116,17 +122,37 @@ func ParseRail(s string) (Rail, error) {
 	}
 	for option := range strings.SplitSeq(options, ",") {
 		key, value, _ := strings.Cut(option, "=")
-		if key != "weight" {
+		switch key {
+		case "weight":
+			w, err := strconv.ParseUint(value, 10, 24)
+			if err != nil || w == 0 {
+				return bad(fmt.Sprintf("weight %q is not a number from 1 to %d", value, table.MaxWeight-1))
+			}
+			r.Weight = uint32(w)
+		case "cpus":
+			cores, err := affinity.Parse(value)
+			if err != nil {
+				return bad(err.Error())
+			}
+			r.CPUs = cores
+		default:
 			return bad(fmt.Sprintf("unknown option %q", option))
 		}
-		w, err := strconv.ParseUint(value, 10, 24)
-		if err != nil || w == 0 {
-			return bad(fmt.Sprintf("weight %q is not a number from 1 to %d", value, table.MaxWeight-1))
-		}
-		r.Weight = uint32(w)
 	}
 	return r, nil
 }
+
+// ParseCPUs reads a list of cores for Rail.CPUs: "0-3,8" or "0-3+8".
+func ParseCPUs(s string) ([]int, error) {
+	cores, err := affinity.Parse(s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.ErrConfig, err)
+	}
+	return cores, nil
+}
+
+// FormatCPUs writes cores as ParseCPUs reads them: "0-3+8".
+func FormatCPUs(cores []int) string { return affinity.Format(cores) }
 
 // Validate lists every fault at once, or returns nil.
 func (c Config) Validate() error {
@@ -202,6 +228,9 @@ func (c Config) validateRails() (faults []error) {
 			faults = append(faults, fmt.Errorf("rail %q: unknown protocol %q (there is tcp)", r.Name, r.Protocol))
 		case r.Device == "":
 			faults = append(faults, fmt.Errorf("rail %q: no device", r.Name))
+		}
+		if err := affinity.Check(r.CPUs); err != nil {
+			faults = append(faults, fmt.Errorf("rail %q: %w", r.Name, err))
 		}
 		names[r.Name] = true
 	}

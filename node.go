@@ -54,7 +54,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		if t == nil {
 			t = tcp.New(tcp.Options{})
 		}
-		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device})
+		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
 	}
 	gossip := cluster.DefaultConfig()
 	gossip.Node, gossip.Incarnation, gossip.Cluster = cfg.Name, incarnation, cfg.Cluster
@@ -84,7 +84,7 @@ func (c Config) expand() (Config, error) {
 	auto := c.Rails[0]
 	c.Rails = nil
 	for _, d := range found {
-		c.Rails = append(c.Rails, Rail{Name: d.Interface, Protocol: auto.Protocol, Device: d.Interface})
+		c.Rails = append(c.Rails, Rail{Name: d.Interface, Protocol: auto.Protocol, Device: d.Interface, CPUs: auto.CPUs})
 	}
 	return c, nil
 }

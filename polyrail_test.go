@@ -250,9 +250,9 @@ func TestUserDefinedOperator(t *testing.T) {
 func TestConfigListsEveryFault(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Bind, cfg.MaxInFlight = "", "nowhere", 0
-	cfg.Rails = []Rail{{Name: "a", Protocol: "carrier-pigeon", Device: "coop"}, {Name: "a", Protocol: "tcp", Device: "x"}}
+	cfg.Rails = []Rail{{Name: "a", Protocol: "carrier-pigeon", Device: "coop", CPUs: []int{1023}}, {Name: "a", Protocol: "tcp", Device: "x"}}
 	err := cfg.Validate()
-	for _, word := range []string{"name", "nowhere", "max in flight", "carrier-pigeon", `"a": named twice`} {
+	for _, word := range []string{"name", "nowhere", "max in flight", "carrier-pigeon", `rail "a": core 1023`, `"a": named twice`} {
 		if err == nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v, want %q in it", err, word)
 		}
@@ -265,11 +265,11 @@ func TestConfigListsEveryFault(t *testing.T) {
 }
 
 func TestParseRail(t *testing.T) {
-	r, err := ParseRail("eth0=tcp:10.0.0.0/24,weight=3")
-	if err != nil || r.Name != "eth0" || r.Protocol != "tcp" || r.Device != "10.0.0.0/24" || r.Weight != 3 {
+	r, err := ParseRail("eth0=tcp:10.0.0.0/24,weight=3,cpus=8+0-1")
+	if err != nil || r.Name != "eth0" || r.Protocol != "tcp" || r.Device != "10.0.0.0/24" || r.Weight != 3 || FormatCPUs(r.CPUs) != "0-1+8" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, s := range []string{"", "eth0", "=tcp:x", "a=tcp", "a=:x", "a=tcp:", "a=tcp:x,weight=0", "a=tcp:x,color=red"} {
+	for _, s := range []string{"", "eth0", "=tcp:x", "a=tcp", "a=:x", "a=tcp:", "a=tcp:x,weight=0", "a=tcp:x,cpus=", "a=tcp:x,cpus=1-0", "a=tcp:x,color=red"} {
 		if _, err := ParseRail(s); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), fmt.Sprintf("%q", s)) {
 			t.Errorf("%q: %v", s, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
@@ -34,6 +35,7 @@ type RailConfig struct {
 	Name      string
 	Transport transport.Transport
 	Device    string // what Transport.Open selects by
+	CPUs      []int  // cores that the readers and writers of its pairs run on; none: any
 }
 
 // Limits that nobody needs to set.
@@ -85,6 +87,9 @@ func (c Config) withDefaults() (Config, error) {
 			add("rail %q: named twice", r.Name)
 		case r.Transport == nil:
 			add("rail %q: no transport", r.Name)
+		}
+		if err := affinity.Check(r.CPUs); err != nil {
+			add("rail %q: %w", r.Name, err)
 		}
 		names[r.Name] = true
 	}

@@ -280,6 +280,7 @@ func (c *connection) written(fx *effects) {
 
 // write is the writer goroutine.
 func (c *connection) write() {
+	defer c.peer.fabric.rails[c.rail].settle(c.peer.fabric.log)()
 	defer c.leave()
 	for {
 		select {

@@ -88,7 +88,7 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 			return nil, &fault.RailError{Rail: rc.Name, Node: cfg.Node, Err: fmt.Errorf("device %q: %w", rc.Device, err)}
 		}
 		f.log.Info("rail opened", "rail", rc.Name, "protocol", rc.Transport.Protocol(), "device", device.Chosen(), "addr", device.Addr())
-		f.rails = append(f.rails, &rail{name: rc.Name, transport: rc.Transport, device: device})
+		f.rails = append(f.rails, &rail{name: rc.Name, transport: rc.Transport, device: device, cpus: rc.CPUs})
 	}
 	if err := f.startActors(); err != nil {
 		f.closeDevices()

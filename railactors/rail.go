@@ -2,11 +2,13 @@ package railactors
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
@@ -76,4 +78,18 @@ func (a *railActor) spawn(ctx actor.Context, p *Peer) {
 	props := actor.PropsFromProducer(func() actor.Actor { return &pairActor{peer: p, rail: a.rail} },
 		actor.WithDispatcher(dispatch.Synchronized()))
 	a.pairs[p] = ctx.SpawnPrefix(props, fmt.Sprintf("%s-%d-", p.node, p.session))
+}
+
+// settle binds the calling goroutine, a reader or writer of the rail's, to the rail's cores (Nezha
+// §V-C3) until leave is called. Meanwhile the goroutine has its thread to itself, since a thread whose
+// cores are restricted must not serve others. That costs: it is woken by way of another thread.
+func (r *rail) settle(log *slog.Logger) (leave func()) {
+	if len(r.cpus) == 0 {
+		return func() {}
+	}
+	release, err := affinity.Bind(r.cpus)
+	if err != nil { // the cores were taken from the process after its start
+		log.Warn("rail runs on any core", "rail", r.name, "error", err)
+	}
+	return release
 }

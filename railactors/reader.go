@@ -71,6 +71,7 @@ type reader struct {
 
 // read is the reader goroutine.
 func (c *connection) read() {
+	defer c.peer.fabric.rails[c.rail].settle(c.peer.fabric.log)()
 	defer c.leave()
 	r := c.reader
 	defer c.peer.signals[c.rail].busy.Store(false)

@@ -14,6 +14,7 @@ type rail struct {
 	name         string
 	transport    transport.Transport
 	device       transport.Device
+	cpus         []int // that its readers and writers are bound to; none: any
 	pid          *actor.PID
 	unidentified atomic.Int64 // accepted connections whose Hello isn't in yet
 	deaf         atomic.Bool  // the device accepts no more
@@ -29,6 +30,7 @@ type RailStatus struct {
 	Name, Protocol string
 	Chosen         string // device
 	Addr           string // where peers reach it
+	CPUs           []int  // cores that its readers and writers are bound to; none: any
 	Up             bool   // it listens, its link isn't known to be down, and it is connected to some peer if there are any
 	BytesSent      uint64 // payload of data frames, once for each time that it was sent
 	BytesReceived  uint64
@@ -56,7 +58,7 @@ func (f *Fabric) Rails() []RailStatus {
 	status := make([]RailStatus, len(f.rails))
 	for i, r := range f.rails {
 		status[i] = RailStatus{
-			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.device.Chosen(), Addr: r.device.Addr(),
+			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.device.Chosen(), Addr: r.device.Addr(), CPUs: r.cpus,
 			Up:        !r.deaf.Load() && !r.unplugged.Load() && (connected[i] || len(peers) == 0),
 			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
 			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),

@@ -26,7 +26,7 @@ const (
 // layer. Imports point down only.
 var layers = []layer{
 	{dir: ".", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib}},
-	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults"}, external: []string{"github.com/spf13", "go.yaml.in/yaml"}},
+	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
 	{dir: "actors", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
@@ -34,6 +34,7 @@ var layers = []layer{
 	{dir: "railactors", internal: []string{"railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "railactors/dispatch", external: []string{actorLib}},
 	{dir: "railactors/supervise", external: []string{actorLib}},
+	{dir: "railactors/affinity", external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/memory", internal: []string{"collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/transport", internal: []string{"railactors/transport", "collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/transport/nic", external: []string{"golang.org/x/sys/unix", "github.com/vishvananda/netlink"}},
