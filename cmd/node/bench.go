@@ -17,6 +17,7 @@ import (
 	"github.com/polyrail/polyrail/cmd/node/internal/measure"
 	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 	"github.com/polyrail/polyrail/cmd/node/internal/pattern"
+	"github.com/polyrail/polyrail/cmd/node/internal/profile"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 	"github.com/polyrail/polyrail/collective/op"
 )
@@ -32,11 +33,17 @@ operation, mean over the ranks. The share of a rail is its part of the bytes tha
 The result of the last iteration is verified on every rank, with --check that of each
 iteration. Wrong elements are counted under errors and make all ranks exit with 1.
 
+--profile adds, under each size's line, where rank 0's processor time went: a hundred samples a
+second of it, so --min-time 5s or more gives shares that can be compared.
+
 --local K starts K processes on this host's loopback instead: nothing else is needed.`
 
 const benchExample = `  node bench --local 4
   node bench --local 4 --rails 3 --sizes 8,64KiB,1MiB --check --json
   node bench --local 2 --rail a=tcp:127.0.0.1,weight=3 --rail b=tcp:127.0.0.2,weight=1
+
+  node bench --local 2 --sizes 8,16MiB --min-time 5s --profile
+  node bench --local 2 --rails 2 --affinity rail0=0 --affinity rail1=1
 
   # On two hosts:
   node bench --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2
@@ -57,6 +64,8 @@ type benchFlags struct {
 	cpuProfile string
 	local      int
 	localRails int
+	affinity   affinity
+	profile    bool
 }
 
 func newBench() *cobra.Command {
@@ -74,6 +83,9 @@ func newBench() *cobra.Command {
 			}
 			if f.local > 0 {
 				return f.runLocal(cmd)
+			}
+			if err := f.affinity.apply(cfg.Rails); err != nil {
+				return err
 			}
 			cfg.Logger = f.logger(cmd)
 			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())
@@ -96,6 +108,8 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.check, "check", false, "verify every element of every iteration on every rank")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object per size and line")
 	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile of this process to `FILE` (with --local: of the first one)")
+	fs.BoolVar(&f.profile, "profile", false, "say where rank 0's processor time goes, under each size's line")
+	f.affinity.register(fs)
 	fs.IntVar(&f.local, "local", 0, "start `K` processes on loopback and measure them")
 	fs.IntVar(&f.localRails, "rails", 2, "with --local: `R` rails, on 127.0.0.1, 127.0.0.2 …")
 }
@@ -134,6 +148,9 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 		if size%f.dtype.Size() != 0 {
 			fault("--sizes: %d bytes are not a whole number of %v elements", size, f.dtype)
 		}
+	}
+	if f.profile && f.cpuProfile != "" {
+		fault("--profile and --cpuprofile: a process can take one profile at a time")
 	}
 	if f.minTime < 0 {
 		fault("--min-time %v is negative", f.minTime)
@@ -188,7 +205,7 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		}
 	}
 	for _, size := range f.sizes {
-		r, err := measure.Run(ctx, g, measure.Config{Op: f.op, Bytes: size, MinTime: f.minTime, CheckAll: f.check, Pattern: operands})
+		r, err := f.measureSize(ctx, g, measure.Config{Op: f.op, Bytes: size, MinTime: f.minTime, CheckAll: f.check, Pattern: operands})
 		if err != nil {
 			return 0, err
 		}
@@ -203,6 +220,21 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 	return wrong, c.Close(ctx)
 }
 
+// measureSize measures one size, and profiles it on rank 0 if that was asked for.
+func (f *benchFlags) measureSize(ctx context.Context, g group, c measure.Config) (osu.Result, error) {
+	if !f.profile || g.Rank() != 0 {
+		return measure.Run(ctx, g, c)
+	}
+	capture, err := profile.Start()
+	if err != nil {
+		return osu.Result{}, err
+	}
+	r, err := measure.Run(ctx, g, c)
+	p, stopErr := capture.Stop()
+	r.Profile = p
+	return r, errors.Join(err, stopErr)
+}
+
 func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node) (interface{ Print(osu.Result) error }, error) {
 	if f.json {
 		return osu.NewJSON(stdout), nil
@@ -214,6 +246,9 @@ func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node) (interface{ 
 	h := osu.Header{Op: f.op, DType: f.dtype.String(), Reduce: f.reduce.String(), Algorithm: f.algorithm.String(), Ranks: f.ranks, Checked: checked}
 	for _, r := range node.Rails() {
 		h.Rails = append(h.Rails, r.Name)
+		if len(r.CPUs) > 0 {
+			h.Affinity = append(h.Affinity, fmt.Sprintf("%s on %s", r.Name, polyrail.FormatCPUs(r.CPUs)))
+		}
 	}
 	return osu.NewTable(stdout, h)
 }

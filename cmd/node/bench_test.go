@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 )
 
@@ -50,10 +51,45 @@ func TestBenchOverProcesses(t *testing.T) {
 			t.Errorf("sizes %v were printed", sizes)
 		}
 	})
+	t.Run("profile", func(t *testing.T) {
+		core := polyrail.FormatCPUs(firstCore(t))
+		out := bench(t, "--json", "--sizes", "16MiB", "--rails", "1", "--min-time", "500ms", "--profile", "--affinity", "rail0="+core)
+		var r osu.Result
+		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Profile == nil {
+			t.Fatalf("%q: %v", out, err)
+		}
+		all, system := 0.0, 0.0
+		for _, p := range r.Profile.Parts {
+			all += p.Share
+			if p.Name == "read" || p.Name == "write" {
+				system += p.Share
+			}
+		}
+		if all < 0.999 || all > 1.001 || system == 0 {
+			t.Errorf("shares add up to %.3f, those of system calls to %.3f: %+v", all, system, r.Profile)
+		}
+	})
 	t.Run("table", func(t *testing.T) {
-		out := bench(t, "--sizes", "64KiB", "--dtype", "int32", "--reduce", "max", "--algorithm", "ring", "--rails", "1")
+		out := bench(t, "--sizes", "64KiB", "--dtype", "int32", "--reduce", "max", "--algorithm", "ring", "--rails", "1", "--affinity", "rail0="+polyrail.FormatCPUs(firstCore(t)), "--profile")
 		if !strings.Contains(out, "int32 max, algorithm ring, 2 ranks, rails rail0") {
 			t.Errorf("the header does not say what was measured:\n%s", out)
 		}
+		if want := "# cores of readers and writers: rail0 on "; !strings.Contains(out, want) || !strings.Contains(out, "#   profile") {
+			t.Errorf("%q or the profile is missing:\n%s", want, out)
+		}
 	})
+}
+
+// firstCore is a core that this process may use.
+func firstCore(t *testing.T) []int {
+	t.Helper()
+	for core := range 1024 {
+		cfg := polyrail.DefaultConfig()
+		cfg.Rails = []polyrail.Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1", CPUs: []int{core}}}
+		if cfg.Validate() == nil {
+			return []int{core}
+		}
+	}
+	t.Skip("SKIPPED: cores cannot be chosen here")
+	return nil
 }

@@ -92,6 +92,9 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--ranks", "2", "--op", "alltoall"}, []string{"--op", "alltoall"}},
 		{[]string{"bench", "--ranks", "2", "--algorithm", "star"}, []string{"--algorithm", "star"}},
 		{[]string{"bench", "--local", "2", "--name", "a", "--rails", "0"}, []string{"--name", "--rails 0"}},
+		{[]string{"bench", "--ranks", "2", "--rail", "a=tcp:127.0.0.1", "--affinity", "b=0"}, []string{"--affinity b=0", `"b"`}},
+		{[]string{"bench", "--ranks", "2", "--affinity", "b=1-0"}, []string{"--affinity", `"1-0"`}},
+		{[]string{"bench", "--ranks", "2", "--profile", "--cpuprofile", "x"}, []string{"--profile", "--cpuprofile"}},
 		{[]string{"bench", "--local", "1000"}, []string{"--local 1000"}},
 		{[]string{"demo", "--nodes", "1"}, []string{"--nodes 1"}},
 		{[]string{"demo", "--rails", "5"}, []string{"--rails 5"}},
@@ -115,7 +118,9 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 func sample(flag *pflag.Flag) string {
 	switch flag.Name {
 	case "rail":
-		return "a=tcp:127.0.0.1,weight=3 b=tcp:127.0.0.2"
+		return "a=tcp:127.0.0.1,weight=3,cpus=0-3+8 b=tcp:127.0.0.2"
+	case "affinity":
+		return "a=0-3+8 b=1"
 	case "join":
 		return "127.0.0.1:1,127.0.0.1:2"
 	case "algorithms":

@@ -23,7 +23,7 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Bind, "bind", cfg.Bind, "`ADDR:PORT` that gossip listens on (port 0: any)")
 	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
 	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by")
-	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,weight=W]", " \t\n", polyrail.ParseRail, formatRail,
+	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,weight=W][,cpus=LIST]", " \t\n", polyrail.ParseRail, formatRail,
 		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail.\nRails of equal names on different nodes belong together")
 	registerRuntime(fs, cfg)
 }
@@ -57,6 +57,9 @@ func formatRail(r polyrail.Rail) string {
 	s := fmt.Sprintf("%s=%s:%s", r.Name, r.Protocol, r.Device)
 	if r.Weight != 0 {
 		s += fmt.Sprintf(",weight=%d", r.Weight)
+	}
+	if len(r.CPUs) > 0 {
+		s += ",cpus=" + polyrail.FormatCPUs(r.CPUs)
 	}
 	return s
 }

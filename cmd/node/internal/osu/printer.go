@@ -13,7 +13,8 @@ type Header struct {
 	Op, DType, Reduce, Algorithm string
 	Ranks                        int
 	Rails                        []string
-	Checked                      string // what the errors column covers
+	Affinity                     []string // "rail on cores", for rails that are bound to some
+	Checked                      string   // what the errors column covers
 }
 
 // Table prints results as lines of columns under a header that explains them.
@@ -25,11 +26,16 @@ type Table struct {
 // NewTable prints the header to w.
 func NewTable(w io.Writer, h Header) (*Table, error) {
 	t := &Table{w: w, rails: slices.Sorted(slices.Values(h.Rails))}
+	affinity := "any"
+	if len(h.Affinity) > 0 {
+		affinity = strings.Join(h.Affinity, ", ")
+	}
 	lines := []string{
 		fmt.Sprintf("# polyrail %s, %s %s, algorithm %s, %d ranks, rails %s", h.Op, h.DType, h.Reduce, h.Algorithm, h.Ranks, strings.Join(t.rails, " ")),
 		"# Times are rank 0's, of one operation; a barrier stands before each and is not timed.",
 		"# algbw = bytes / avg, busbw = algbw * 2(n-1)/n, in GB/s (10^9 bytes).",
 		"# cpu = user + system time of a process per operation, mean over the ranks.",
+		"# cores of readers and writers: " + affinity + ".",
 		"# share = fraction of the bytes sent, by all ranks, over " + strings.Join(t.rails, "/") + ".",
 		"# errors = wrong elements over all ranks, " + h.Checked + ".",
 		"#",
@@ -45,6 +51,24 @@ func (t *Table) Print(r Result) error {
 	_, err := fmt.Fprintf(t.w, "%12d %7d %10.1f %10.1f %10.1f %10.1f %10.1f %8.3f %8.3f %10.1f  %-9s %6d\n",
 		r.Bytes, r.Iterations, r.MinMicros, r.AvgMicros, r.P50Micros, r.P99Micros, r.MaxMicros, r.AlgBW, r.BusBW,
 		r.CPUMicros, t.shares(r.Shares), r.Errors)
+	if err != nil || r.Profile == nil {
+		return err
+	}
+	return t.profile(r.Profile)
+}
+
+// profile prints where the time of the line above it went.
+func (t *Table) profile(p *Profile) error {
+	if p.Samples == 0 {
+		_, err := fmt.Fprintln(t.w, "#   profile: too short for a sample; raise --min-time")
+		return err
+	}
+	lines := []string{fmt.Sprintf("#   profile of rank 0: %.2f s of processor time in %.2f s, %.2f cores busy; %d samples; otherwise it waited",
+		p.CPUSeconds, p.WallSeconds, p.CPUSeconds/p.WallSeconds, p.Samples)}
+	for _, part := range p.Parts {
+		lines = append(lines, fmt.Sprintf("#   %5.1f %% %-10s %s", 100*part.Share, part.Name, part.Meaning))
+	}
+	_, err := fmt.Fprintln(t.w, strings.Join(lines, "\n"))
 	return err
 }
 

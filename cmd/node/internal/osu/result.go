@@ -33,6 +33,24 @@ type Result struct {
 	Shares map[string]float64 `json:"shares"`
 	// Errors is the number of wrong elements, over all ranks and checked iterations.
 	Errors int64 `json:"errors"`
+	// Profile says where rank 0's processor time went, where that was asked for.
+	Profile *Profile `json:"profile,omitempty"`
+}
+
+// Profile is the processor time of one process while one size was measured: warm-up, barriers and
+// checks included.
+type Profile struct {
+	WallSeconds float64 `json:"wall_s"`
+	CPUSeconds  float64 `json:"cpu_s"`
+	Samples     int     `json:"samples"` // that the shares are made of
+	Parts       []Part  `json:"parts"`
+}
+
+// Part is one thing that processor time was spent on.
+type Part struct {
+	Name    string  `json:"part"`
+	Meaning string  `json:"-"`
+	Share   float64 `json:"share"` // of CPUSeconds
 }
 
 // NewResult computes a result's figures from the times that rank 0 took for its
