@@ -68,9 +68,8 @@ func (o *operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*
 		}
 		o.early = kept
 	}
-	grants, o.grants = o.grants, nil
-	wants, o.wants = o.wants, nil
-	return whole, grants, wants
+	// Their memory stays the operation's for its next life: it gets no more of them in this one.
+	return whole, o.grants, o.wants
 }
 
 // Arrived implements railactors.Receiver.

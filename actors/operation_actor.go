@@ -74,7 +74,9 @@ func (a *operationActor) end(m *operationEnded) {
 	a.current = nil
 	for rail, last := range m.operation.finish {
 		if !last.IsZero() {
-			a.node.tell(a.workers[rail], &railFinished{m.operation, last, m.operation.shape.config.Plan.Bytes})
+			f := finishes.Get().(*railFinished)
+			*f = railFinished{m.operation, m.operation.shape.table, last, m.operation.shape.config.Plan.Bytes}
+			a.node.tell(a.workers[rail], f)
 		}
 	}
 	a.node.tell(a.coordinator, m)

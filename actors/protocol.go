@@ -33,6 +33,7 @@ type transmit struct {
 // Sent by the operation actor; answered by railTiming to the balancer.
 type railFinished struct {
 	operation *operation
+	table     uint32
 	last      time.Time // the last event on this rail
 	bytes     int       // the operation's size
 }

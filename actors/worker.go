@@ -24,15 +24,22 @@ func (w *worker) Receive(ctx actor.Context) {
 	case *transmit:
 		w.transmit(m)
 	case *railFinished:
-		if m.operation == w.operation && m.last.After(w.first) {
-			w.node.tell(w.balancer, &railTiming{
-				table: m.operation.shape.table, rail: w.rail, bytes: m.bytes, elapsed: m.last.Sub(w.first)})
-		}
-		w.operation = nil
+		w.finish(m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		w.node.unknown(ctx)
 	}
+}
+
+// finish reports the rail's time to the balancer.
+func (w *worker) finish(m *railFinished) {
+	f := *m
+	*m = railFinished{}
+	finishes.Put(m)
+	if f.operation == w.operation && f.last.After(w.first) {
+		w.node.tell(w.balancer, &railTiming{table: f.table, rail: w.rail, bytes: f.bytes, elapsed: f.last.Sub(w.first)})
+	}
+	w.operation = nil
 }
 
 // transmit hands over one frame. If that fails, the frame has an owner who must hear of it.

@@ -1,0 +1,59 @@
+package polyrail
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+)
+
+// maxAllocated is what an operation may allocate on each rank, in bytes, whatever its size: its handle
+// and its messages, never its data.
+const maxAllocated = 1 << 10
+
+var raceDetector bool
+
+// All goroutines of all ranks are counted. Virtual time stands still while there is work, so that
+// gossip and heartbeats take no part.
+func TestAnOperationAllocatesLittleOnceItsShapeIsKnown(t *testing.T) {
+	if raceDetector {
+		t.Skip("pools forget on purpose under the race detector")
+	}
+	const ranks, warmUp, operations, batches = 2, 50, 100, 5
+	for _, bytes := range []int{8, 64 << 10, 1 << 20} {
+		t.Run(fmt.Sprintf("bytes=%d", bytes), func(t *testing.T) {
+			inBed(t, ranks, 2, nil, func(b *bed) {
+				comms := b.form("train")
+				var bufs [ranks][]float32
+				for i := range bufs {
+					bufs[i] = make([]float32, bytes/4)
+				}
+				run := func(times int) (allocated uint64) {
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					b.each(func(i int) error {
+						for range times {
+							if err := AllReduce(b.t.Context(), comms[i], bufs[i], Sum); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					runtime.ReadMemStats(&after)
+					return after.TotalAlloc - before.TotalAlloc
+				}
+				run(warmUp)
+				// Pools and the network's buffers grow with the worst backlog yet: the leanest
+				// of a few batches is the steady state.
+				least := uint64(math.MaxUint64)
+				for range batches {
+					least = min(least, run(operations)/operations/ranks)
+				}
+				if least > maxAllocated {
+					t.Errorf("an operation allocates %d bytes on each rank, want at most %d", least, maxAllocated)
+				}
+				t.Logf("an operation allocates %d bytes on each rank", least)
+			})
+		})
+	}
+}

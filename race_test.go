@@ -1,0 +1,6 @@
+//go:build race
+
+package polyrail
+
+// The race detector has pools forget on purpose.
+func init() { raceDetector = true }
