@@ -1,6 +1,7 @@
 package polyrail
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -160,6 +161,28 @@ func TestDupIsIndependentOfItsParent(t *testing.T) {
 				return err
 			}
 			return errors.Join(checkSum(buf, 3), child.Close(b.t.Context()))
+		})
+	})
+}
+
+func TestACloseThatRunsOutOfTimeStillEndsTheOthersCalls(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			if i == 0 {
+				ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
+				defer cancel()
+				<-time.After(time.Millisecond) // virtual time: rank 1's frame is here
+				comms[0].Close(ctx)
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+			defer cancel()
+			err := AllReduce(ctx, comms[1], make([]float32, 2), Sum)
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("a call that rank 0 never made: %v", err)
+			}
+			return nil
 		})
 	})
 }

@@ -322,6 +322,9 @@ func (c *Communicator) Close(ctx context.Context) error {
 	}
 	n.breakGroup(g, c.closedError(), 0, false) // drops what the others sent for calls that will not be made
 	n.unregister(g)
-	n.stop(c.pid)
+	// Poison, not stop: what the actor has yet to tell the other ranks ends their calls.
+	if stopErr := n.system.Root.PoisonFuture(c.pid).Wait(); stopErr != nil {
+		n.log.Warn("actor did not stop", "actor", c.pid.GetId(), "error", stopErr)
+	}
 	return err
 }
