@@ -3,6 +3,8 @@
 GO      ?= go
 SHELL   := /bin/bash -o pipefail
 COUNT   ?= 6
+BENCH   ?= .
+BENCHED ?= ./test/bench
 FUZZTIME ?= 10s
 SEEDS   ?= 100000
 SEED    ?=
@@ -58,8 +60,8 @@ fuzz: ## each fuzz test for FUZZTIME
 		done; \
 	done
 
-bench: ## Go benchmarks, COUNT times, into bench.txt for benchstat
-	$(GO) test -run '^$$' -bench . -count $(COUNT) ./... | tee bench.txt
+bench: ## Go benchmarks BENCH of BENCHED, COUNT times, into bench.txt for benchstat
+	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) $(BENCHED) | tee bench.txt
 	$(GO) tool benchstat bench.txt
 
 demo: ## four nodes and two rails on this host

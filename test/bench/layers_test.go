@@ -89,13 +89,14 @@ func (player) Receive(ctx actor.Context) {
 func BenchmarkActorHop(b *testing.B) {
 	warm := dispatch.NewWarm(4)
 	defer warm.Close()
-	for name, d := range map[string]actor.Dispatcher{
-		"default": actor.NewDefaultDispatcher(300), "warm": warm, "synchronized": dispatch.Synchronized(),
-	} {
-		b.Run("dispatcher="+name, func(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		d    actor.Dispatcher
+	}{{"default", actor.NewDefaultDispatcher(300)}, {"warm", warm}, {"synchronized", dispatch.Synchronized()}} {
+		b.Run("dispatcher="+c.name, func(b *testing.B) {
 			sys := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
 			defer sys.Shutdown()
-			props := actor.PropsFromProducer(func() actor.Actor { return player{} }, actor.WithDispatcher(d))
+			props := actor.PropsFromProducer(func() actor.Actor { return player{} }, actor.WithDispatcher(c.d))
 			x, y := sys.Root.Spawn(props), sys.Root.Spawn(props)
 			m := &ball{from: y, left: b.N, done: make(chan struct{})}
 			b.ReportAllocs()
