@@ -19,6 +19,7 @@ func TestStacksAreSortedByTheInnermostKnownFunction(t *testing.T) {
 		{partRead, []string{"internal/runtime/syscall/linux.Syscall6", "syscall.Syscall", tcp + "(*reader).fill"}},
 		{partWrite, []string{"syscall.Syscall", tcp + "(*writer).drain"}},
 		{partPolling, []string{"internal/runtime/syscall/linux.Syscall6", "golang.org/x/sys/unix.RawSyscall", tcp + "yieldProcessor", tcp + "(*reader).poll"}},
+		{partPolling, []string{"syscall.RawSyscall", module + "railactors/transport.Yield", module + "actors.(*Work).polls"}},
 		{partPolling, []string{"time.Now", tcp + "(*reader).poll", tcp + "(*reader).fill"}},
 		{partWaking, []string{"internal/runtime/syscall.EpollWait", "runtime.netpoll", "runtime.findRunnable", "runtime.schedule"}},
 		{partWaking, []string{"runtime.futex", "runtime.futexwakeup", "runtime.notewakeup", module + "actors.(*operation).step"}},
