@@ -17,6 +17,7 @@ func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	heard.mu.Unlock() // find locks it for its caller
 	o, err := g.number(1)
 	if err != nil || o != heard {
 		t.Fatalf("operation %p, %v; want the one that was heard of, %p", o, err, heard)
