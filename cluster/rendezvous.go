@@ -19,10 +19,10 @@ func RendezvousOf(m view.Message, incarnation uint64) *messages.Rendezvous {
 	case *view.Announce:
 		r.Body = &messages.Rendezvous_Announce{Announce: &messages.ViewAnnounce{
 			Name: m.Name, Ask: m.Ask, Size: uint32(m.Size), Rails: railsToWire(m.Rails), Believed: m.Believed,
-			TtlMs: uint32(min(m.TTL.Milliseconds(), math.MaxUint32)),
+			TtlMs: uint32(min(m.TTL.Milliseconds(), math.MaxUint32)), Uneven: rangeToWire(m.Uneven),
 		}}
 	case *view.Withdraw:
-		r.Body = &messages.Rendezvous_Withdraw{Withdraw: &messages.ViewWithdraw{Name: m.Name, Ask: m.Ask}}
+		r.Body = &messages.Rendezvous_Withdraw{Withdraw: &messages.ViewWithdraw{Name: m.Name, Ask: m.Ask, Absent: m.Absent}}
 	case *view.Propose:
 		r.Body = &messages.Rendezvous_Propose{Propose: &messages.ViewPropose{View: viewToWire(m.View)}}
 	case *view.Accept:
@@ -59,9 +59,9 @@ func viewMessage(r *messages.Rendezvous) (view.Message, error) {
 			return nil, errors.Join(err, fmt.Errorf("announcement of %q for %d nodes", a.GetName(), a.GetSize()))
 		}
 		return &view.Announce{Name: a.GetName(), Ask: a.GetAsk(), Size: int(a.GetSize()), Rails: rails,
-			Believed: a.GetBelieved(), TTL: time.Duration(a.GetTtlMs()) * time.Millisecond}, nil
+			Believed: a.GetBelieved(), TTL: time.Duration(a.GetTtlMs()) * time.Millisecond, Uneven: rangeFromWire(a.GetUneven())}, nil
 	case *messages.Rendezvous_Withdraw:
-		return &view.Withdraw{Name: b.Withdraw.GetName(), Ask: b.Withdraw.GetAsk()}, nil
+		return &view.Withdraw{Name: b.Withdraw.GetName(), Ask: b.Withdraw.GetAsk(), Absent: b.Withdraw.GetAbsent()}, nil
 	case *messages.Rendezvous_Propose:
 		v, err := viewFromWire(b.Propose.GetView())
 		if err != nil {
@@ -90,7 +90,7 @@ func viewMessage(r *messages.Rendezvous) (view.Message, error) {
 }
 
 func viewToWire(v *view.View) *messages.View {
-	w := &messages.View{Name: v.Name, Ballot: v.Ballot, Nonce: v.Nonce}
+	w := &messages.View{Name: v.Name, Ballot: v.Ballot, Nonce: v.Nonce, Uneven: rangeToWire(v.Uneven)}
 	for _, m := range v.Members {
 		w.Members = append(w.Members, &messages.ViewMember{
 			Node: m.Node, Incarnation: m.Incarnation, Ask: m.Ask, Rails: railsToWire(m.Rails)})
@@ -102,7 +102,7 @@ func viewFromWire(w *messages.View) (*view.View, error) {
 	if len(w.GetMembers()) > view.MaxMembers {
 		return nil, fmt.Errorf("view of %d members", len(w.GetMembers()))
 	}
-	v := &view.View{Name: w.GetName(), Ballot: w.GetBallot(), Nonce: w.GetNonce()}
+	v := &view.View{Name: w.GetName(), Ballot: w.GetBallot(), Nonce: w.GetNonce(), Uneven: rangeFromWire(w.GetUneven())}
 	v.ID = view.WireID(v.Name, v.Ballot, v.Nonce)
 	for _, m := range w.GetMembers() {
 		rails, err := railsFromWire(m.GetRails())
@@ -112,6 +112,18 @@ func viewFromWire(w *messages.View) (*view.View, error) {
 		v.Members = append(v.Members, view.Member{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Ask: m.GetAsk(), Rails: rails})
 	}
 	return v, nil
+}
+
+// rangeToWire leaves out the range that says nothing.
+func rangeToWire(r view.SeqRange) *messages.ViewSeqRange {
+	if r == (view.SeqRange{}) {
+		return nil
+	}
+	return &messages.ViewSeqRange{First: r.First, Last: r.Last}
+}
+
+func rangeFromWire(w *messages.ViewSeqRange) view.SeqRange {
+	return view.SeqRange{First: w.GetFirst(), Last: w.GetLast()}
 }
 
 func railsToWire(rails []view.Rail) []*messages.ViewRail {

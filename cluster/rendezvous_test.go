@@ -15,10 +15,15 @@ func everyMessage() []view.Message {
 	rails := []view.Rail{{Name: "eth0", Addr: "10.1.0.1:1"}, {Name: "eth1", Addr: "10.2.0.1:1"}}
 	v := &view.View{Name: "train", Ballot: 3, Nonce: 9, ID: view.WireID("train", 3, 9), Members: []view.Member{
 		{Node: "a", Incarnation: 1, Ask: 2, Rails: rails}, {Node: "b", Incarnation: 3, Ask: 4, Rails: rails}}}
+	shrunk := *v
+	shrunk.Uneven = view.SeqRange{First: 7, Last: 6}
 	return []view.Message{
 		&view.Announce{Name: "train", Ask: 1, Size: 2, Rails: rails, Believed: 3, TTL: 1750 * time.Millisecond},
+		&view.Announce{Name: view.ShrinkName(5), Ask: 1, Size: 2, Rails: rails, TTL: time.Second, Uneven: view.SeqRange{First: 4, Last: 5}},
 		&view.Withdraw{Name: "train", Ask: 1},
+		&view.Withdraw{Name: "train", Ask: 1, Absent: true},
 		&view.Propose{View: v},
+		&view.Propose{View: &shrunk},
 		&view.Accept{Name: "train", ID: v.ID},
 		&view.Refuse{Name: "train", ID: v.ID, Cause: view.CannotReach, Ballot: 7, Node: "b", Reason: "no route"},
 		&view.Abandon{Name: "train", ID: v.ID},

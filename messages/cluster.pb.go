@@ -407,6 +407,7 @@ type View struct {
 	Ballot        uint64                 `protobuf:"varint,2,opt,name=ballot,proto3" json:"ballot,omitempty"`
 	Nonce         uint64                 `protobuf:"varint,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Members       []*ViewMember          `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // ascending by node
+	Uneven        *ViewSeqRange          `protobuf:"bytes,5,opt,name=uneven,proto3" json:"uneven,omitempty"`   // of a view that shrinks another; absent elsewhere
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,6 +470,66 @@ func (x *View) GetMembers() []*ViewMember {
 	return nil
 }
 
+func (x *View) GetUneven() *ViewSeqRange {
+	if x != nil {
+		return x.Uneven
+	}
+	return nil
+}
+
+// ViewSeqRange: operations by seq, both ends included; empty where first > last.
+type ViewSeqRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint64                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          uint64                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewSeqRange) Reset() {
+	*x = ViewSeqRange{}
+	mi := &file_cluster_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewSeqRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewSeqRange) ProtoMessage() {}
+
+func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewSeqRange.ProtoReflect.Descriptor instead.
+func (*ViewSeqRange) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ViewSeqRange) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *ViewSeqRange) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 // ViewAnnounce: the sender asks for a communicator. To all living nodes, repeatedly.
 type ViewAnnounce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -478,13 +539,14 @@ type ViewAnnounce struct {
 	Rails         []*ViewRail            `protobuf:"bytes,4,rep,name=rails,proto3" json:"rails,omitempty"`
 	Believed      uint64                 `protobuf:"varint,5,opt,name=believed,proto3" json:"believed,omitempty"` // the receiver's ask that the sender knows; 0: none
 	TtlMs         uint32                 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	Uneven        *ViewSeqRange          `protobuf:"bytes,7,opt,name=uneven,proto3" json:"uneven,omitempty"` // the sender's own, where it shrinks a communicator
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ViewAnnounce) Reset() {
 	*x = ViewAnnounce{}
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +558,7 @@ func (x *ViewAnnounce) String() string {
 func (*ViewAnnounce) ProtoMessage() {}
 
 func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +571,7 @@ func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnnounce.ProtoReflect.Descriptor instead.
 func (*ViewAnnounce) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{5}
+	return file_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ViewAnnounce) GetName() string {
@@ -554,18 +616,26 @@ func (x *ViewAnnounce) GetTtlMs() uint32 {
 	return 0
 }
 
+func (x *ViewAnnounce) GetUneven() *ViewSeqRange {
+	if x != nil {
+		return x.Uneven
+	}
+	return nil
+}
+
 // ViewWithdraw: the sender's ask ended, one way or another.
 type ViewWithdraw struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Ask           uint64                 `protobuf:"varint,2,opt,name=ask,proto3" json:"ask,omitempty"`
+	Absent        bool                   `protobuf:"varint,3,opt,name=absent,proto3" json:"absent,omitempty"` // those who shrink need not wait for the sender
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ViewWithdraw) Reset() {
 	*x = ViewWithdraw{}
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +647,7 @@ func (x *ViewWithdraw) String() string {
 func (*ViewWithdraw) ProtoMessage() {}
 
 func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +660,7 @@ func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWithdraw.ProtoReflect.Descriptor instead.
 func (*ViewWithdraw) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{6}
+	return file_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ViewWithdraw) GetName() string {
@@ -607,6 +677,13 @@ func (x *ViewWithdraw) GetAsk() uint64 {
 	return 0
 }
 
+func (x *ViewWithdraw) GetAbsent() bool {
+	if x != nil {
+		return x.Absent
+	}
+	return false
+}
+
 // ViewPropose: from the lowest asking node to the other members. Answered by ViewAccept or ViewRefuse.
 type ViewPropose struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -617,7 +694,7 @@ type ViewPropose struct {
 
 func (x *ViewPropose) Reset() {
 	*x = ViewPropose{}
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +706,7 @@ func (x *ViewPropose) String() string {
 func (*ViewPropose) ProtoMessage() {}
 
 func (x *ViewPropose) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +719,7 @@ func (x *ViewPropose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewPropose.ProtoReflect.Descriptor instead.
 func (*ViewPropose) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{7}
+	return file_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ViewPropose) GetView() *View {
@@ -663,7 +740,7 @@ type ViewAccept struct {
 
 func (x *ViewAccept) Reset() {
 	*x = ViewAccept{}
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +752,7 @@ func (x *ViewAccept) String() string {
 func (*ViewAccept) ProtoMessage() {}
 
 func (x *ViewAccept) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +765,7 @@ func (x *ViewAccept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAccept.ProtoReflect.Descriptor instead.
 func (*ViewAccept) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{8}
+	return file_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ViewAccept) GetName() string {
@@ -720,7 +797,7 @@ type ViewRefuse struct {
 
 func (x *ViewRefuse) Reset() {
 	*x = ViewRefuse{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +809,7 @@ func (x *ViewRefuse) String() string {
 func (*ViewRefuse) ProtoMessage() {}
 
 func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +822,7 @@ func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRefuse.ProtoReflect.Descriptor instead.
 func (*ViewRefuse) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ViewRefuse) GetName() string {
@@ -801,7 +878,7 @@ type ViewAbandon struct {
 
 func (x *ViewAbandon) Reset() {
 	*x = ViewAbandon{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +890,7 @@ func (x *ViewAbandon) String() string {
 func (*ViewAbandon) ProtoMessage() {}
 
 func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +903,7 @@ func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAbandon.ProtoReflect.Descriptor instead.
 func (*ViewAbandon) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ViewAbandon) GetName() string {
@@ -854,7 +931,7 @@ type ViewCommit struct {
 
 func (x *ViewCommit) Reset() {
 	*x = ViewCommit{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +943,7 @@ func (x *ViewCommit) String() string {
 func (*ViewCommit) ProtoMessage() {}
 
 func (x *ViewCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +956,7 @@ func (x *ViewCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewCommit.ProtoReflect.Descriptor instead.
 func (*ViewCommit) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ViewCommit) GetName() string {
@@ -910,7 +987,7 @@ type ViewReject struct {
 
 func (x *ViewReject) Reset() {
 	*x = ViewReject{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +999,7 @@ func (x *ViewReject) String() string {
 func (*ViewReject) ProtoMessage() {}
 
 func (x *ViewReject) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1012,7 @@ func (x *ViewReject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReject.ProtoReflect.Descriptor instead.
 func (*ViewReject) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ViewReject) GetName() string {
@@ -1003,22 +1080,28 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x10\n" +
 	"\x03ask\x18\x03 \x01(\x04R\x03ask\x12(\n" +
-	"\x05rails\x18\x04 \x03(\v2\x12.polyrail.ViewRailR\x05rails\"x\n" +
+	"\x05rails\x18\x04 \x03(\v2\x12.polyrail.ViewRailR\x05rails\"\xa8\x01\n" +
 	"\x04View\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06ballot\x18\x02 \x01(\x04R\x06ballot\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x04R\x05nonce\x12.\n" +
-	"\amembers\x18\x04 \x03(\v2\x14.polyrail.ViewMemberR\amembers\"\xa5\x01\n" +
+	"\amembers\x18\x04 \x03(\v2\x14.polyrail.ViewMemberR\amembers\x12.\n" +
+	"\x06uneven\x18\x05 \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\"8\n" +
+	"\fViewSeqRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\"\xd5\x01\n" +
 	"\fViewAnnounce\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\rR\x04size\x12(\n" +
 	"\x05rails\x18\x04 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12\x1a\n" +
 	"\bbelieved\x18\x05 \x01(\x04R\bbelieved\x12\x15\n" +
-	"\x06ttl_ms\x18\x06 \x01(\rR\x05ttlMs\"4\n" +
+	"\x06ttl_ms\x18\x06 \x01(\rR\x05ttlMs\x12.\n" +
+	"\x06uneven\x18\a \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\"L\n" +
 	"\fViewWithdraw\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03ask\x18\x02 \x01(\x04R\x03ask\"1\n" +
+	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x16\n" +
+	"\x06absent\x18\x03 \x01(\bR\x06absent\"1\n" +
 	"\vViewPropose\x12\"\n" +
 	"\x04view\x18\x01 \x01(\v2\x0e.polyrail.ViewR\x04view\"0\n" +
 	"\n" +
@@ -1060,41 +1143,44 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_cluster_proto_goTypes = []any{
 	(*Rendezvous)(nil),   // 0: polyrail.Rendezvous
 	(*Goodbye)(nil),      // 1: polyrail.Goodbye
 	(*ViewRail)(nil),     // 2: polyrail.ViewRail
 	(*ViewMember)(nil),   // 3: polyrail.ViewMember
 	(*View)(nil),         // 4: polyrail.View
-	(*ViewAnnounce)(nil), // 5: polyrail.ViewAnnounce
-	(*ViewWithdraw)(nil), // 6: polyrail.ViewWithdraw
-	(*ViewPropose)(nil),  // 7: polyrail.ViewPropose
-	(*ViewAccept)(nil),   // 8: polyrail.ViewAccept
-	(*ViewRefuse)(nil),   // 9: polyrail.ViewRefuse
-	(*ViewAbandon)(nil),  // 10: polyrail.ViewAbandon
-	(*ViewCommit)(nil),   // 11: polyrail.ViewCommit
-	(*ViewReject)(nil),   // 12: polyrail.ViewReject
+	(*ViewSeqRange)(nil), // 5: polyrail.ViewSeqRange
+	(*ViewAnnounce)(nil), // 6: polyrail.ViewAnnounce
+	(*ViewWithdraw)(nil), // 7: polyrail.ViewWithdraw
+	(*ViewPropose)(nil),  // 8: polyrail.ViewPropose
+	(*ViewAccept)(nil),   // 9: polyrail.ViewAccept
+	(*ViewRefuse)(nil),   // 10: polyrail.ViewRefuse
+	(*ViewAbandon)(nil),  // 11: polyrail.ViewAbandon
+	(*ViewCommit)(nil),   // 12: polyrail.ViewCommit
+	(*ViewReject)(nil),   // 13: polyrail.ViewReject
 }
 var file_cluster_proto_depIdxs = []int32{
-	5,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
-	6,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
-	7,  // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
-	8,  // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
-	9,  // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
-	10, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
-	11, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
-	12, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
+	6,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
+	7,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
+	8,  // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
+	9,  // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
+	10, // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
+	11, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
+	12, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
+	13, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
 	1,  // 8: polyrail.Rendezvous.goodbye:type_name -> polyrail.Goodbye
 	2,  // 9: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
 	3,  // 10: polyrail.View.members:type_name -> polyrail.ViewMember
-	2,  // 11: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
-	4,  // 12: polyrail.ViewPropose.view:type_name -> polyrail.View
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	5,  // 11: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
+	2,  // 12: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
+	5,  // 13: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
+	4,  // 14: polyrail.ViewPropose.view:type_name -> polyrail.View
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_cluster_proto_init() }
@@ -1119,7 +1205,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -8,6 +8,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -33,6 +34,8 @@ var (
 	ErrConfig = errors.New("invalid configuration")
 	// ErrView: a communicator could not be formed.
 	ErrView = errors.New("communicator could not be formed")
+	// ErrMinority: too few members are left to go on; others may be going on elsewhere.
+	ErrMinority = errors.New("not a majority")
 	// ErrLimit: a limit of the runtime was reached.
 	ErrLimit = errors.New("limit reached")
 	// ErrInternal: a part of polyrail itself failed (a recovered panic).
@@ -137,6 +140,23 @@ func (e *ViewError) Error() string {
 	return fmt.Sprintf("communicator %q: node %q: %s", e.Name, e.Node, e.Reason)
 }
 func (e *ViewError) Is(target error) bool { return target == ErrView }
+
+// MinorityError matches ErrMinority and ErrView: the nodes that are left of a communicator must not go on
+// alone, because the missing ones could.
+type MinorityError struct {
+	Name    string   // of the communicator
+	Left    []string // nodes that are there or could still come
+	Missing []string // nodes that are lost, or will not come
+	Of      int      // members of which Left would have to be a majority
+}
+
+func (e *MinorityError) Error() string {
+	return fmt.Sprintf("communicator %q: %d nodes left (%s) are no majority of %d; missing: %s",
+		e.Name, len(e.Left), strings.Join(e.Left, ", "), e.Of, strings.Join(e.Missing, ", "))
+}
+
+// Is matches both sentinels.
+func (e *MinorityError) Is(target error) bool { return target == ErrMinority || target == ErrView }
 
 // Code numbers a cause on the wire, so that an abort tells every rank what kind it was.
 type Code uint8

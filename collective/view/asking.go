@@ -11,27 +11,39 @@ import (
 // This file is about who asks: calls of this node, announcements of the others.
 
 func (c *Core) ask(e Ask) {
-	reason := ""
-	n := c.names[e.Name]
+	reason := c.noCall(e.Name)
 	switch {
-	case !ValidName(e.Name):
-		reason = fmt.Sprintf("its name must be 1 to %d bytes of text", MaxName)
+	case !ValidName(e.Name) || strings.HasPrefix(e.Name, shrinkPrefix):
+		reason = fmt.Sprintf("its name must be 1 to %d bytes of text, not begun by %q", MaxName, shrinkPrefix)
 	case e.Size < 1 || e.Size > MaxMembers:
 		reason = fmt.Sprintf("its size of %d nodes is not in 1 to %d", e.Size, MaxMembers)
-	case c.calls >= MaxCalls:
-		reason = fmt.Sprintf("%d calls wait already", c.calls)
-	case n != nil && n.call != nil:
-		reason = "another call of this node waits for this name already"
 	}
 	if reason != "" {
 		c.do(Failed{Call: e.Call, Name: e.Name,
 			Err: &fault.ViewError{Name: e.Name, Node: c.self.Node, Reason: reason}})
 		return
 	}
-	n = c.naming(e.Name)
+	c.begin(e.Name, &call{token: e.Call, size: e.Size, nonce: e.Nonce})
+}
+
+// noCall says why no call can begin under this name now, or "".
+func (c *Core) noCall(name string) string {
+	switch n := c.names[name]; {
+	case c.calls >= MaxCalls:
+		return fmt.Sprintf("%d calls wait already", c.calls)
+	case n != nil && n.call != nil:
+		return "another call of this node waits for this name already"
+	}
+	return ""
+}
+
+// begin numbers a call and makes it known.
+func (c *Core) begin(name string, call *call) {
+	n := c.naming(name)
 	c.asked++
 	c.calls++
-	n.call = &call{token: e.Call, ask: c.asked, size: e.Size, nonce: e.Nonce, pause: c.timing.AnnounceMin}
+	call.ask, call.pause = c.asked, c.timing.AnnounceMin
+	n.call = call
 	c.announce(n)
 	c.consider(n)
 }
@@ -41,7 +53,17 @@ func (c *Core) cancel(e Cancel) {
 	if n == nil || n.call == nil || n.call.token != e.Call {
 		return // it ended already
 	}
-	c.fail(n, n.call.culprit, e.Reason+": "+c.progress(n))
+	culprit, progress := n.call.culprit, ""
+	if n.call.shrink != nil {
+		if awaited, text := c.progressOfShrink(n); awaited != "" {
+			culprit, progress = awaited, text
+		} else {
+			progress = text
+		}
+	} else {
+		progress = c.progress(n)
+	}
+	c.fail(n, culprit, e.Reason+": "+progress)
 }
 
 // progress says how far the call has come, for people.
@@ -67,7 +89,9 @@ func (c *Core) announce(n *naming) {
 	call.announced = c.now
 	call.announceAt = c.now.Add(call.pause)
 	for _, to := range c.living {
-		c.announceTo(n, to)
+		if c.concerns(call, to) {
+			c.announceTo(n, to)
+		}
 	}
 	call.pause = min(2*call.pause, c.timing.AnnounceMax)
 }
@@ -79,6 +103,9 @@ func (c *Core) announceTo(n *naming, to string) {
 	}
 	if a := n.asks[to]; a != nil {
 		m.Believed = a.number
+	}
+	if n.call.shrink != nil {
+		m.Uneven = n.call.shrink.old.Uneven
 	}
 	c.send(to, m)
 }
@@ -94,6 +121,7 @@ func (c *Core) announced(from string, incarnation uint64, m *Announce) {
 	if banned || !c.remember(n, from, incarnation, m) {
 		return
 	}
+	n.back(from, m.Ask)
 	if n.call == nil {
 		if m.Believed != 0 {
 			c.send(from, &Withdraw{Name: m.Name, Ask: m.Believed})
@@ -126,7 +154,7 @@ func (c *Core) remember(n *naming, from string, incarnation uint64, m *Announce)
 	case incarnation < old.incarnation || incarnation == old.incarnation && m.Ask < old.number:
 		return false
 	}
-	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails,
+	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails, uneven: m.Uneven,
 		expires: c.now.Add(min(m.TTL, time.Minute))}
 	return true
 }
@@ -138,6 +166,9 @@ func (c *Core) withdrawn(from string, incarnation uint64, m *Withdraw) {
 	}
 	if a := n.asks[from]; a != nil && a.incarnation == incarnation && a.number <= m.Ask {
 		c.forget(n, from)
+	}
+	if m.Absent && c.members[from] == incarnation && n.asks[from] == nil {
+		n.awayFrom(from, m.Ask)
 	}
 	if in := n.member(from); in != nil && in.Incarnation == incarnation && in.Ask <= m.Ask {
 		c.blame(n, from, "withdrew")

@@ -54,7 +54,7 @@ func TestDigestAndValidateCoverEveryField(t *testing.T) {
 		"name": func(v *View) { v.Name = "y" }, "ballot": func(v *View) { v.Ballot++ }, "nonce": func(v *View) { v.Nonce++ },
 		"node": func(v *View) { v.Members[1].Node = "c" }, "incarnation": func(v *View) { v.Members[1].Incarnation++ },
 		"ask": func(v *View) { v.Members[1].Ask++ }, "rail": func(v *View) { v.Members[1].Rails[0].Name = "ib0" },
-		"address": func(v *View) { v.Members[1].Rails[0].Addr = "b:2" }, "members": func(v *View) { v.Members = v.Members[:1] },
+		"range": func(v *View) { v.Uneven.Last++ }, "address": func(v *View) { v.Members[1].Rails[0].Addr = "b:2" }, "members": func(v *View) { v.Members = v.Members[:1] },
 	}
 	for what, change := range changes {
 		v := good()
@@ -92,9 +92,9 @@ func TestHostileMessagesDoNoHarm(t *testing.T) {
 			switch rapid.IntRange(0, 7).Draw(rt, "kind") {
 			case 0:
 				m = &Announce{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.IntRange(-1, 5000).Draw(rt, "size"),
-					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl"))}
+					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl")), SeqRange{}}
 			case 1:
-				m = &Withdraw{name.Draw(rt, "name"), number.Draw(rt, "ask")}
+				m = &Withdraw{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.Bool().Draw(rt, "absent")}
 			case 2:
 				v := &View{Name: name.Draw(rt, "name"), Ballot: number.Draw(rt, "ballot")}
 				for range rapid.IntRange(0, 3).Draw(rt, "members") {

@@ -56,6 +56,7 @@ type call struct {
 	token      uint64
 	ask        uint64
 	size       int
+	shrink     *shrink // nil: the call is for any nodes that ask
 	nonce      uint64
 	announced  time.Time
 	announceAt time.Time
@@ -71,6 +72,7 @@ type ask struct {
 	number      uint64
 	size        int
 	rails       []Rail
+	uneven      SeqRange // where it shrinks
 	expires     time.Time
 }
 
@@ -102,6 +104,8 @@ func (c *Core) Step(e Event, now time.Time) []Action {
 	switch e := e.(type) {
 	case Ask:
 		c.ask(e)
+	case Shrink:
+		c.shrink(e)
 	case Cancel:
 		c.cancel(e)
 	case Received:
@@ -110,6 +114,10 @@ func (c *Core) Step(e Event, now time.Time) []Action {
 		c.memberUp(e)
 	case MemberDown:
 		c.memberDown(e)
+	case Lost:
+		c.lost(e)
+	case Stranger:
+		c.stranger(e)
 	case Reached:
 		c.reached(e)
 	case Unreachable:
@@ -212,7 +220,7 @@ func (c *Core) memberUp(e MemberUp) {
 	i, _ := slices.BinarySearch(c.living, e.Node)
 	c.living = slices.Insert(c.living, i, e.Node)
 	for _, n := range c.sortedNames() {
-		if n.call != nil {
+		if n.call != nil && c.concerns(n.call, e.Node) {
 			c.announceTo(n, e.Node)
 		}
 		c.consider(n)
@@ -312,15 +320,39 @@ func (n *naming) askers() []string {
 
 // fail ends the call with an error and tells the others.
 func (c *Core) fail(n *naming, node, reason string) {
+	c.failWith(n, &fault.ViewError{Name: n.title(), Node: node, Reason: reason}, false)
+}
+
+// failWith is fail with a typed error; absent tells the others that they need not wait for this node.
+func (c *Core) failWith(n *naming, err error, absent bool) {
 	call := n.call
-	c.refuse(n, NotAsking, "", reason)
-	c.leave(n, reason)
+	c.refuse(n, NotAsking, "", err.Error())
+	c.leave(n, err.Error())
 	c.end(n)
-	for _, to := range c.living {
-		c.send(to, &Withdraw{Name: n.name, Ask: call.ask})
+	c.withdraw(n, call, absent)
+	failed := Failed{Call: call.token, Name: n.name, Err: err}
+	if call.shrink != nil {
+		failed.Attempts = call.shrink.attempts
 	}
-	c.do(Failed{Call: call.token, Name: n.name, Err: &fault.ViewError{Name: n.name, Node: node, Reason: reason}})
+	c.do(failed)
 	c.tidy(n)
+}
+
+// withdraw tells the living that a call has ended.
+func (c *Core) withdraw(n *naming, call *call, absent bool) {
+	for _, to := range c.living {
+		if c.concerns(call, to) {
+			c.send(to, &Withdraw{Name: n.name, Ask: call.ask, Absent: absent})
+		}
+	}
+}
+
+// title is the name for people.
+func (n *naming) title() string {
+	if n.call != nil && n.call.shrink != nil {
+		return n.call.shrink.old.Title
+	}
+	return n.name
 }
 
 // end forgets everything that belonged to the call.

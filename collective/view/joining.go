@@ -48,7 +48,7 @@ func (c *Core) objection(n *naming, v *View) (Cause, string) {
 	switch {
 	case me == nil || me.Incarnation != c.self.Incarnation:
 		return NotAsking, "meant another process"
-	case n == nil || n.call == nil || n.call.ask != me.Ask || n.call.size != len(v.Members):
+	case n == nil || n.call == nil || n.call.ask != me.Ask || n.call.shrink == nil && n.call.size != len(v.Members):
 		return NotAsking, "not asking, or for something else"
 	case !slices.Equal(me.Rails, c.self.Rails):
 		return BadProposal, "rails are not those that were announced"
@@ -56,6 +56,10 @@ func (c *Core) objection(n *naming, v *View) (Cause, string) {
 		return Busy, "in the barrier of another ballot"
 	case !(bid{v.Ballot, v.Members[0].Node}).beats(n.promised):
 		return Outbid, "a higher ballot is known"
+	case n.call.shrink != nil:
+		if reason := n.call.shrink.objection(v); reason != "" {
+			return BadProposal, reason
+		}
 	}
 	return 0, ""
 }
@@ -185,7 +189,7 @@ func (c *Core) barrierDone(e BarrierDone) {
 }
 
 func (c *Core) formed(n *naming, v *View) {
-	token, number := n.call.token, n.call.ask
+	call := n.call
 	n.part, n.lead = nil, nil
 	c.end(n)
 	for _, m := range v.Members {
@@ -194,11 +198,11 @@ func (c *Core) formed(n *naming, v *View) {
 		}
 	}
 	for _, to := range c.living {
-		if v.Rank(to) < 0 {
-			c.send(to, &Withdraw{Name: n.name, Ask: number})
+		if v.Rank(to) < 0 && c.concerns(call, to) {
+			c.send(to, &Withdraw{Name: n.name, Ask: call.ask, Absent: call.shrink != nil})
 		}
 	}
-	c.do(Formed{Call: token, View: v})
+	c.do(Formed{Call: call.token, View: v})
 	c.tidy(n)
 }
 
@@ -212,6 +216,9 @@ func (c *Core) leave(n *naming, reason string) {
 		for _, m := range p.view.Members[1:] {
 			c.send(m.Node, &Abandon{Name: n.name, ID: p.view.ID})
 		}
+	}
+	if p.entered {
+		n.attempted(p.view)
 	}
 	n.part, n.lead = nil, nil
 	c.do(Unregister{View: p.view, Entered: p.entered, Reason: reason})

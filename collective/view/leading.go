@@ -29,7 +29,12 @@ func (c *Core) consider(n *naming) {
 		return
 	}
 	chosen := []string{c.self.Node} // a view of one needs nobody else
-	if n.call.size > 1 {
+	switch {
+	case n.call.shrink != nil:
+		if chosen = c.rest(n); chosen == nil {
+			return
+		}
+	case n.call.size > 1:
 		all := c.candidates(n)
 		if len(all) < n.call.size || all[0] != c.self.Node {
 			return
@@ -61,7 +66,7 @@ func (c *Core) propose(n *naming, members []Member) {
 		return
 	}
 	c.clock++
-	v := &View{Name: n.name, Ballot: c.clock, Nonce: n.call.nonce, Members: members}
+	v := &View{Name: n.name, Ballot: c.clock, Nonce: n.call.nonce, Members: members, Uneven: c.uneven(n, members)}
 	v.ID = WireID(v.Name, v.Ballot, v.Nonce)
 	n.lead = &lead{accepted: map[string]bool{}, resendAt: c.now.Add(c.timing.Resend)}
 	for _, m := range members[1:] {
@@ -154,6 +159,7 @@ func (c *Core) breached(n *naming, v *View, a, b, reason string) {
 		reason: fmt.Sprintf("nodes %q and %q cannot reach each other: %s", low, high, reason)}
 	c.bannedAsk(n, high, m.Incarnation, m.Ask)
 	c.forget(n, high)
+	n.awayFrom(high, m.Ask)
 }
 
 // bannedAsk tells a node whose ask was rejected so, again if need be.

@@ -14,6 +14,13 @@ type (
 		Size  int    // members, this node included
 		Nonce uint64 // random; distinguishes this call's views from all others ever
 	}
+	// Shrink: a caller of this node wants the communicator of those who are left of an old one. It ends
+	// with Formed or Failed of the same Call. Lost follows for members that are lost already.
+	Shrink struct {
+		Call  uint64
+		Nonce uint64 // as in Ask
+		Old   Old
+	}
 	// Cancel: the caller gave up. Answered by Failed, unless the call has ended already.
 	Cancel struct {
 		Call   uint64
@@ -36,6 +43,15 @@ type (
 		Node        string
 		Incarnation uint64
 	}
+	// Lost: the pairs say that this process is gone for good. For those who shrink.
+	Lost struct {
+		Node        string
+		Incarnation uint64
+		Reason      string
+	}
+	// Stranger: instead of Received, where a node announces that it shrinks (ShrinkOf its Name) a
+	// communicator that this node doesn't have: it closed it, shrank it or never formed it.
+	Stranger struct{ From, Name string }
 	// Reached: the pairs to this member of the view, asked for by Connect, are all up.
 	Reached struct {
 		ID   uint64
@@ -58,10 +74,13 @@ type (
 )
 
 func (Ask) event()         {}
+func (Shrink) event()      {}
 func (Cancel) event()      {}
 func (Received) event()    {}
 func (MemberUp) event()    {}
 func (MemberDown) event()  {}
+func (Lost) event()        {}
+func (Stranger) event()    {}
 func (Reached) event()     {}
 func (Unreachable) event() {}
 func (BarrierDone) event() {}
@@ -95,11 +114,13 @@ type (
 		Call uint64
 		View *View
 	}
-	// Failed: the call ended; Err is a *fault.ViewError.
+	// Failed: the call ended; Err is a *fault.ViewError or a *fault.MinorityError. Attempts
+	// goes into the Old of the next call that shrinks the same communicator.
 	Failed struct {
-		Call uint64
-		Name string
-		Err  error
+		Call     uint64
+		Name     string
+		Err      error
+		Attempts []*View
 	}
 )
 
@@ -126,11 +147,15 @@ type (
 		// none: a receiver that asks for something else, or no longer, sets it right.
 		Believed uint64
 		TTL      time.Duration // forget it after that long without another
+		Uneven   SeqRange      // the sender's own, where it shrinks
 	}
 	// Withdraw: the sender's ask with this number, or a lower one, has ended.
 	Withdraw struct {
 		Name string
 		Ask  uint64
+		// Absent: those who shrink need not wait for the sender: it doesn't have the communicator, has gone
+		// on without the receiver, or belongs to a minority.
+		Absent bool
 	}
 	// Propose: from Members[0] to all others. Answered by Accept or Refuse.
 	Propose struct{ View *View }

@@ -49,6 +49,7 @@ type View struct {
 	Nonce   uint64
 	ID      uint64   // communicator's number on the wire: WireID(Name, Ballot, Nonce)
 	Members []Member // ascending by node; Members[0] proposed the view
+	Uneven  SeqRange // of a view that shrinks another: what some members finished there and others did not
 }
 
 // WireID is the communicator's number on the wire; never 0. The nonce is random, so
@@ -67,6 +68,8 @@ func (v *View) Digest() uint64 {
 	putString(h, v.Name)
 	putUint(h, v.Ballot)
 	putUint(h, v.Nonce)
+	putUint(h, v.Uneven.First)
+	putUint(h, v.Uneven.Last)
 	putUint(h, uint64(len(v.Members)))
 	for _, m := range v.Members {
 		putString(h, m.Node)
