@@ -19,8 +19,18 @@ var (
 // reordered messages, wrong news of members, crashes, restarts and broken pairs; then
 // all is quiet and everyone who asks must get the same view.
 func TestAgreementUnderChaos(t *testing.T) {
+	simulate(t, func(seed int64, logf func(string, ...any)) error {
+		w := newWorld(seed, logf)
+		w.chaos(time.Duration(2+w.rng.Intn(20)) * time.Second)
+		w.calm()
+		return w.err
+	})
+}
+
+// simulate runs all seeds, or the one that is to be replayed.
+func simulate(t *testing.T, run func(seed int64, logf func(string, ...any)) error) {
 	if *simSeed >= 0 {
-		if err := runSim(*simSeed, t.Logf); err != nil {
+		if err := run(*simSeed, t.Logf); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -30,17 +40,10 @@ func TestAgreementUnderChaos(t *testing.T) {
 		seeds /= 10
 	}
 	for seed := range int64(seeds) {
-		if err := runSim(seed, nil); err != nil {
+		if err := run(seed, nil); err != nil {
 			t.Fatalf("seed %d: %v\nreplay: go test ./collective/view -run %s -view.seed %d -v", seed, err, t.Name(), seed)
 		}
 	}
-}
-
-func runSim(seed int64, logf func(string, ...any)) error {
-	w := newWorld(seed, logf)
-	w.chaos(time.Duration(2+w.rng.Intn(20)) * time.Second)
-	w.calm()
-	return w.err
 }
 
 // world is n nodes, their gossip, their pairs and their barriers, on one queue of events.
@@ -57,6 +60,7 @@ type world struct {
 	views    map[uint64]*View
 	barriers map[uint64]*simBarrier
 	formed   int
+	onFormed func(*simNode, *View)
 	err      error
 	logf     func(string, ...any)
 }
@@ -71,6 +75,9 @@ type simNode struct {
 	tickAt      time.Time
 	last        map[string]*View           // formed, by name
 	joined      map[uint64]map[string]bool // ids registered by this process → members reached
+	holds       map[uint64]*View           // registered and neither given up nor closed
+	attempts    map[uint64][]*View         // of failed calls to shrink, by old id
+	gone        map[string]uint64          // processes that its pairs call lost
 }
 
 type simBarrier struct {
@@ -156,6 +163,7 @@ func (w *world) start(n *simNode) {
 	n.incarnation++
 	n.members, n.calls, n.last = map[string]uint64{}, map[string]uint64{}, map[string]*View{}
 	n.joined = map[uint64]map[string]bool{}
+	n.holds, n.attempts, n.gone = map[uint64]*View{}, map[uint64][]*View{}, map[string]uint64{}
 	n.tickAt = time.Time{}
 	core, err := New(n.name, n.incarnation, []Rail{{"eth1", n.name + ":1"}, {"eth0", n.name + ":0"}}, DefaultTiming())
 	if err != nil {
@@ -244,10 +252,12 @@ func (w *world) carryOut(n *simNode, a Action) {
 			w.failf("%s joined the ballot of %x twice", n.name, a.View.ID)
 		}
 		n.joined[a.View.ID] = map[string]bool{n.name: true}
+		n.holds[a.View.ID] = a.View
 		if err := a.View.Validate(); err != nil {
 			w.failf("registered a view that is none: %v", err)
 		}
 	case Unregister:
+		delete(n.holds, a.View.ID)
 		if b := w.barriers[a.View.ID]; b != nil && a.Entered {
 			delete(b.open, n.name)
 			b.doomed = true
@@ -261,6 +271,10 @@ func (w *world) carryOut(n *simNode, a Action) {
 		w.checkFormed(n, a)
 	case Failed:
 		delete(n.calls, a.Name)
+		if id, ok := ShrinkOf(a.Name); ok {
+			n.attempts[id] = a.Attempts
+			break
+		}
 		if !w.rough {
 			w.failf("%s: the call failed in a quiet network: %v", n.name, a.Err)
 		}
@@ -282,7 +296,7 @@ func (w *world) deliver(n *simNode, a Send) {
 	for range copies {
 		w.after(w.delay(), func() {
 			if known && to.incarnation == meant { // the cluster drops what is meant for an older process
-				w.step(to, Received{From: n.name, Incarnation: inc, Message: a.Message})
+				w.step(to, received(to, n.name, inc, a.Message))
 			}
 		})
 	}

@@ -102,6 +102,19 @@ func (w *world) checkFormed(n *simNode, a Formed) {
 	}
 	delete(n.calls, a.View.Name)
 	n.last[a.View.Name] = a.View
+	if w.onFormed != nil {
+		w.onFormed(n, a.View)
+	}
+}
+
+// received is what a node makes of a message: who announces that it shrinks what is not here is a stranger.
+func received(n *simNode, from string, incarnation uint64, m Message) Event {
+	if a, ok := m.(*Announce); ok {
+		if id, shrinks := ShrinkOf(a.Name); shrinks && n.holds[id] == nil {
+			return Stranger{From: from, Name: a.Name}
+		}
+	}
+	return Received{From: from, Incarnation: incarnation, Message: m}
 }
 
 func (w *world) ask(n *simNode, name string, size int) {
