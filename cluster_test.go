@@ -16,24 +16,25 @@ import (
 
 // bed is a cluster in memory and in virtual time: whole nodes, nothing faked but the network.
 type bed struct {
-	t     *testing.T
-	rails *mem.Network
-	nodes []*Node
-	log   *logLines
+	t       *testing.T
+	rails   *mem.Network
+	gossip  *memnet.Network
+	configs []Config
+	nodes   []*Node // nil where killed
+	log     *logLines
 }
 
 // inBed runs f on n nodes with so many rails, within a bubble of virtual time, and closes them.
 func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bed{t: t, rails: mem.NewNetwork(), log: &logLines{}}
-		gossip := memnet.New()
+		b := &bed{t: t, rails: mem.NewNetwork(), gossip: memnet.New(), log: &logLines{}}
 		for i := range n {
 			cfg := DefaultConfig()
 			cfg.Name = fmt.Sprintf("node%d", i)
 			cfg.Bind = fmt.Sprintf("10.0.0.%d:7946", i+1)
 			cfg.Join = []string{"10.0.0.1:7946"}
-			cfg.GossipNetwork = gossip
+			cfg.GossipNetwork = b.gossip
 			cfg.Logger = slog.New(b.log)
 			for r := range rails {
 				cfg.Rails = append(cfg.Rails, Rail{
@@ -46,7 +47,7 @@ func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 			if err != nil {
 				t.Fatalf("node %d: %v", i, err)
 			}
-			b.nodes = append(b.nodes, node)
+			b.configs, b.nodes = append(b.configs, cfg), append(b.nodes, node)
 		}
 		f(b)
 		b.each(func(i int) error {
@@ -61,13 +62,15 @@ func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 	})
 }
 
-// each runs f for every node at once and fails the test with their errors.
+// each runs f for every living node at once and fails the test with their errors.
 func (b *bed) each(f func(i int) error) {
 	b.t.Helper()
 	errs := make([]error, len(b.nodes))
 	var wg sync.WaitGroup
-	for i := range b.nodes {
-		wg.Go(func() { errs[i] = f(i) })
+	for i, node := range b.nodes {
+		if node != nil {
+			wg.Go(func() { errs[i] = f(i) })
+		}
 	}
 	wg.Wait()
 	for i, err := range errs {
@@ -78,6 +81,28 @@ func (b *bed) each(f func(i int) error) {
 	if b.t.Failed() {
 		b.t.Logf("log:\n%s", b.log)
 		b.t.FailNow()
+	}
+}
+
+// kill ends a node as the end of its process would: nobody hears a word from it.
+func (b *bed) kill(i int) {
+	b.t.Helper()
+	b.rails.Kill(b.configs[i].Name)
+	b.gossip.Partition([]string{b.configs[i].Bind})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	b.nodes[i].Close(ctx) // what it could not say is no fault
+	b.gossip.Heal()       // its address is free again
+	b.nodes[i] = nil
+}
+
+// restart starts a killed node again: the same name and address, another process.
+func (b *bed) restart(i int) {
+	b.t.Helper()
+	b.rails.Revive(b.configs[i].Name)
+	var err error
+	if b.nodes[i], err = Start(b.t.Context(), b.configs[i]); err != nil {
+		b.t.Fatalf("node %d: %v", i, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/polyrail/polyrail/actors"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/view"
 )
 
 // Communicator is a group of nodes that run collectives together. All ranks call the same
@@ -45,6 +46,32 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 // for the context, which ends what is in flight with an error.
 func (c *Communicator) Close(ctx context.Context) error { return c.inner.Close(ctx) }
 
+// SeqRange is a run of operations of one communicator, by Work.Seq; both ends are included. It may be empty.
+type SeqRange = view.SeqRange
+
+// Shrink forms another communicator, of the same name, from those members that live and call Shrink too. It
+// first breaks this one and ends its operations, so a rank that is not lost but fails to
+// call Shrink is waited for, until the context ends with an error that names it. Ranks ascend by
+// node name as before. After success this communicator is closed; after an error Shrink can be called again.
+//
+// More than half of the members must be left, or exactly half with rank 0 among them: the error
+// matches ErrMinority otherwise, and others may go on without this node.
+//
+// The range tells what became of the operations that were in flight: everything below it was finished by all
+// members of the new communicator, nothing above it by any, and of those in it some members hold the
+// results and others do not. It is the same on all of them.
+func (c *Communicator) Shrink(ctx context.Context) (*Communicator, SeqRange, error) {
+	inner, uneven, err := c.inner.Shrink(ctx)
+	if err != nil {
+		return nil, SeqRange{}, err
+	}
+	return &Communicator{inner}, uneven, nil
+}
+
+// Seq is the number of the last operation that was called here. Calls of Barrier and Dup count, and
+// so does the barrier by which the communicator was formed: the first operation has number 2.
+func (c *Communicator) Seq() uint64 { return c.inner.Seq() }
+
 // Barrier returns when every rank has called it. It is a collective call.
 func (c *Communicator) Barrier(ctx context.Context) error {
 	w, err := c.inner.Start(ctx, &actors.Request{Kind: op.KindBarrier})
@@ -74,6 +101,9 @@ func (w *Work) Done() <-chan struct{} { return w.inner.Done() }
 
 // Err is the operation's error once Done is closed; nil before and for success.
 func (w *Work) Err() error { return w.inner.Err() }
+
+// Seq is the operation's number in its communicator.
+func (w *Work) Seq() uint64 { return w.inner.Seq() }
 
 // Wait waits for the end and returns Err. A context that ends first ends the operation and breaks the
 // communicator; Wait then returns as soon as the runtime has let go of the buffers.

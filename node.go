@@ -132,6 +132,31 @@ func (n *Node) Members() []Member {
 // Rails is the state of this node's rails, by name.
 func (n *Node) Rails() []RailStatus { return n.inner.Rails() }
 
+// Event is something that happened to the rails and communicators of a node, as Node.Events tells it.
+type Event = actors.Event
+
+// EventKind says what happened.
+type EventKind = actors.EventKind
+
+// The kinds of events, and which fields of an Event they set.
+const (
+	RailUp             = actors.RailUp             // Node, Rail: a connection was made
+	RailDown           = actors.RailDown           // Node, Rail, Err: it was lost; what it carried moves to other rails
+	RankLost           = actors.RankLost           // Communicator, Rank, Node, Err
+	CommunicatorFormed = actors.CommunicatorFormed // Communicator, Rank (this node's)
+	CommunicatorBroken = actors.CommunicatorBroken // Communicator, Rank (this node's), Err
+	TableChanged       = actors.TableChanged       // Communicator, Rank (this node's), Version
+)
+
+// Events tells what happens to the node from now on, until the context ends or the node is closed; then the
+// channel is closed. The runtime never waits for who reads it: of 256 events that wait, the
+// next is lost, and counted in Event.Missed of the one that follows.
+func (n *Node) Events(ctx context.Context) <-chan Event {
+	events, cancel := n.inner.Subscribe()
+	context.AfterFunc(ctx, cancel)
+	return events
+}
+
 // Communicator waits until size nodes, this one included, have asked for the name, and returns the
 // communicator that they form. Ranks are the same on all members: they ascend by node name. A
 // context that ends first withdraws the request. Errors match ErrView and name

@@ -106,6 +106,7 @@ var (
 	ErrRail     = fault.ErrRail     // a rail failed or cannot be used
 	ErrConfig   = fault.ErrConfig   // the configuration has faults
 	ErrView     = fault.ErrView     // a communicator could not be formed
+	ErrMinority = fault.ErrMinority // too few members are left of a communicator to go on
 	ErrLimit    = fault.ErrLimit    // a limit of the runtime was reached
 	ErrInternal = fault.ErrInternal // a part of polyrail failed
 )
@@ -119,4 +120,5 @@ type (
 	RailError      = fault.RailError
 	TimeoutError   = fault.TimeoutError
 	ViewError      = fault.ViewError
+	MinorityError  = fault.MinorityError
 )

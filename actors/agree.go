@@ -113,6 +113,7 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 	}
 	c.group.table.Store(c.member.Table())
 	c.group.node.tell(c.balancer, tableSwitched(m.Version))
+	c.group.node.events.emit(Event{Kind: TableChanged, Communicator: c.group.name, Rank: int(c.group.rank), Version: m.Version})
 	c.group.node.log.Info("table committed", "communicator", c.group.name, "version", m.Version, "after", m.Effective)
 	if released {
 		c.resume(ctx)

@@ -283,7 +283,9 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 		}
 		return nil, err
 	}
-	return n.open(child), nil
+	handle := n.open(child)
+	child.isFormed()
+	return handle, nil
 }
 
 // childID is the wire id of the communicator that Dup makes of parent under seq.

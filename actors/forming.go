@@ -25,9 +25,10 @@ type nodeActor struct {
 
 	lastCall uint64
 	calls    map[uint64]*communicatorCall
-	forming  map[uint64]*forming // by wire id
-	waiting  []view.Send         // before gossip is known here
-	failed   error               // the cluster turned this node down
+	shrinks  map[string]*communicatorCall // those that shrink, by view.ShrinkName
+	forming  map[uint64]*forming          // by wire id
+	waiting  []view.Send                  // before gossip is known here
+	failed   error                        // the cluster turned this node down
 	alarm    *time.Timer
 }
 
@@ -44,6 +45,7 @@ type forming struct {
 type communicatorCall struct {
 	name string
 	size int
+	old  *group // what is to be shrunk; nil otherwise
 	id   uint64
 	done chan formed
 }
@@ -51,6 +53,7 @@ type communicatorCall struct {
 // formed answers a communicatorCall.
 type formed struct {
 	communicator *Communicator
+	uneven       view.SeqRange // of what was shrunk
 	err          error
 }
 
@@ -106,19 +109,24 @@ func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
 // Communicator waits until size nodes have asked for the name, and returns the communicator that
 // they form.
 func (n *Node) Communicator(ctx context.Context, name string, size int) (*Communicator, error) {
-	call := &communicatorCall{name: name, size: size, done: make(chan formed, 1)}
+	f := n.await(ctx, &communicatorCall{name: name, size: size, done: make(chan formed, 1)})
+	return f.communicator, f.err
+}
+
+// await makes a call and waits for its end, which the context brings about early.
+func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 	n.tell(n.pid, call)
 	select {
 	case f := <-call.done:
-		return f.communicator, f.err
+		return f
 	case <-ctx.Done():
 	}
 	n.tell(n.pid, &cancelCall{call, context.Cause(ctx).Error()})
 	f := <-call.done
 	if f.communicator == nil {
-		return nil, fmt.Errorf("%w (%w)", f.err, context.Cause(ctx))
+		f.err = fmt.Errorf("%w (%w)", f.err, context.Cause(ctx))
 	}
-	return f.communicator, nil // it was formed at the last moment: the others count on it
+	return f // it may have been formed at the last moment: the others count on it
 }
 
 func (a *nodeActor) Receive(ctx actor.Context) {
@@ -148,6 +156,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.lost(m)
 	case wake:
 		a.step(view.Tick{})
+		a.tellLosses()
 	case *actor.Stopping:
 		a.end()
 	case *actor.Started, *actor.Stopped, *actor.Restarting, *actor.Terminated:
@@ -164,9 +173,14 @@ func (a *nodeActor) call(m *communicatorCall) {
 	a.lastCall++
 	m.id = a.lastCall
 	a.calls[m.id] = m
-	var nonce [8]byte
-	rand.Read(nonce[:]) // never fails
-	a.step(view.Ask{Call: m.id, Name: m.name, Size: m.size, Nonce: binary.LittleEndian.Uint64(nonce[:])})
+	var random [8]byte
+	rand.Read(random[:]) // never fails
+	nonce := binary.LittleEndian.Uint64(random[:])
+	if m.old == nil {
+		a.step(view.Ask{Call: m.id, Name: m.name, Size: m.size, Nonce: nonce})
+		return
+	}
+	a.shrink(m, nonce)
 }
 
 func (a *nodeActor) connectGossip(g *cluster.Gossip) {
@@ -188,6 +202,7 @@ func (a *nodeActor) member(e cluster.Event) {
 		return
 	}
 	a.step(view.MemberDown{Node: e.Member.Node, Incarnation: e.Member.Incarnation})
+	a.tellLosses()
 }
 
 func (a *nodeActor) receive(m *gossipMessage) {
@@ -196,11 +211,17 @@ func (a *nodeActor) receive(m *gossipMessage) {
 		a.node.log.Warn("rendezvous message refused", "from", m.from, "error", err)
 		return
 	}
+	if announced, ok := message.(*view.Announce); ok && a.strange(announced) {
+		a.step(view.Stranger{From: m.from, Name: announced.Name})
+		return
+	}
 	a.step(view.Received{From: m.from, Incarnation: incarnation, Message: message})
 }
 
-// lost tells the core of every view being formed with the lost node in it.
+// lost tells the core of the loss, first for those who shrink: the next view is to be without the node; then
+// for every view being formed with the lost node in it.
 func (a *nodeActor) lost(m peerLost) {
+	a.tellLosses()
 	for id, f := range a.forming {
 		if f.view.Rank(m.node) >= 0 {
 			a.step(view.Unreachable{ID: id, Node: m.node, Reason: m.err.Error()})
@@ -237,7 +258,7 @@ func (a *nodeActor) do(action view.Action) {
 	case view.Formed:
 		a.formed(m)
 	case view.Failed:
-		a.answer(m.Call, formed{err: m.Err})
+		a.callFailed(m)
 	default:
 		a.node.log.Error("unknown action of the view core", "type", fmt.Sprintf("%T", m))
 	}
@@ -255,12 +276,18 @@ func (a *nodeActor) send(m view.Send) {
 
 func (a *nodeActor) register(v *view.View) {
 	rank := v.Rank(a.node.config.Node)
-	nodes := make([]string, len(v.Members))
+	nodes, procs := make([]string, len(v.Members)), make([]uint64, len(v.Members))
 	for i, m := range v.Members {
-		nodes[i] = m.Node
+		nodes[i], procs[i] = m.Node, m.Incarnation
+	}
+	name := v.Name
+	if call := a.shrinks[v.Name]; call != nil {
+		name = call.old.name
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	a.forming[v.ID] = &forming{view: v, group: newGroup(a.node, v.ID, v.Name, op.Rank(rank), nodes), ctx: ctx, cancel: cancel}
+	g := newGroup(a.node, v.ID, name, op.Rank(rank), nodes)
+	g.procs = procs
+	a.forming[v.ID] = &forming{view: v, group: g, ctx: ctx, cancel: cancel}
 }
 
 // connect asks for the pairs to all members. The group is registered once their peers exist, before
@@ -328,14 +355,14 @@ func (a *nodeActor) unregister(m view.Unregister) {
 	}
 	delete(a.forming, m.View.ID)
 	n := a.node
-	n.log.Info("view given up", "communicator", m.View.Name, "ballot", m.View.Ballot, "reason", m.Reason)
+	n.log.Info("view given up", "communicator", f.group.name, "ballot", m.View.Ballot, "reason", m.Reason)
 	if f.handle == nil {
 		f.cancel()
 		n.unregister(f.group)
 		return
 	}
 	// Others may hold it for formed: breaking it tells them.
-	n.breakGroup(f.group, &fault.ViewError{Name: m.View.Name, Reason: m.Reason}, 1, m.Entered)
+	n.breakGroup(f.group, &fault.ViewError{Name: f.group.name, Reason: m.Reason}, 1, m.Entered)
 	f.cancel()
 	go func() { // ends when the barrier has: it was just broken
 		<-f.group.quiet()
@@ -348,13 +375,17 @@ func (a *nodeActor) formed(m view.Formed) {
 	f := a.forming[m.View.ID]
 	delete(a.forming, m.View.ID)
 	f.cancel()
-	a.node.log.Info("communicator formed", "name", m.View.Name, "rank", f.group.rank, "size", f.group.size, "ballot", m.View.Ballot)
-	a.answer(m.Call, formed{communicator: f.handle})
+	a.node.log.Info("communicator formed", "name", f.group.name, "rank", f.group.rank, "size", f.group.size, "ballot", m.View.Ballot)
+	f.group.isFormed()
+	a.answer(m.Call, formed{communicator: f.handle, uneven: m.View.Uneven})
 }
 
 func (a *nodeActor) answer(call uint64, f formed) {
 	if c := a.calls[call]; c != nil {
 		delete(a.calls, call)
+		if a.shrinks[c.name] == c {
+			delete(a.shrinks, c.name)
+		}
 		c.done <- f
 	}
 }
@@ -374,6 +405,10 @@ func (a *nodeActor) end() {
 // answerAll ends every call that waits.
 func (a *nodeActor) answerAll(cause error) {
 	for id, c := range a.calls {
-		a.answer(id, formed{err: fmt.Errorf("communicator %q: %w", c.name, cause)})
+		name := c.name
+		if c.old != nil {
+			name = c.old.name
+		}
+		a.answer(id, formed{err: fmt.Errorf("communicator %q: %w", name, cause)})
 	}
 }

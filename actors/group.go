@@ -8,6 +8,7 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -31,6 +32,7 @@ type group struct {
 
 	peers []*railactors.Peer // by rank; nil at our own
 	nodes []string           // names by rank
+	procs []uint64           // incarnations by rank; set before the group is registered
 	ranks map[*railactors.Peer]op.Rank
 
 	mu       sync.Mutex
@@ -40,10 +42,13 @@ type group struct {
 	active   int                // operations called here and not yet forgotten
 	idle     chan struct{}      // closed when active becomes 0; nil while nobody asks
 	departed map[op.Rank]uint64 // ranks that have closed, and their last seq
+	finished progress
+	attempts []*view.View // to shrink it: barriers entered in vain
 
-	table atomic.Pointer[table.Table] // last committed
-	spin  atomic.Int64                // how long a caller polls, in ns; 0: not at all
-	sunk  atomic.Uint64               // frames that nobody waited for
+	table  atomic.Pointer[table.Table] // last committed
+	spin   atomic.Int64                // how long a caller polls, in ns; 0: not at all
+	sunk   atomic.Uint64               // frames that nobody waited for
+	formed atomic.Bool                 // its members agreed on it: what happens to it is told
 }
 
 func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *group {
@@ -90,6 +95,12 @@ func (g *group) find(seq uint64) (*operation, error) {
 	return o, nil
 }
 
+// isFormed tells the node's subscribers of a communicator that is its caller's from now on.
+func (g *group) isFormed() {
+	g.formed.Store(true)
+	g.node.events.emit(Event{Kind: CommunicatorFormed, Communicator: g.name, Rank: int(g.rank)})
+}
+
 // number opens the next operation. The coordinator alone calls it, with ascending seqs.
 func (g *group) number(seq uint64) (*operation, error) {
 	g.mu.Lock()
@@ -119,8 +130,12 @@ func (g *group) number(seq uint64) (*operation, error) {
 
 // remove forgets an operation that has ended.
 func (g *group) remove(o *operation) {
+	well := o.work != nil && o.work.succeeded()
 	g.mu.Lock()
 	delete(g.open, o.seq)
+	if well {
+		g.finished.add(o.seq)
+	}
 	if o.phase != phaseHeard {
 		g.active--
 	}

@@ -47,6 +47,7 @@ type node struct {
 	copies  *copies
 	pid     *actor.PID // of the node actor
 	stopLog func()
+	events  events
 
 	operations sync.Pool
 
@@ -77,6 +78,13 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, node.Close(ctx))
 	}
 	var err error
+	cfg.Rails.Watch = func(node, rail string, down error) {
+		kind := RailUp
+		if down != nil {
+			kind = RailDown
+		}
+		n.events.emit(Event{Kind: kind, Node: node, Rail: rail, Err: down})
+	}
 	if n.fabric, err = railactors.Start(n.system, cfg.Rails, n); err != nil {
 		return fail(err)
 	}
@@ -95,7 +103,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return fail(err)
 	}
-	forming := &nodeActor{node: n, core: core, calls: make(map[uint64]*communicatorCall), forming: make(map[uint64]*forming)}
+	forming := &nodeActor{node: n, core: core, calls: make(map[uint64]*communicatorCall),
+		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return forming },
 		actor.WithDispatcher(n.warm), n.strategy(nil).Props()))
 	node.gossip, err = cluster.Start(ctx, cfg.Cluster, &gossipHandler{n})
@@ -166,6 +175,7 @@ func (n *Node) close(ctx context.Context) error {
 	n.system.Shutdown()
 	n.warm.Close()
 	n.pool.Close()
+	n.events.close()
 	return errors.Join(errs...)
 }
 
@@ -214,6 +224,9 @@ func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
 	open, first := g.fail(seq, cause)
 	if !first {
 		return
+	}
+	if g.formed.Load() {
+		n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.name, Rank: int(g.rank), Err: cause})
 	}
 	for _, p := range open {
 		p.operation.abort(g, p.seq, cause)
@@ -307,6 +320,7 @@ func (n *node) stop(pid *actor.PID) {
 // duplicate registers the communicator that Dup makes of parent under seq.
 func (n *node) duplicate(parent *group, seq uint64) *group {
 	g := newGroup(n, childID(parent.id, seq), fmt.Sprintf("%s/%d", parent.name, seq), parent.rank, parent.nodes)
+	g.procs = parent.procs
 	for rank, p := range parent.peers {
 		if p == nil {
 			continue
@@ -399,6 +413,7 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 			cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
 		}
 		n.breakGroup(m.group, cause, 0, true)
+		n.events.emit(Event{Kind: RankLost, Communicator: m.group.name, Rank: int(rank), Node: p.Node(), Err: cause})
 		if pid := m.pid.Load(); pid != nil {
 			n.tell(pid, memberLost(rank))
 		}

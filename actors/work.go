@@ -37,6 +37,16 @@ func (w *Work) Err() error {
 	}
 }
 
+// succeeded reports whether the operation has ended well.
+func (w *Work) succeeded() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended && w.err == nil
+}
+
+// Seq is the operation's number in its communicator.
+func (w *Work) Seq() uint64 { return w.seq }
+
 // Wait waits for the end. A context that ends first ends the operation: the communicator breaks,
 // and Wait returns when the runtime has let go of the caller's memory.
 func (w *Work) Wait(ctx context.Context) error {

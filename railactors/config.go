@@ -28,6 +28,10 @@ type Config struct {
 	EagerBytes    int           // credit given to each peer for eager data; 1 MiB
 	Linger        time.Duration // how long a peer that nobody uses stays connected; 5 s
 	Logger        *slog.Logger  // nil: slog.Default()
+
+	// Watch hears of each connection that a pair makes (down nil) and loses. Nil: nobody does. It is called on
+	// the goroutines that move frames, and must not block.
+	Watch func(node, rail string, down error)
 }
 
 // RailConfig is one rail of this node. Rails of equal names on different nodes belong together.

@@ -39,6 +39,7 @@ func (a *pairActor) Receive(ctx actor.Context) {
 	case *connectionUp:
 		a.attempts = 0
 		f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", m.conn.generation)
+		f.report(a, nil)
 	case *connectionLost:
 		a.lost(m.conn)
 		a.again(ctx)
@@ -74,6 +75,7 @@ func (a *pairActor) lost(c *connection) {
 	}
 	if err, wanted := c.reason(); wanted {
 		f.log.Warn("pair lost its connection", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation, "reason", err)
+		f.report(a, err)
 	} else {
 		f.log.Debug("pair closed", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
 	}
@@ -109,6 +111,13 @@ func (a *pairActor) again(ctx actor.Context) {
 	}
 	f, self, epoch := a.peer.fabric, ctx.Self(), a.epoch
 	a.timer = time.AfterFunc(pause, func() { f.tell(self, &retry{epoch: epoch}) })
+}
+
+// report tells Config.Watch what became of the pair's connection.
+func (f *Fabric) report(a *pairActor, down error) {
+	if f.cfg.Watch != nil {
+		f.cfg.Watch(a.peer.node, f.rails[a.rail].name, down)
+	}
 }
 
 // dial starts an attempt, unless there is a connection, or nobody wants one.

@@ -1,0 +1,117 @@
+package actors
+
+import (
+	"sync"
+	"time"
+)
+
+// EventKind says what happened.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	RailUp             EventKind = 1 + iota // Rail connects this node with Node
+	RailDown                                // it does not any more; Err says why
+	RankLost                                // Rank of Communicator, Node, is lost; Err says why
+	CommunicatorFormed                      // Communicator, in which this node is Rank
+	CommunicatorBroken                      // Err says why
+	TableChanged                            // operations of Communicator are divided by table Version from now on
+)
+
+func (k EventKind) String() string {
+	switch k {
+	case RailUp:
+		return "rail up"
+	case RailDown:
+		return "rail down"
+	case RankLost:
+		return "rank lost"
+	case CommunicatorFormed:
+		return "communicator formed"
+	case CommunicatorBroken:
+		return "communicator broken"
+	case TableChanged:
+		return "table changed"
+	}
+	return "unknown"
+}
+
+// Event is something that happened to a node's rails and communicators. Fields that its kind doesn't name are empty.
+type Event struct {
+	Time         time.Time
+	Kind         EventKind
+	Node, Rail   string
+	Communicator string
+	Rank         int
+	Version      uint32
+	Err          error
+	Missed       uint64 // events lost before this one, because the subscriber was behind
+}
+
+// maxEvents waits for one subscriber; what comes on top is counted and lost.
+const maxEvents = 256
+
+// events hands a node's events to its subscribers, and waits for none.
+type events struct {
+	mu     sync.Mutex
+	all    map[*subscriber]struct{}
+	closed bool
+}
+
+type subscriber struct {
+	events chan Event
+	missed uint64
+}
+
+// subscribe opens a subscription; cancel ends it and closes the channel.
+func (e *events) subscribe() (_ <-chan Event, cancel func()) {
+	s := &subscriber{events: make(chan Event, maxEvents)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		close(s.events)
+		return s.events, func() {}
+	}
+	if e.all == nil {
+		e.all = make(map[*subscriber]struct{})
+	}
+	e.all[s] = struct{}{}
+	return s.events, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if _, open := e.all[s]; open {
+			delete(e.all, s)
+			close(s.events)
+		}
+	}
+}
+
+// emit may be called with any lock held.
+func (e *events) emit(v Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v.Time = time.Now()
+	for s := range e.all {
+		v.Missed = s.missed
+		select {
+		case s.events <- v:
+			s.missed = 0
+		default:
+			s.missed++
+		}
+	}
+}
+
+// close ends all subscriptions.
+func (e *events) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for s := range e.all {
+		close(s.events)
+	}
+	clear(e.all)
+}
+
+// Subscribe opens a subscription to what happens from now on. The channel is closed by cancel and by Close.
+func (n *Node) Subscribe() (_ <-chan Event, cancel func()) { return n.events.subscribe() }

@@ -1,0 +1,106 @@
+package polyrail
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// collect takes the events that are there when everything has come to rest.
+func collect(events <-chan Event) (all []Event) {
+	synctest.Wait()
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				return all
+			}
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func count(events []Event, kind EventKind) (n int) {
+	for _, e := range events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestEventsTellALifeStory(t *testing.T) {
+	inBed(t, 3, 2, nil, func(b *bed) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		events := b.nodes[0].Events(ctx)
+		comms := b.form("train")
+		story := collect(events)
+		if count(story, RailUp) != 4 || count(story, CommunicatorFormed) != 1 || len(story) != 5 {
+			t.Errorf("forming: %+v", story)
+		}
+
+		b.rails.Cut("node1", "eth0")
+		<-time.After(50 * time.Millisecond)
+		b.rails.Heal("node1", "eth0")
+		<-time.After(5 * time.Second)
+		story = collect(events)
+		if len(story) != 2 || story[0].Kind != RailDown || story[0].Node != "node1" || story[0].Rail != "rail0" || story[0].Err == nil ||
+			story[1].Kind != RailUp || story[1].Rail != "rail0" {
+			t.Errorf("a cut: %+v", story)
+		}
+
+		table := comms[0].Table()
+		if err := comms[0].SetTable(b.t.Context(), table); err != nil {
+			t.Fatal(err)
+		}
+		story = collect(events)
+		if len(story) != 1 || story[0].Kind != TableChanged || story[0].Communicator != "train" || story[0].Version <= table.Version {
+			t.Errorf("a table: %+v", story)
+		}
+
+		b.kill(2)
+		rest, _, errs := b.shrink(comms, 0, 1)
+		b.goOn(rest, errs, 0, 1)
+		story = collect(events)
+		if count(story, RankLost) != 1 || count(story, CommunicatorBroken) != 1 || count(story, CommunicatorFormed) != 1 {
+			t.Errorf("a loss: %+v", story)
+		}
+		for _, e := range story {
+			if e.Kind == RankLost && (e.Rank != 2 || e.Node != "node2" || !errors.Is(e.Err, ErrRankLost)) {
+				t.Errorf("%+v", e)
+			}
+		}
+
+		cancel()
+		synctest.Wait()
+		if _, open := <-events; open {
+			t.Error("the channel is open after the context ended")
+		}
+	})
+}
+
+func TestASlowSubscriberMissesEventsAndLearnsHowMany(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		events := b.nodes[0].Events(b.t.Context())
+		comms := b.form("train")
+		collect(events)
+		for range 300 {
+			if err := comms[0].SetTable(b.t.Context(), comms[0].Table()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := collect(events); len(got) != 256 || got[255].Missed != 0 {
+			t.Errorf("%d events", len(got))
+		}
+		if err := comms[0].SetTable(b.t.Context(), comms[0].Table()); err != nil {
+			t.Fatal(err)
+		}
+		if got := collect(events); len(got) != 1 || got[0].Missed != 44 {
+			t.Errorf("%+v, want 44 missed", got)
+		}
+	})
+}
