@@ -63,6 +63,7 @@ func (b *bed) goOn(comms []*Communicator, errs []error, nodes ...int) {
 // breakInMidOperation kills nodes while all of them are at a large operation, and returns the survivors' errors.
 func (b *bed) breakInMidOperation(comms []*Communicator, dead ...int) {
 	b.t.Helper()
+	<-time.After(time.Second) // until all know of each other by gossip, not only of the seed, which may be the one to die
 	var all sync.WaitGroup
 	for i, c := range comms {
 		if c == nil {
