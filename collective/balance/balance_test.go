@@ -31,8 +31,8 @@ func TestClassesAreUpperPowersOfTwo(t *testing.T) {
 	})
 }
 
-// fill adds operations until a window is full, and returns it.
-func fill(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(i int) time.Duration) Window {
+// fillWindow adds operations until a window is full, and returns it.
+func fillWindow(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(i int) time.Duration) Window {
 	t.Helper()
 	for i := 0; ; i++ {
 		w, full := timer.Add(rail, 10, version, 1000, elapsed(i))
@@ -47,7 +47,7 @@ func fill(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(i i
 
 func TestTimerGivesTheMeanOfTenOperations(t *testing.T) {
 	timer := NewTimer(2)
-	w := fill(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Microsecond })
+	w := fillWindow(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Microsecond })
 	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 10, Bytes: 1000, Elapsed: 5500 * time.Nanosecond}
 	if w != want {
 		t.Errorf("window is %+v, want %+v", w, want)
@@ -78,7 +78,7 @@ func TestTimerNeverMixesTables(t *testing.T) {
 	for range WindowOperations - 1 {
 		timer.Add(0, 0, 1, 0, time.Hour)
 	}
-	w := fill(t, timer, 0, 2, func(int) time.Duration { return time.Second })
+	w := fillWindow(t, timer, 0, 2, func(int) time.Duration { return time.Second })
 	if w.Elapsed != time.Second || w.Table != 2 {
 		t.Errorf("window under table 2 is %+v", w)
 	}
@@ -94,7 +94,7 @@ func TestTimerDropsWhatAFailoverDisturbed(t *testing.T) {
 	timer.Add(0, 10, 1, 1000, time.Hour)
 	timer.Add(1, 10, 1, 1000, time.Second)
 	timer.Drop(0)
-	if w := fill(t, timer, 0, 1, func(int) time.Duration { return time.Second }); w.Elapsed != time.Second {
+	if w := fillWindow(t, timer, 0, 1, func(int) time.Duration { return time.Second }); w.Elapsed != time.Second {
 		t.Errorf("the window still holds what was dropped: %+v", w)
 	}
 	for range WindowOperations - 2 {

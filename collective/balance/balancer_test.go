@@ -1,0 +1,244 @@
+package balance
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"pgregory.net/rapid"
+)
+
+// settled counts the cases that are within 5 % of the best after so many sets of windows.
+func settled(t *testing.T, cases uint64, sets int, probe bool) (good int) {
+	t.Helper()
+	for seed := range cases {
+		w := randomWorld(seed)
+		w.start(probe)
+		size := w.randomSize()
+		var ratio float64
+		for range sets {
+			ratio = w.set(size)
+		}
+		if ratio <= 1.05 {
+			good++
+		}
+		if probe && w.worst > 2 {
+			t.Errorf("seed %d: an operation of %d bytes took %.2f times the best single rail's time", seed, size, w.worst)
+		}
+	}
+	return good
+}
+
+func cases() uint64 {
+	if testing.Short() {
+		return 1000
+	}
+	return 10_000
+}
+
+func TestBalancerSettlesWithinThreeWindows(t *testing.T) {
+	n := cases()
+	if good := settled(t, n, 3, true); good < int(n)*99/100 {
+		t.Errorf("%d of %d cases are within 5 %% of the best after three windows, want 99 %%", good, n)
+	}
+}
+
+func TestBalancerSettlesWithoutAProbe(t *testing.T) {
+	n := cases() / 4
+	if good := settled(t, n, 4, false); good < int(n)*98/100 {
+		t.Errorf("%d of %d cases are within 5 %% of the best after four windows, want 98 %%", good, n)
+	}
+}
+
+func TestBalancerKeepsQuietAndHurtsNobodyOnceSettled(t *testing.T) {
+	tables, sets, tried, total := 0, 0, 0, 0.0
+	for seed := range uint64(200) {
+		w := randomWorld(seed)
+		w.start(true)
+		size := w.randomSize()
+		for range 10 {
+			w.set(size)
+		}
+		before := w.commit
+		for range 100 {
+			ratio := w.set(size)
+			sets, total = sets+1, total+ratio
+			split, single := w.best(size)
+			if took := ratio * split; took > 1.1*single {
+				if tried++; took > 1.4*single {
+					t.Errorf("seed %d: settled at %.2f times the best single rail (shares %v)", seed, took/single, w.shares(size))
+				}
+			}
+		}
+		tables += w.commit - before
+	}
+	if tried > sets/100 {
+		t.Errorf("%d of %d windows, trials included, took 1.1 times the best single rail's time", tried, sets)
+	}
+	if tables > sets/20 {
+		t.Errorf("%d tables in %d windows after settling", tables, sets)
+	}
+	if mean := total / float64(sets); mean > 1.02 {
+		t.Errorf("operations take %.3f times the best on average", mean)
+	}
+}
+
+func TestBalancerFollowsARailThatChanges(t *testing.T) {
+	late := 0
+	const n = 500
+	for seed := range uint64(n) {
+		w := randomWorld(seed)
+		w.start(true)
+		size := 4 << 20
+		for range 10 {
+			w.set(size)
+		}
+		rail := int(seed) % len(w.rate)
+		for _, factor := range []float64{0.25, 4} {
+			w.rate[rail] *= factor
+			w.known = nil
+			var ratio float64
+			for range 3 { // thirty operations
+				ratio = w.set(size)
+			}
+			if ratio > 1.10 {
+				late++
+			}
+			for range 10 {
+				ratio = w.set(size)
+			}
+		}
+	}
+	if late > 2*n/50 {
+		t.Errorf("%d of %d changes by a factor of 4 were not followed within three windows", late, 2*n)
+	}
+}
+
+func TestBalancerReturnsToOneRailWhenTogetherTheyAreSlower(t *testing.T) {
+	for seed := range uint64(200) {
+		w := randomWorld(seed)
+		w.crowd = 5 // as when the processor, not the network, is what they share
+		w.start(true)
+		size := 1 << 20
+		for range 6 {
+			w.set(size)
+		}
+		hurt, sets := 0, 60
+		for range sets {
+			shares := w.shares(size)
+			if _, single := w.best(size); w.exact(size, shares) > 1.3*single {
+				hurt++
+			}
+			w.set(size)
+		}
+		if hurt > sets/6 {
+			t.Errorf("seed %d: %d of %d windows of %v were slower than one rail alone", seed, hurt, sets, w.shares(size))
+		}
+	}
+}
+
+func TestSmallOperationsUseTheRailOfLeastLatency(t *testing.T) {
+	w := randomWorld(1)
+	w.alpha, w.rate, w.noise = []float64{200e-6, 20e-6, 100e-6}, []float64{1e9, 1e8, 1e9}, 0
+	w.start(true)
+	for _, c := range []struct {
+		bytes int
+		want  []int
+	}{{8, []int{0, 1, 0}}, {1 << 10, []int{0, 1, 0}}} {
+		if got := w.shares(c.bytes); !slices.Equal(got, c.want) {
+			t.Errorf("%d bytes: %v, want %v", c.bytes, got, c.want)
+		}
+	}
+	if big := w.shares(16 << 20); count(big) < 2 {
+		t.Errorf("16 MiB go over one rail: %v", big)
+	}
+}
+
+func TestOneSizeTeachesItsNeighbours(t *testing.T) {
+	w := randomWorld(3)
+	w.alpha, w.rate, w.ranks = []float64{50e-6, 50e-6}, []float64{1e9, 0.25e9}, 4
+	w.start(false)
+	for range 3 {
+		w.set(4 << 20)
+	}
+	for _, size := range []int{1 << 20, 2 << 20, 8 << 20, 16 << 20} {
+		split, _ := w.best(size)
+		if ratio := w.exact(size, w.shares(size)) / split; ratio > 1.08 {
+			t.Errorf("%d bytes, never measured: %v take %.2f times the best", size, w.shares(size), ratio)
+		}
+	}
+}
+
+func TestARailThatBecomesUsefulIsFoundByATrial(t *testing.T) {
+	w := randomWorld(3)
+	w.noise, w.ranks = 0.03, 4
+	w.alpha, w.rate = []float64{50e-6, 1200e-6}, []float64{1e9, 1e9}
+	w.start(true)
+	const size = 1 << 20
+	for range 5 {
+		w.set(size)
+	}
+	if got := w.shares(size); got[1] != 0 {
+		t.Fatalf("a rail whose startup is above the whole operation's time carries %v", got)
+	}
+	w.alpha[1] = 50e-6
+	for range firstTrial + 20 {
+		w.set(size)
+	}
+	if got := w.shares(size); got[1] == 0 {
+		t.Errorf("a rail as good as the other one stays out: %v", got)
+	}
+}
+
+func TestFillIsTheBestDivision(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rails := rapid.IntRange(1, 3).Draw(t, "rails")
+		rounds := rapid.IntRange(1, 12).Draw(t, "rounds")
+		startup, perRound := make([]float64, rails), make([]float64, rails)
+		for i := range startup {
+			startup[i] = float64(rapid.IntRange(0, 50).Draw(t, "startup"))
+			perRound[i] = float64(rapid.IntRange(1, 20).Draw(t, "perRound"))
+		}
+		shares := make([]int, rails)
+		got := fill(rounds, startup, perRound, shares)
+		best := -1.0
+		var all func(rail, left int, s []int)
+		all = func(rail, left int, s []int) {
+			if rail == rails-1 {
+				if took := slowest(startup, perRound, append(s, left)); best < 0 || took < best {
+					best = took
+				}
+				return
+			}
+			for r := range left + 1 {
+				all(rail+1, left-r, append(s[:rail:rail], r))
+			}
+		}
+		all(0, rounds, nil)
+		sum := 0
+		for _, s := range shares {
+			sum += s
+		}
+		if got != best || sum != rounds || got != slowest(startup, perRound, shares) {
+			t.Fatalf("%v of %d rounds take %v, the best is %v", shares, rounds, got, best)
+		}
+	})
+}
+
+func TestBalancerTableIsAlwaysValid(t *testing.T) {
+	w := randomWorld(7)
+	w.start(true)
+	w.b.setup.Ranges = []Range{{MaxBytes: 5000, Algorithm: op.Bcube}, {MaxBytes: 1 << 20, Algorithm: op.Ring}}
+	for range 50 {
+		w.set(w.randomSize())
+	}
+	w.table.Entries = w.b.Table()
+	if err := w.table.Validate(len(w.rate)); err != nil {
+		t.Fatal(err)
+	}
+	for bytes, want := range map[int64]op.Algorithm{8: op.Bcube, 5000: op.Bcube, 5001: op.Ring, 1 << 20: op.Ring, 1<<20 + 1: op.Auto} {
+		if got := w.table.Lookup(bytes).Algorithm; got != want {
+			t.Errorf("%d bytes run %v, want %v", bytes, got, want)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package balance
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/table"
+)
+
+// world is a set of rails that obey the model, with noise, and a balancer that has to find out.
+type world struct {
+	rng    *rand.Rand
+	alpha  []float64 // seconds
+	rate   []float64 // bytes/s, as seen by an operation
+	noise  float64
+	ranks  int
+	crowd  float64 // how much slower rails are when several of them work
+	b      *Balancer
+	table  *table.Table
+	known  map[int][2]float64 // best, by size
+	worst  float64            // the slowest operation so far, against the best single rail
+	commit int                // tables
+}
+
+func algorithmAt(bytes int64) op.Algorithm {
+	if bytes <= 16<<10 {
+		return op.RecursiveDoubling
+	}
+	return op.Ring
+}
+
+// start makes the balancer; probe: with figures of each rail alone, as noisy as everything.
+func (w *world) start(probe bool) {
+	t, err := Static(Equal(len(w.rate)), 16<<10, nil)
+	if err != nil {
+		panic(err)
+	}
+	w.table = t
+	w.b = NewBalancer(Setup{Rails: len(w.rate), SplitBytes: 16 << 10, Start: t, Algorithm: algorithmAt,
+		Owners: func(a op.Algorithm) int {
+			if a == op.Ring {
+				return w.ranks
+			}
+			return 1
+		}})
+	if !probe {
+		return
+	}
+	for rail := range w.rate {
+		for _, bytes := range []int{8, 16 << 10, 32 << 10, 256 << 10} {
+			w.b.Probed(rail, int64(bytes), seconds(w.once(rail, float64(bytes), 1)))
+		}
+	}
+	w.table = &table.Table{Entries: w.b.Decide()}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
+
+// once is one operation's time on one rail.
+func (w *world) once(rail int, bytes float64, rails int) float64 {
+	t := w.alpha[rail] + bytes/w.rate[rail]
+	if rails > 1 && w.crowd > 0 {
+		t *= w.crowd
+	}
+	return t * (1 + w.noise*(2*w.rng.Float64()-1))
+}
+
+// shares is how an operation of that size is divided now.
+func (w *world) shares(bytes int) []int {
+	return plan.Rounds(w.rounds(bytes), w.table.Lookup(int64(bytes)).Weights)
+}
+
+func (w *world) rounds(bytes int) int {
+	owners := 1
+	if algorithmAt(int64(bytes)) == op.Ring {
+		owners = w.ranks
+	}
+	return plan.NewLayout(bytes, 1, owners).Rounds
+}
+
+// exact is the noiseless time of a division, without what the balancer can't know.
+func (w *world) exact(bytes int, shares []int) float64 {
+	startup, perRound := slices.Clone(w.alpha), make([]float64, len(w.rate))
+	for i, r := range w.rate {
+		perRound[i] = float64(bytes) / float64(w.rounds(bytes)) / r
+		if count(shares) > 1 && w.crowd > 0 {
+			startup[i] *= w.crowd
+			perRound[i] *= w.crowd
+		}
+	}
+	return slowest(startup, perRound, shares)
+}
+
+// best is the fastest division into whole rounds, and the best rail alone, found by search.
+func (w *world) best(bytes int) (split, single float64) {
+	if known, ok := w.known[bytes]; ok {
+		return known[0], known[1]
+	}
+	rounds := w.rounds(bytes)
+	shares := make([]int, len(w.rate))
+	for i := range w.rate {
+		clear(shares)
+		shares[i] = rounds
+		if t := w.exact(bytes, shares); i == 0 || t < single {
+			single = t
+		}
+	}
+	clear(shares)
+	for range rounds { // each round where it ends first: the best for times that only grow
+		at, end := -1, 0.0
+		for i := range shares {
+			shares[i]++
+			one := make([]int, len(shares))
+			one[i] = shares[i]
+			shares[i]--
+			t := w.exact(bytes, one)
+			if at < 0 || t < end {
+				at, end = i, t
+			}
+		}
+		shares[at]++
+	}
+	split = min(w.exact(bytes, shares), single)
+	if w.known == nil {
+		w.known = make(map[int][2]float64)
+	}
+	w.known[bytes] = [2]float64{split, single}
+	return split, single
+}
+
+// set runs ten operations and tells the balancer. ratio is what the next operation takes, against the best
+// that whole rounds allow.
+func (w *world) set(bytes int) (ratio float64) {
+	shares := w.shares(bytes)
+	split, single := w.best(bytes)
+	w.worst = max(w.worst, w.exact(bytes, shares)/single)
+	per := float64(bytes) / float64(w.rounds(bytes))
+	var windows []Window
+	for rail, r := range shares {
+		if r == 0 {
+			continue
+		}
+		var sum, top float64
+		for range WindowOperations {
+			t := w.once(rail, per*float64(r), count(shares))
+			sum, top = sum+t, max(top, t)
+		}
+		windows = append(windows, Window{Rail: rail, Class: ClassOf(int64(bytes)), Operations: WindowOperations,
+			Bytes: int64(per * float64(r)), Elapsed: seconds((sum - top) / (WindowOperations - 1))})
+	}
+	w.rng.Shuffle(len(windows), func(i, j int) { windows[i], windows[j] = windows[j], windows[i] })
+	for _, m := range windows {
+		if w.b.Observe(m) {
+			w.table = &table.Table{Entries: w.b.Table()}
+			w.b.Switched()
+			w.commit++
+			if err := w.table.Validate(len(w.rate)); err != nil {
+				panic(err)
+			}
+			break
+		}
+	}
+	return w.exact(bytes, w.shares(bytes)) / split
+}
+
+// randomWorld has 2 to 4 rails, up to 16 : 1 apart.
+func randomWorld(seed uint64) *world {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	between := func(low, high float64) float64 { // even in the logarithm
+		return low * math.Pow(high/low, rng.Float64())
+	}
+	w := &world{rng: rng, noise: 0.1, ranks: 2 + rng.IntN(7)}
+	fastest := between(5e6, 5e9)
+	for range 2 + rng.IntN(3) {
+		w.alpha = append(w.alpha, between(10e-6, 500e-6))
+		w.rate = append(w.rate, fastest/between(1, 16))
+	}
+	return w
+}
+
+func (w *world) randomSize() int {
+	return (64 << 10) << w.rng.IntN(10) * (50 + w.rng.IntN(51)) / 100 &^ 63
+}
