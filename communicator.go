@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/view"
 )
@@ -33,7 +34,7 @@ func (c *Communicator) Nodes() []string { return append([]string(nil), c.inner.N
 func (c *Communicator) Err() error { return c.inner.Err() }
 
 // Dup makes a second communicator of the same members, whose operations are independent of this
-// one's. It is a collective call.
+// one's and begin with its table. It is a collective call.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	inner, err := c.inner.Dup(ctx)
 	if err != nil {
@@ -88,9 +89,20 @@ func (c *Communicator) Table() Table { return *c.inner.Table().Clone() }
 // returns when that is agreed. Operations in flight end under the old one. Only rank 0 may
 // call it; elsewhere it is an error that names rank 0.
 //
+// From then on this table stays: the balancer (Config.Balance) changes nothing any more.
+//
 // The version is given by the agreement; weights are in the order of Node.Rails. Results don't depend on them.
 func (c *Communicator) SetTable(ctx context.Context, t Table) error {
 	return c.inner.SetTable(ctx, t.Entries)
+}
+
+// BalanceReport is what has been learned of the rails, and decided for each size class.
+type BalanceReport = balance.Report
+
+// Balance says what rank 0 has learned of the rails and decided for each size; elsewhere it is an error
+// that names rank 0.
+func (c *Communicator) Balance(ctx context.Context) (BalanceReport, error) {
+	return c.inner.Balance(ctx)
 }
 
 // Work is an operation in flight. Its buffers belong to the runtime until Done is closed.

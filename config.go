@@ -34,6 +34,12 @@ type Config struct {
 	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives
 	OperationTimeout time.Duration // an operation fails after this; 0: it may take as long as its ranks live
 
+	// Balance says where the rails' shares come from. All nodes must have the same.
+	Balance BalanceMode
+	// Probe has each rail measured by itself when a communicator forms, for at most some 100 ms, so that the first
+	// operations are divided well. All nodes must have the same.
+	Probe bool
+
 	// EagerBytes is the largest operation that is sent before the receiver has called it.
 	EagerBytes int
 	// SplitBytes is the smallest operation that is divided over several rails.
@@ -56,6 +62,34 @@ type Config struct {
 	Logger *slog.Logger // nil: slog.Default()
 }
 
+// BalanceMode says where the shares of a divided operation come from.
+type BalanceMode int
+
+// The modes.
+const (
+	// BalanceStatic: the rails' weights decide, equal ones by default.
+	BalanceStatic BalanceMode = iota
+	// BalanceMeasured: the rails' times decide, and what changes is followed. A weight on any rail turns it off.
+	BalanceMeasured
+)
+
+func (m BalanceMode) String() string {
+	if m == BalanceMeasured {
+		return "measured"
+	}
+	return "static"
+}
+
+// ParseBalanceMode reads a mode by its name: measured or static.
+func ParseBalanceMode(s string) (BalanceMode, error) {
+	for _, m := range []BalanceMode{BalanceMeasured, BalanceStatic} {
+		if s == m.String() {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: balance mode %q (there are measured and static)", fault.ErrConfig, s)
+}
+
 // Rail is one network of this host.
 type Rail struct {
 	Name     string
@@ -64,7 +98,9 @@ type Rail struct {
 	// bound to it in both directions. "auto", as the only rail's device, stands for every
 	// usable interface that is not loopback, each a rail named like its interface.
 	Device string
-	Weight uint32 // share of a divided operation, against the other rails'; 0 means 1
+	// Weight is the share of a divided operation, against the other rails'. 0 means 1, and leaves the shares
+	// to measurement (Config.Balance).
+	Weight uint32
 	// CPUs are the cores that the rail's reader and writer threads are bound to, among those that the process may use;
 	// none: any. Small frames are written by whoever sends them, wherever that runs. Binding pays where cores are
 	// plenty and rails compete for them; a bound thread is slower to wake.
@@ -94,6 +130,7 @@ func DefaultConfig() Config {
 	return Config{
 		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
 		RankTimeout: 2 * time.Second, RailTimeout: 200 * time.Millisecond,
+		Probe:      true,
 		EagerBytes: 64 << 10, SplitBytes: 16 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
 		MemoryLimit: 1 << 30,
@@ -186,6 +223,9 @@ func (c Config) Validate() error {
 	}
 	if c.OperationTimeout < 0 || c.WaitSpin < 0 {
 		add("operation timeout %v, wait spin %v: must not be negative", c.OperationTimeout, c.WaitSpin)
+	}
+	if c.Balance != BalanceMeasured && c.Balance != BalanceStatic {
+		add("balance mode %d: must be BalanceMeasured or BalanceStatic", int(c.Balance))
 	}
 	if c.EagerBytes < 0 || c.EagerBytes > maxEagerBytes {
 		add("eager bytes %d: must be 0 to %d", c.EagerBytes, maxEagerBytes)

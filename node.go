@@ -61,6 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
 	gossip.Network = cfg.GossipNetwork
 	inner, err := actors.Start(ctx, actors.Config{
+		Measured: cfg.measured(), Probe: cfg.Probe, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
 		Node: cfg.Name, Incarnation: incarnation,
 		OperationTimeout: cfg.OperationTimeout, EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight,
 		BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin, MemoryLimit: cfg.MemoryLimit, Table: cfg.table,
@@ -100,11 +101,20 @@ func (c Config) table(rails []string) (*table.Table, error) {
 			}
 		}
 	}
-	var ranges []balance.Range
+	return balance.Static(weights, int64(c.SplitBytes), c.ranges())
+}
+
+func (c Config) ranges() (ranges []balance.Range) {
 	for _, a := range c.Algorithms {
 		ranges = append(ranges, balance.Range{MaxBytes: a.MaxBytes, Algorithm: a.Algorithm})
 	}
-	return balance.Static(weights, int64(c.SplitBytes), ranges)
+	return ranges
+}
+
+// measured: weights that the user has set are kept.
+func (c Config) measured() bool {
+	weighted := slices.ContainsFunc(c.Rails, func(r Rail) bool { return r.Weight > 0 })
+	return c.Balance == BalanceMeasured && !weighted
 }
 
 // Close leaves the cluster, closes every connection and waits for what the node started, or for the context.

@@ -41,6 +41,10 @@ func (c *coordinator) agree(ctx actor.Context, m *controlMessage) {
 
 // propose starts the agreement on a table of rank 0's.
 func (c *coordinator) propose(ctx actor.Context, m *proposeTable) {
+	if m.balanced && c.pinned {
+		m.done <- nil
+		return
+	}
 	if c.leader == nil {
 		m.done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
 		return
@@ -53,6 +57,10 @@ func (c *coordinator) propose(ctx actor.Context, m *proposeTable) {
 	if err != nil {
 		m.done <- err
 		return
+	}
+	if !m.balanced && !c.pinned {
+		c.pinned = true
+		c.group.node.tell(c.balancer, tablePinned{})
 	}
 	c.waiting, c.tickets = append(c.waiting, m), append(c.tickets, ticket)
 	c.publish(ctx, actions)

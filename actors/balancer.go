@@ -3,72 +3,143 @@ package actors
 import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/messages"
 )
 
 // balancer collects completion times per rail and size class; full windows go to rank 0,
-// whose balancer merges those of all ranks. What is decided from them is published by the coordinator.
+// whose balancer merges those of all ranks and feeds them to the core. The tables that this
+// decides on are published by the coordinator.
 type balancer struct {
-	group     *group
-	timer     *balance.Timer
-	collector *balance.Collector // rank 0 only
+	group *group
+	timer *balance.Timer
+
+	// Rank 0 only.
+	collector *balance.Collector
+	core      *balance.Balancer // nil where the table is the user's alone
+	proposed  bool // a table is being agreed on: what comes in until then is of the one before
+	pinned    bool // a caller has set the table
 }
 
-func newBalancer(g *group, table uint32) *balancer {
+func newBalancer(g *group) *balancer {
 	b := &balancer{group: g, timer: balance.NewTimer(g.node.rails)}
-	if g.rank == 0 {
-		b.collector = balance.NewCollector(g.size, g.node.rails, table)
+	n, start := g.node, g.table.Load()
+	if g.rank == 0 && g.timed() {
+		b.collector = balance.NewCollector(g.size, n.rails, start.Version, int64(n.config.EagerBytes))
 	}
+	if g.rank != 0 || !g.measured() {
+		return b
+	}
+	b.core = balance.NewBalancer(balance.Setup{
+		Rails: n.rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
+		Algorithm: func(bytes int64) op.Algorithm {
+			return fixedRule(bytes, start.Lookup(bytes).Algorithm)
+		},
+		Owners: func(a op.Algorithm) int { return schedule.Owners(a, g.size) },
+	})
+	b.learn(n.probes.of(g)) // of an earlier communicator of these nodes
 	return b
 }
 
 func (b *balancer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *railTiming:
-		b.time(m)
+		b.time(ctx, m)
 	case *controlMessage:
-		b.windows(m)
+		b.windows(ctx, m)
 	case tableSwitched:
-		if b.collector != nil {
-			b.collector.Switch(uint32(m))
-		}
+		b.switched(uint32(m))
+	case tablePinned:
+		b.pinned = true
+	case *probed:
+		b.probed(ctx, m)
+	case *explainBalance:
+		b.explain(m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		b.group.node.unknown(ctx)
 	}
 }
 
-func (b *balancer) time(m *railTiming) {
-	w, full := b.timer.Add(m.rail, balance.ClassOf(int64(m.bytes)), m.table, int64(m.bytes), m.elapsed)
+func (b *balancer) time(ctx actor.Context, m *railTiming) {
+	w, full := b.timer.Add(m.rail, balance.ClassOf(int64(m.bytes)), m.table, int64(m.carried), m.elapsed)
 	if !full {
 		return
 	}
 	if b.collector != nil {
-		b.observe(int(b.group.rank), w)
+		b.observe(ctx, int(b.group.rank), w)
 		return
 	}
 	b.group.control(0, &messages.Control{Body: &messages.Control_Windows{Windows: &messages.Windows{
 		Windows: []*messages.Window{windowMessage(w)}}}})
 }
 
-// windows takes another rank's timings.
-func (b *balancer) windows(m *controlMessage) {
-	if b.collector == nil {
-		b.group.node.log.Warn("timings for rank 0 came to another rank", "communicator", b.group.name, "from", m.from, "rank", b.group.rank)
-		return
+// switched: windows of another table count from now on.
+func (b *balancer) switched(version uint32) {
+	b.proposed = false
+	if b.collector != nil {
+		b.collector.Switch(version)
 	}
-	for _, w := range m.body.GetWindows().GetWindows() {
-		b.observe(int(m.from), windowOf(w))
+	if b.core != nil {
+		b.core.Switched()
 	}
 }
 
-func (b *balancer) observe(rank int, w balance.Window) {
-	merged, complete, err := b.collector.Observe(rank, w)
-	switch {
-	case err != nil:
-		b.group.node.log.Warn("timings refused", "communicator", b.group.name, "from", rank, "error", err)
-	case complete:
-		b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", merged.Rail,
-			"class", merged.Class.String(), "mean", merged.Elapsed)
+// windows takes another rank's timings.
+func (b *balancer) windows(ctx actor.Context, m *controlMessage) {
+	if b.collector == nil {
+		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.name, "from", m.from, "rank", b.group.rank)
+		return
 	}
+	for _, w := range m.body.GetWindows().GetWindows() {
+		b.observe(ctx, int(m.from), windowOf(w))
+	}
+}
+
+func (b *balancer) observe(ctx actor.Context, rank int, w balance.Window) {
+	if b.proposed {
+		return
+	}
+	merged, complete, err := b.collector.Observe(rank, w)
+	if err != nil {
+		b.group.node.log.Warn("timings refused", "communicator", b.group.name, "from", rank, "error", err)
+		return
+	}
+	if !complete {
+		return
+	}
+	b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", merged.Rail,
+		"class", merged.Class.String(), "bytes", merged.Bytes, "mean", merged.Elapsed)
+	if b.core != nil && b.core.Observe(merged) && !b.pinned {
+		b.propose(ctx, &proposeTable{entries: b.core.Table(), balanced: true, done: make(chan error, 1)})
+	}
+}
+
+// propose has the coordinator, our sister, publish a table.
+func (b *balancer) propose(ctx actor.Context, m *proposeTable) {
+	b.proposed = true
+	b.group.node.tell(ctx.Parent(), m)
+}
+
+func (b *balancer) learn(timings []probeTiming) {
+	for _, t := range timings {
+		b.core.Probed(t.rail, int64(t.bytes), t.elapsed)
+	}
+}
+
+// probed makes the first table of what the probe has measured.
+func (b *balancer) probed(ctx actor.Context, m *probed) {
+	b.learn(m.timings)
+	b.propose(ctx, &proposeTable{entries: b.core.Decide(), balanced: true, done: m.done})
+}
+
+func (b *balancer) explain(m *explainBalance) {
+	if b.core == nil {
+		m.done <- balance.Report{Static: true}
+		return
+	}
+	r := b.core.Report()
+	r.Static = b.pinned
+	m.done <- r
 }

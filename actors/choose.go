@@ -19,9 +19,16 @@ func choose(r *Request, table op.Algorithm, n int) op.Algorithm {
 		return op.RecursiveDoubling // a barrier: everybody's frame reaches everybody in log₂ n steps
 	case r.Algorithm != op.Auto:
 		return r.Algorithm
+	}
+	return fixedRule(int64(len(r.Src)), table)
+}
+
+// fixedRule is the algorithm of an operation whose caller leaves it open.
+func fixedRule(bytes int64, table op.Algorithm) op.Algorithm {
+	switch {
 	case table != op.Auto:
 		return table
-	case len(r.Src) <= doublingBytes:
+	case bytes <= doublingBytes:
 		return op.RecursiveDoubling
 	}
 	return op.Ring

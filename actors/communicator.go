@@ -20,6 +20,7 @@ type Communicator struct {
 	group       *group
 	pid         *actor.PID
 	coordinator *actor.PID
+	balancer    *actor.PID
 	slots       chan struct{} // one taken for each operation in flight
 	closed      atomic.Bool
 	gone        chan struct{} // closed when Close has ended
@@ -50,6 +51,9 @@ func (c *communicator) Receive(ctx actor.Context) {
 		c.leave(m)
 	case memberLost:
 		c.acknowledged(op.Rank(m))
+	case *proposeTable: // the balancer's
+		n := c.group.node
+		n.tell(c.handle.coordinator, m)
 	case *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		c.group.node.unknown(ctx)
@@ -58,13 +62,13 @@ func (c *communicator) Receive(ctx actor.Context) {
 
 func (c *communicator) start(ctx actor.Context) {
 	n, g := c.group.node, c.group
-	g.table.Store(c.first)
+	g.table.CompareAndSwap(nil, c.first)
 	inline := actor.WithDispatcher(n.inline)
-	c.balancer = ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g, c.first.Version) }, inline))
+	c.balancer = ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) }, inline))
 	brain := newCoordinator(g, c.balancer, c.first) // survives its actor's restart: the ranks' seqs and tables must go on
 	coordinator := ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return brain },
 		inline, actor.WithSupervisor(brain.strategy)))
-	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator,
+	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator, balancer: c.balancer,
 		slots: make(chan struct{}, n.config.MaxInFlight), gone: make(chan struct{})}
 	c.left = make([]bool, g.size)
 	c.left[g.rank] = true
@@ -268,11 +272,11 @@ func (c *Communicator) giveUp(ctx context.Context, r *Request) error {
 	return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", c.group.name, cap(c.slots), cause)
 }
 
-// Dup makes a second communicator of the same members. It takes a seq of this one.
+// Dup makes a second communicator of the same members, which begins with the table in force here. It takes a seq of this one.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	n, g := c.group.node, c.group
 	var child *group
-	r := &Request{Kind: op.KindDup, entered: func(seq uint64) { child = n.duplicate(g, seq) }}
+	r := &Request{Kind: op.KindDup, entered: func(seq uint64, t *table.Table) { child = n.duplicate(g, seq, t) }}
 	work, err := c.Start(ctx, r)
 	if err == nil {
 		err = work.Wait(ctx)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors"
@@ -21,6 +22,10 @@ type Config struct {
 	BcubeBase        int
 	WaitSpin         time.Duration                              // how long a caller polls for a small operation's frames; 0: not at all
 	MemoryLimit      int64                                      // bytes of scratch and copies
+	Measured         bool                                       // tables follow what the rails are measured to do
+	Probe            bool                                       // measure each rail when a communicator forms
+	SplitBytes       int64                                      // smaller operations use one rail
+	Algorithms       []balance.Range                            // the user's choice of algorithms
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with
 
 	Rails   railactors.Config

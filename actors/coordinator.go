@@ -31,6 +31,7 @@ type coordinator struct {
 	leader   *table.Leader // rank 0 only
 	waiting  []*proposeTable
 	tickets  []uint64 // of waiting
+	pinned   bool     // a caller has set a table
 
 	held     []*Request // turned away by a Prepare; bounded by the operations in flight
 	spare    []*operationActor
@@ -43,6 +44,7 @@ type planKey struct {
 	bytes     int
 	elemSize  int
 	algorithm op.Algorithm
+	rail      int
 }
 
 func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator {
@@ -134,7 +136,7 @@ func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Ta
 		return
 	}
 	if r.entered != nil {
-		r.entered(seq)
+		r.entered(seq, t)
 	}
 	o.request, o.work = r, r.work
 	r.work.seq = seq
@@ -216,12 +218,16 @@ func (c *coordinator) program(a op.Algorithm) (*schedule.Program, error) {
 
 // plan is the operation's cut; the last ones are kept.
 func (c *coordinator) plan(r *Request, version uint32, weights []uint32, a op.Algorithm, owners int) *plan.Plan {
-	key := planKey{version, len(r.Src), max(1, r.DType.Size()), a}
+	key := planKey{version, len(r.Src), max(1, r.DType.Size()), a, r.rail}
 	if p := c.plans[key]; p != nil {
 		return p
 	}
 	if len(c.plans) >= maxPlans {
 		clear(c.plans)
+	}
+	if r.rail > 0 {
+		weights = make([]uint32, len(weights))
+		weights[r.rail-1] = 1
 	}
 	l := plan.NewLayout(len(r.Src), key.elemSize, owners)
 	p := plan.New(l, plan.Rounds(l.Rounds, weights))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -118,7 +119,7 @@ func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 	n.tell(n.pid, call)
 	select {
 	case f := <-call.done:
-		return f
+		return probe(ctx, f)
 	case <-ctx.Done():
 	}
 	n.tell(n.pid, &cancelCall{call, context.Cause(ctx).Error()})
@@ -126,7 +127,20 @@ func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 	if f.communicator == nil {
 		f.err = fmt.Errorf("%w (%w)", f.err, context.Cause(ctx))
 	}
-	return f // it may have been formed at the last moment: the others count on it
+	return probe(ctx, f) // it may have been formed at the last moment: the others count on it
+}
+
+// probe measures the rails of a communicator that was formed.
+func probe(ctx context.Context, f formed) formed {
+	if f.err != nil {
+		return f
+	}
+	if err := f.communicator.probe(ctx); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		return formed{err: errors.Join(err, f.communicator.Close(ctx))}
+	}
+	return f
 }
 
 func (a *nodeActor) Receive(ctx actor.Context) {

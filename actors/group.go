@@ -24,11 +24,12 @@ const maxAhead = 4096
 // Lock order: group.mu before operation.mu; neither is held while a peer, an actor or
 // a caller's function is called.
 type group struct {
-	node *node
-	id   uint64
-	name string
-	rank op.Rank
-	size int
+	node  *node
+	id    uint64
+	name  string
+	first *table.Table // what it begins with
+	rank  op.Rank
+	size  int
 
 	peers []*railactors.Peer // by rank; nil at our own
 	nodes []string           // names by rank
@@ -53,7 +54,7 @@ type group struct {
 
 func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *group {
 	g := &group{
-		node: n, id: id, name: name, rank: rank, size: len(nodes), nodes: nodes,
+		node: n, id: id, name: name, first: n.first, rank: rank, size: len(nodes), nodes: nodes,
 		peers: make([]*railactors.Peer, len(nodes)),
 		ranks: make(map[*railactors.Peer]op.Rank, len(nodes)),
 		open:  make(map[uint64]*operation),

@@ -43,6 +43,7 @@ type node struct {
 	fabric  *railactors.Fabric
 	rails   int
 	first   *table.Table // what a communicator begins with
+	probes  probes
 	pool    *memory.Pool
 	copies  *copies
 	pid     *actor.PID // of the node actor
@@ -288,7 +289,7 @@ func (n *node) replace(change func(map[uint64]*member)) {
 func (n *node) open(g *group) *Communicator {
 	started := make(chan *Communicator, 1)
 	pid := n.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
-		return &communicator{group: g, first: n.first, started: started}
+		return &communicator{group: g, first: g.first, started: started}
 	}, actor.WithDispatcher(n.warm), n.strategy(g).Props()))
 	c := <-started
 	n.mu.Lock()
@@ -318,9 +319,10 @@ func (n *node) stop(pid *actor.PID) {
 }
 
 // duplicate registers the communicator that Dup makes of parent under seq.
-func (n *node) duplicate(parent *group, seq uint64) *group {
+func (n *node) duplicate(parent *group, seq uint64, first *table.Table) *group {
 	g := newGroup(n, childID(parent.id, seq), fmt.Sprintf("%s/%d", parent.name, seq), parent.rank, parent.nodes)
 	g.procs = parent.procs
+	g.first = first
 	for rank, p := range parent.peers {
 		if p == nil {
 			continue

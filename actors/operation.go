@@ -45,8 +45,10 @@ type operation struct {
 	scratch *memory.Arena
 	combine op.Combine
 	actor   *operationActor
-	started time.Time
-	finish  []time.Time // by planned rail: the last event, under mu
+
+	// The rails' clocks, under mu; finish is empty where nobody wants to know.
+	begun  time.Time
+	finish []time.Time // by planned rail: its last arrival
 }
 
 type phase uint8
@@ -130,11 +132,7 @@ func (o *operation) prepare() error {
 		}
 		o.memory[task.Scratch] = scratch
 	}
-	o.started = time.Now()
-	o.finish = o.finish[:0]
-	for range o.shape.config.Plan.PerRail {
-		o.finish = append(o.finish, time.Time{})
-	}
+	o.startClocks()
 	return nil
 }
 
@@ -285,7 +283,7 @@ func (o *operation) step(e task.Event, rail int) {
 	o.holds++
 	defer o.leave()
 	if rail < len(o.finish) {
-		o.finish[rail] = time.Now()
+		o.clock(e.Kind, rail)
 	}
 	actions, err := o.task.Step(e, space[:0])
 	o.mu.Unlock()

@@ -72,10 +72,8 @@ func (a *operationActor) expire(m *operationExpired) {
 func (a *operationActor) end(m *operationEnded) {
 	a.disarm()
 	a.current = nil
-	for rail, last := range m.operation.finish {
-		if !last.IsZero() {
-			f := finishes.Get().(*railFinished)
-			*f = railFinished{m.operation, m.operation.shape.table, last, m.operation.shape.config.Plan.Bytes}
+	for rail := range m.operation.finish {
+		if f, ok := m.operation.timing(rail); ok {
 			a.node.tell(a.workers[rail], f)
 		}
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"time"
 
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
@@ -24,18 +25,17 @@ type beginOperation struct {
 
 // transmit asks a worker to send one frame. Sent by whoever carries out a Send action.
 type transmit struct {
-	operation *operation
-	frame     *railactors.Frame
-	to        *railactors.Peer
+	frame *railactors.Frame
+	to    *railactors.Peer
 }
 
 // railFinished tells a worker that its rail has nothing more to do for the operation.
 // Sent by the operation actor; answered by railTiming to the balancer.
 type railFinished struct {
-	operation *operation
-	table     uint32
-	last      time.Time // the last event on this rail
-	bytes     int       // the operation's size
+	table   uint32
+	bytes   int           // the operation's size
+	carried int           // the rail's part of it
+	elapsed time.Duration // see operation.begun
 }
 
 // operationEnded: nothing refers to the operation any more. Sent by the goroutine that
@@ -53,6 +53,7 @@ type railTiming struct {
 	table   uint32
 	rail    int
 	bytes   int
+	carried int
 	elapsed time.Duration
 }
 
@@ -69,11 +70,25 @@ type controlMessage struct {
 	body *messages.Control
 }
 
-// proposeTable asks the coordinator of rank 0 to publish a table. Answered on done.
+// proposeTable asks the coordinator of rank 0 to publish a table. Sent by a caller's goroutine, or by the
+// balancer through the communicator. Answered on done.
 type proposeTable struct {
-	entries []table.Entry
-	done    chan error
+	entries  []table.Entry
+	balanced bool       // the balancer's: not followed once a caller has set a table
+	done     chan error // has room for the answer
 }
+
+// tablePinned tells rank 0's balancer that a caller has set the table: it measures, and changes nothing any more.
+type tablePinned struct{}
+
+// probed are the times of each rail alone. Sent by the goroutine that formed the communicator, on rank 0.
+type probed struct {
+	timings []probeTiming
+	done    chan error // has room for the answer: a table made of them is agreed on
+}
+
+// explainBalance asks rank 0's balancer for what it knows. Answered on done.
+type explainBalance struct{ done chan balance.Report }
 
 // closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
 type closeCommunicator struct{ done chan error }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
 )
 
@@ -19,11 +20,12 @@ type Request struct {
 	Name      string // compared between ranks; may be empty
 	Algorithm op.Algorithm
 
-	salt    uint64        // of a view's barrier or a Dup: enters the digest
-	entered func(uint64)  // called by the coordinator with the seq, before anything is sent
-	ready   chan struct{} // answered by the coordinator
-	op      *operation    // the answer …
-	err     error         // … or why there is none
+	salt    uint64                                 // of a view's barrier or a Dup: enters the digest
+	rail    int                                    // of a probe: 1 + the rail that carries all of it; 0: by the table
+	entered func(seq uint64, inForce *table.Table) // called by the coordinator before anything is sent
+	ready   chan struct{}                          // answered by the coordinator
+	op      *operation                             // the answer …
+	err     error                                  // … or why there is none
 	work    *Work
 }
 

@@ -89,7 +89,7 @@ func (o *operation) aborted() bool {
 // hand gives a frame to its rail's worker.
 func (o *operation) hand(f *railactors.Frame, a *task.Action) {
 	t := transmits.Get().(*transmit)
-	t.operation, t.frame, t.to = o, f, o.group.peers[a.To]
+	t.frame, t.to = f, o.group.peers[a.To]
 	o.group.node.tell(o.actor.workers[a.Rail], t)
 }
 

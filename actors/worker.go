@@ -2,21 +2,17 @@ package actors
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// worker is one rail's part in one operation: it hands frames to the peers and times
-// the rail (Nezha's Timer, §III-E). It belongs to a pooled operation actor.
+// worker is one rail's part in one operation: it hands frames to the peers and reports
+// what the rail took (Nezha's Timer, §III-E). It belongs to a pooled operation actor.
 type worker struct {
 	node     *node
 	balancer *actor.PID
 	rail     int
-
-	operation *operation
-	first     time.Time // when the current operation first used the rail
 }
 
 func (w *worker) Receive(ctx actor.Context) {
@@ -34,17 +30,13 @@ func (w *worker) Receive(ctx actor.Context) {
 // finish reports the rail's time to the balancer.
 func (w *worker) finish(m *railFinished) {
 	f := *m
-	*m = railFinished{}
 	finishes.Put(m)
-	if f.operation == w.operation && f.last.After(w.first) {
-		w.node.tell(w.balancer, &railTiming{table: f.table, rail: w.rail, bytes: f.bytes, elapsed: f.last.Sub(w.first)})
-	}
-	w.operation = nil
+	w.node.tell(w.balancer, &railTiming{table: f.table, rail: w.rail, bytes: f.bytes, carried: f.carried, elapsed: f.elapsed})
 }
 
 // transmit hands over one frame. If that fails, the frame has an owner who must hear of it.
 func (w *worker) transmit(m *transmit) {
-	o, f, to := m.operation, m.frame, m.to
+	f, to := m.frame, m.to
 	*m = transmit{}
 	transmits.Put(m)
 	defer func() {
@@ -53,8 +45,5 @@ func (w *worker) transmit(m *transmit) {
 			panic(r)
 		}
 	}()
-	if w.operation != o {
-		w.operation, w.first = o, time.Now()
-	}
 	to.Send(f)
 }

@@ -125,6 +125,10 @@ func sample(flag *pflag.Flag) string {
 		return "127.0.0.1:1,127.0.0.1:2"
 	case "algorithms":
 		return "64KiB=recursive-doubling,rest=ring"
+	case "balance":
+		return "static"
+	case "probe":
+		return "off"
 	case "log-level":
 		return "error"
 	case "op":

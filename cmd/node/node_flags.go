@@ -34,6 +34,9 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.DurationVar(&cfg.RankTimeout, "rank-timeout", cfg.RankTimeout, "a rank not heard from for this long is lost")
 	fs.DurationVar(&cfg.RailTimeout, "rail-timeout", cfg.RailTimeout, "a rail on which another host confirms nothing for this long is left")
 	fs.DurationVar(&cfg.OperationTimeout, "operation-timeout", cfg.OperationTimeout, "an operation that takes longer fails (0: no limit)")
+	settings.Var(fs, &cfg.Balance, "balance", "MODE", polyrail.ParseBalanceMode, polyrail.BalanceMode.String,
+		"shares of the rails: measured, or static by their weights (as soon as one is set)")
+	settings.Var(fs, &cfg.Probe, "probe", "on|off", parseSwitch, formatSwitch, "measure each rail when a communicator forms")
 	settings.SizeVar(fs, &cfg.EagerBytes, "eager-bytes", "operations up to this size are sent before the receiver asks")
 	settings.SizeVar(fs, &cfg.SplitBytes, "split-bytes", "operations below this size use one rail")
 	fs.IntVar(&cfg.MaxInFlight, "max-in-flight", cfg.MaxInFlight, "operations of one communicator at once")
@@ -42,6 +45,23 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	settings.List(fs, &cfg.Algorithms, "algorithms", "SIZE=ALGORITHM,...", ",", parseAlgorithmRange, formatAlgorithmRange,
 		"algorithm by size: each up to and including SIZE, the last one as rest=ALGORITHM")
 	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")
+}
+
+func parseSwitch(s string) (bool, error) {
+	switch s {
+	case "on", "true":
+		return true, nil
+	case "off", "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither on nor off", s)
+}
+
+func formatSwitch(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 func asIs(s string) string { return s }

@@ -45,10 +45,10 @@ func fillWindow(t *testing.T, timer *Timer, rail int, version uint32, elapsed fu
 	}
 }
 
-func TestTimerGivesTheMeanOfTenOperations(t *testing.T) {
+func TestTimerGivesTheMeanOfTenOperationsWithoutTheSlowest(t *testing.T) {
 	timer := NewTimer(2)
-	w := fillWindow(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Microsecond })
-	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 10, Bytes: 1000, Elapsed: 5500 * time.Nanosecond}
+	w := fillWindow(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Millisecond })
+	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 10, Bytes: 1000, Elapsed: 5 * time.Millisecond}
 	if w != want {
 		t.Errorf("window is %+v, want %+v", w, want)
 	}
@@ -62,13 +62,13 @@ func TestTimerKeepsRailsAndClassesApart(t *testing.T) {
 	for range WindowOperations - 1 {
 		for rail := range 2 {
 			for class := range Class(4) {
-				if _, full := timer.Add(rail, class, 1, 1, 1); full {
+				if _, full := timer.Add(rail, class, 1, 1, time.Second); full {
 					t.Fatalf("rail %d, class %v: full after fewer than ten", rail, class)
 				}
 			}
 		}
 	}
-	if w, full := timer.Add(1, 2, 1, 1, 1); !full || w.Rail != 1 || w.Class != 2 {
+	if w, full := timer.Add(1, 2, 1, 1, time.Second); !full || w.Rail != 1 || w.Class != 2 {
 		t.Errorf("the tenth gave %+v, %v", w, full)
 	}
 }
@@ -109,25 +109,40 @@ func window(version uint32, elapsed time.Duration) Window {
 	return Window{Rail: 1, Class: 20, Table: version, Operations: WindowOperations, Bytes: 500, Elapsed: elapsed}
 }
 
-func TestCollectorTakesTheSlowestRank(t *testing.T) {
-	c := NewCollector(3, 2, 1)
-	for _, r := range []struct {
-		rank     int
-		elapsed  time.Duration
-		complete bool
-	}{{0, 5, false}, {2, 9, false}, {2, 2, false}, {1, 7, true}, {1, 3, false}, {2, 1, false}, {0, 1, true}} {
-		merged, complete, err := c.Observe(r.rank, window(1, r.elapsed))
-		if err != nil || complete != r.complete {
-			t.Fatalf("rank %d: complete %v, error %v", r.rank, complete, err)
+func TestShortOperationsFillLongerWindows(t *testing.T) {
+	timer := NewTimer(1)
+	for i := 1; ; i++ {
+		if w, full := timer.Add(0, 3, 1, 8, 10*time.Microsecond); full {
+			if w.Operations != i || i < 100 || i > 102 || w.Elapsed != 10*time.Microsecond {
+				t.Errorf("the window of operation %d is %+v", i, w)
+			}
+			return
 		}
-		if complete && merged.Elapsed != map[int]time.Duration{1: 9, 0: 3}[r.rank] {
-			t.Errorf("completed by rank %d: merged %v", r.rank, merged.Elapsed)
+	}
+}
+
+func TestCollectorLeavesOutTheWaitingForLateRanks(t *testing.T) {
+	for _, c := range []struct {
+		eagerBytes  int64
+		first, next time.Duration
+	}{{1 << 10, 5, 1}, {1 << 20, 7, 3}} {
+		col := NewCollector(3, 2, 1, c.eagerBytes)
+		for _, r := range []struct {
+			rank     int
+			elapsed  time.Duration
+			complete bool
+			want     time.Duration
+		}{{0, 5, false, 0}, {2, 9, false, 0}, {2, 2, false, 0}, {1, 7, true, c.first}, {1, 3, false, 0}, {2, 1, false, 0}, {0, 5, true, c.next}} {
+			merged, complete, err := col.Observe(r.rank, window(1, r.elapsed))
+			if err != nil || complete != r.complete || merged.Elapsed != r.want {
+				t.Fatalf("eager to %d, rank %d: complete %v, merged %v, error %v", c.eagerBytes, r.rank, complete, merged.Elapsed, err)
+			}
 		}
 	}
 }
 
 func TestCollectorDropsWindowsOfAnotherTable(t *testing.T) {
-	c := NewCollector(2, 2, 4)
+	c := NewCollector(2, 2, 4, 64<<10)
 	for _, version := range []uint32{3, 5} {
 		if _, complete, err := c.Observe(1, window(version, 9)); complete || err != nil {
 			t.Fatal(complete, err)
@@ -140,13 +155,13 @@ func TestCollectorDropsWindowsOfAnotherTable(t *testing.T) {
 	if _, complete, _ := c.Observe(1, window(5, 2)); complete {
 		t.Fatal("a window from before the switch counted")
 	}
-	if merged, complete, _ := c.Observe(0, window(5, 1)); !complete || merged.Elapsed != 2 {
+	if merged, complete, _ := c.Observe(0, window(5, 1)); !complete || merged.Elapsed != 1 {
 		t.Fatalf("merged %+v, complete %v", merged, complete)
 	}
 }
 
 func TestCollectorRefusesWhatNoRankSends(t *testing.T) {
-	c := NewCollector(2, 2, 1)
+	c := NewCollector(2, 2, 1, 64<<10)
 	refuse := func(rank int, change func(*Window), word string) {
 		t.Helper()
 		w := window(1, 1)

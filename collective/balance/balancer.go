@@ -30,7 +30,6 @@ const (
 // Setup is what a Balancer knows from the start.
 type Setup struct {
 	Rails      int
-	Ranks      int
 	SplitBytes int64                          // smaller operations use one rail
 	Ranges     []Range                        // algorithms that the user chose
 	Start      *table.Table                   // the table in force

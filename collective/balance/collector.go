@@ -1,12 +1,20 @@
 package balance
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
-// Collector is rank 0's view of all ranks' windows: an operation is as slow as its
-// slowest rank, so what counts for a rail is the maximum over the ranks. It is not
-// safe for concurrent use.
+// Collector is rank 0's view of all ranks' windows. It is not safe for concurrent use.
+//
+// Each rank measures from when it takes part until its last frame has come, and so includes
+// its waiting for ranks that are late. Above the eager limit no byte moves before its receiver is there,
+// and no rank ends before all data has gone round: the rank that came last has waited for nobody, and its
+// time, the least of all, is the operation's. Up to the limit the last rank finds the others'
+// frames waiting, and its time is too short by what the others' are too long: the mean counts.
 type Collector struct {
 	ranks, rails int
+	eager        Class // the largest whose operations don't wait for their receivers
 	table        uint32
 	cells        map[cell]*column
 }
@@ -18,15 +26,17 @@ type cell struct {
 
 // column is what has come in for one rail and class.
 type column struct {
-	merged   Window
+	merged   Window // Bytes is the largest
+	sum      time.Duration
+	least    time.Duration
 	reported []bool // by rank
 	missing  int
 }
 
 // NewCollector merges the windows of that many ranks about that many rails, measured under
-// that table version.
-func NewCollector(ranks, rails int, table uint32) *Collector {
-	return &Collector{ranks: ranks, rails: rails, table: table, cells: make(map[cell]*column)}
+// that table version. Operations up to eagerBytes are sent eagerly.
+func NewCollector(ranks, rails int, table uint32, eagerBytes int64) *Collector {
+	return &Collector{ranks: ranks, rails: rails, table: table, eager: ClassOf(eagerBytes), cells: make(map[cell]*column)}
 }
 
 // Switch begins anew under another table version, the one that was just committed.
@@ -36,9 +46,9 @@ func (c *Collector) Switch(table uint32) {
 }
 
 // Observe takes a rank's window; one of another table version is dropped. When all ranks have
-// reported one for its rail and class, merged is their maximum, complete is true, and the next
-// round begins. A rank that is a window ahead of the others counts with the slower of its
-// windows. An error names the rank; nothing is changed by it.
+// reported one for its rail and class, complete is true and merged is what the operations took; the next
+// round begins. Of a rank that is ahead of the others the first window counts. An error names the
+// rank; nothing is changed by it.
 func (c *Collector) Observe(rank int, w Window) (merged Window, complete bool, err error) {
 	if rank < 0 || rank >= c.ranks {
 		return Window{}, false, fmt.Errorf("window from rank %d of %d", rank, c.ranks)
@@ -52,18 +62,24 @@ func (c *Collector) Observe(rank int, w Window) (merged Window, complete bool, e
 	at := cell{rail: w.Rail, class: w.Class}
 	col := c.cells[at]
 	if col == nil {
-		col = &column{merged: w, reported: make([]bool, c.ranks), missing: c.ranks}
+		col = &column{merged: w, least: w.Elapsed, reported: make([]bool, c.ranks), missing: c.ranks}
 		c.cells[at] = col
 	}
-	col.merged.Bytes = max(col.merged.Bytes, w.Bytes)
-	col.merged.Elapsed = max(col.merged.Elapsed, w.Elapsed)
-	if !col.reported[rank] {
-		col.reported[rank] = true
-		col.missing--
+	if col.reported[rank] {
+		return Window{}, false, nil
 	}
+	col.reported[rank] = true
+	col.missing--
+	col.merged.Bytes = max(col.merged.Bytes, w.Bytes)
+	col.sum += w.Elapsed
+	col.least = min(col.least, w.Elapsed)
 	if col.missing > 0 {
 		return Window{}, false, nil
 	}
 	delete(c.cells, at)
+	col.merged.Elapsed = col.least
+	if w.Class <= c.eager {
+		col.merged.Elapsed = col.sum / time.Duration(c.ranks)
+	}
 	return col.merged, true, nil
 }

@@ -36,7 +36,10 @@ type line struct {
 	known   bool
 }
 
-func (l line) at(bytes float64) float64 { return l.startup + l.perByte*bytes }
+// at is the time for so many bytes; a burst makes no time negative.
+func (l line) at(bytes float64) float64 {
+	return max(l.startup+l.perByte*bytes, 0.1*l.perByte*bytes)
+}
 
 // rate is E in bytes per second.
 func (l line) rate() float64 { return 1 / l.perByte }
@@ -145,8 +148,9 @@ func (m *model) fit(class Class, alone bool) line {
 		l.perByte = (wbt - l.startup*wb) / wbb
 	}
 	average := wt / wb // seconds per byte over all points
-	if l.startup < 0 {
-		l.startup, l.perByte = 0, wbt/wbb
+	// Below 0 α is what a shaper lets through in a burst. More than half of the time it can't be.
+	if least := -0.5 * wt / w; l.startup < least {
+		l.startup, l.perByte = least, (wbt-least*wb)/wbb
 	}
 	if least := average * 0.02; l.perByte < least { // no rail is infinitely fast
 		l.perByte = least

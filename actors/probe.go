@@ -1,0 +1,176 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// What the probe runs on each rail (DESIGN §6): operations small enough to show the startup and large
+// enough to show the rate, of both algorithms of the fixed rule.
+const (
+	probeName    = "polyrail probe"
+	probeTimeout = 30 * time.Second      // for all rails, beyond any caller's context: the ranks go through it together
+	probeBudget  = 30 * time.Millisecond // of one rail for probeLarge, of which there are up to two
+	probeSmall   = 32 << 10
+	probeLarge   = 256 << 10
+
+	maxProbes = 64 // sets of nodes whose results are kept
+)
+
+var probeSizes = []int{8, 8, 8, 16 << 10, 16 << 10, probeSmall, probeSmall}
+
+// probeTiming is what one rail took alone for an operation, on the slowest rank.
+type probeTiming struct {
+	rail    int
+	bytes   int
+	elapsed time.Duration
+}
+
+// probes are the results by communicator, so that the hundredth one of the same nodes costs nothing.
+type probes struct {
+	mu      sync.Mutex
+	results map[string][]probeTiming
+}
+
+func (p *probes) of(g *group) []probeTiming {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.results[strings.Join(g.nodes, "\x00")]
+}
+
+func (p *probes) keep(g *group, t []probeTiming) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.results == nil || len(p.results) >= maxProbes {
+		p.results = make(map[string][]probeTiming)
+	}
+	p.results[strings.Join(g.nodes, "\x00")] = t
+}
+
+// probe measures each rail of a new communicator by itself, and returns when a table made of that is in force.
+// All ranks run the same operations, whose number may depend only on what they have agreed on: each operation
+// carries the largest elapsed time of the one before to all of them.
+func (c *Communicator) probe(ctx context.Context) error {
+	g := c.group
+	if !g.measured() || !g.node.config.Probe {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer cancel()
+	p := &prober{c: c, ctx: ctx, buf: make([]int64, probeLarge/8)}
+	timings := g.node.probes.of(g)
+	var known int64
+	if g.rank == 0 && len(timings) > 0 {
+		known = 1
+	}
+	known = p.run(0, 8, known) // rank 0 decides the table: what it knows is enough
+	for rail := 0; rail < g.node.rails && known == 0; rail++ {
+		timings = append(timings, p.measure(rail)...)
+	}
+	if p.err != nil {
+		return fmt.Errorf("communicator %q: probing the rails: %w", g.name, p.err)
+	}
+	g.node.probes.keep(g, timings)
+	if g.rank == 0 && len(timings) > 0 {
+		m := &probed{timings: timings, done: make(chan error, 1)}
+		if known != 0 {
+			m.timings = nil // the balancer has begun with them
+		}
+		g.node.tell(c.balancer, m)
+		select {
+		case p.err = <-m.done:
+		case <-ctx.Done():
+			p.err = context.Cause(ctx)
+		}
+	}
+	for range 2 { // the table takes over after at most the two operations that rank 0 looks ahead
+		p.run(0, 8, 0)
+	}
+	if p.err != nil {
+		return fmt.Errorf("communicator %q: the first table: %w", g.name, p.err)
+	}
+	return nil
+}
+
+// prober runs the operations of a probe until one fails.
+type prober struct {
+	c    *Communicator
+	ctx  context.Context
+	buf  []int64
+	last time.Duration // of the operation before, here
+	err  error
+}
+
+// run does one operation on one rail (numbered from 1; 0: by the table) and returns the largest value of all ranks.
+func (p *prober) run(rail, bytes int, value int64) int64 {
+	if p.err != nil {
+		return 0
+	}
+	buf := op.Bytes(p.buf[:bytes/8])
+	p.buf[0] = value
+	algorithm := op.Auto
+	if rail == 0 {
+		algorithm = op.RecursiveDoubling // by name, so that it isn't counted among the caller's operations
+	}
+	start := time.Now()
+	w, err := p.c.Start(p.ctx, &Request{Kind: op.KindAllReduce, DType: op.Int64, Op: op.Max, Dst: buf, Src: buf,
+		Name: probeName, Algorithm: algorithm, rail: rail})
+	if err == nil {
+		err = w.Wait(p.ctx)
+	}
+	p.last, p.err = time.Since(start), err
+	return p.buf[0]
+}
+
+// measure is one rail's result. Of repeated operations the quickest counts.
+func (p *prober) measure(rail int) (timings []probeTiming) {
+	best := make(map[int]time.Duration)
+	before := 0 // size of the operation whose time the next one carries
+	run := func(bytes int) {
+		elapsed := time.Duration(p.run(rail+1, bytes, int64(p.last)))
+		if old, ok := best[before]; !ok || elapsed < old {
+			best[before] = elapsed
+		}
+		before = bytes
+	}
+	for _, bytes := range probeSizes {
+		run(bytes)
+	}
+	run(8)
+	expected := max(best[probeSmall], 1) * (probeLarge / probeSmall)
+	for range min(int64(probeBudget/expected), 2) {
+		run(probeLarge)
+	}
+	run(8)
+	for _, bytes := range []int{8, 16 << 10, probeSmall, probeLarge} {
+		if elapsed, ok := best[bytes]; ok && elapsed > 0 && elapsed < math.MaxInt64 { // no time passes on a network in memory
+			timings = append(timings, probeTiming{rail, bytes, elapsed})
+		}
+	}
+	return timings
+}
+
+// Balance is what rank 0 knows of its rails and has decided for each size.
+func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
+	if c.group.rank != 0 {
+		return balance.Report{}, fmt.Errorf("communicator %q: rank 0 (node %q) balances, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
+	}
+	if c.closed.Load() {
+		return balance.Report{}, c.closedError()
+	}
+	m := &explainBalance{make(chan balance.Report, 1)}
+	c.group.node.tell(c.balancer, m)
+	select {
+	case r := <-m.done:
+		return r, nil
+	case <-ctx.Done():
+		return balance.Report{}, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,84 @@
+package balance
+
+import (
+	"time"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// Report is a Balancer's state in words that a person can check.
+type Report struct {
+	Static  bool // the table is the configured one, or a caller's
+	Classes []ClassReport
+}
+
+// ClassReport is one size class of which something was measured, or probed near.
+type ClassReport struct {
+	Class     Class
+	Algorithm op.Algorithm
+	Shares    []float64     // by rail, parts of 1; a single 1 is a cold class
+	Alone     time.Duration // by the model, on the best rail
+	Now       time.Duration // by the model, with the shares in force
+	BestRail  int
+	Sets      int  // of windows measured
+	Settled   bool // the last one promised no change
+	Rails     []RailReport
+}
+
+// Hot reports whether several rails carry the class's operations.
+func (c *ClassReport) Hot() bool {
+	rails := 0
+	for _, s := range c.Shares {
+		if s > 0 {
+			rails++
+		}
+	}
+	return rails > 1
+}
+
+// RailReport is the model of one rail near a size.
+type RailReport struct {
+	Known   bool
+	Startup time.Duration // α
+	Rate    float64       // E, in bytes of the operation per second
+}
+
+// Report describes the classes from 8 bytes on of which something is known.
+func (b *Balancer) Report() (r Report) {
+	for c := Class(3); c <= largestClass; c++ {
+		k := &b.classes[c]
+		rail, alone := b.bestAlone(c)
+		if rail < 0 || k.sets == 0 && !b.measured(c) {
+			continue
+		}
+		cr := ClassReport{
+			Class: c, Algorithm: k.algorithm, BestRail: rail, Alone: duration(alone), Now: duration(b.predict(c, k.shares)),
+			Sets: k.sets, Settled: k.sets > 0 && k.quiet,
+		}
+		for i, share := range k.shares {
+			cr.Shares = append(cr.Shares, float64(share)/float64(k.rounds))
+			l := b.rails[i].of(k.algorithm).fit(c, count(k.shares) == 1)
+			rr := RailReport{Known: l.known}
+			if l.known {
+				rr.Startup, rr.Rate = duration(l.startup), l.rate()
+			}
+			cr.Rails = append(cr.Rails, rr)
+		}
+		r.Classes = append(r.Classes, cr)
+	}
+	return r
+}
+
+// measured reports whether any rail has a point in the class.
+func (b *Balancer) measured(c Class) bool {
+	for i := range b.rails {
+		for _, p := range b.rails[i].of(b.classes[c].algorithm).points {
+			if p.class == c {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * 1e9) }
