@@ -54,35 +54,87 @@ func (b *bed) share(comms []*Communicator, operations, size int) (first float64,
 }
 
 func TestSharesSettleByMeasurement(t *testing.T) {
-	for _, n := range []int{2, 4} {
-		for _, probe := range []bool{true, false} {
-			t.Run(fmt.Sprintf("ranks=%d/probe=%v", n, probe), func(t *testing.T) {
-				adapt, rails := limitedRails(40e6, 10e6)
-				inBed(t, n, 2, func(c *Config) { adapt(c); c.Probe = probe }, func(b *bed) {
-					comms := b.form("train")
-					for _, size := range []int{1 << 20, 16 << 20} {
-						got, each := b.share(comms, 40, size)
-						bound := time.Duration(float64(size) * 2 * float64(n-1) / float64(n) / 50e6 * 1e9)
-						t.Logf("%d MiB: %.3f on the fast rail, %v each, bound %v (%.3f)", size>>20, got, each, bound, float64(each)/float64(bound))
-						if got < 0.77 || got > 0.83 {
-							t.Errorf("%d bytes: the fast rail carries %.3f, want 0.8", size, got)
-						}
+	for _, c := range []struct {
+		ranks int
+		probe bool
+	}{{2, true}, {2, false}, {4, true}} {
+		t.Run(fmt.Sprintf("ranks=%d/probe=%v", c.ranks, c.probe), func(t *testing.T) {
+			if testing.Short() && c.ranks > 2 {
+				t.Skip("long under the race detector")
+			}
+			adapt, rails := limitedRails(40e6, 10e6)
+			inBed(t, c.ranks, 2, func(cfg *Config) { adapt(cfg); cfg.Probe = c.probe }, func(b *bed) {
+				comms := b.form("train")
+				for _, size := range []int{1 << 20, 4 << 20} {
+					got, each := b.share(comms, 60, size)
+					bound := float64(size) * 2 * float64(c.ranks-1) / float64(c.ranks) / 50e6
+					t.Logf("%d MiB: %.3f on the fast rail, %v each, %.3f times the bound", size>>20, got, each, each.Seconds()/bound)
+					if got < 0.77 || got > 0.83 || each.Seconds() > 1.1*bound {
+						t.Errorf("%d bytes: the fast rail carries %.3f, want 0.8; %.3f times the bound", size, got, each.Seconds()/bound)
 					}
-					for _, slow := range rails(0) { // the fast one becomes as slow as the other
-						slow.SetRate(10e6)
-					}
-					if got, _ := b.share(comms, 40, 4<<20); got < 0.46 || got > 0.54 {
-						t.Errorf("after the change the first rail carries %.3f, want 0.5", got)
-					}
-					r, err := comms[0].Balance(b.t.Context())
-					if err != nil || len(r.Classes) == 0 || r.Static {
-						t.Errorf("report %+v, %v", r, err)
-					}
-					if _, err := comms[1].Balance(b.t.Context()); err == nil || !strings.Contains(err.Error(), `"node0"`) {
-						t.Errorf("Balance on rank 1: %v, want an error that names rank 0's node", err)
-					}
-				})
+				}
+				for _, fast := range rails(0) { // becomes as slow as the other one
+					fast.SetRate(10e6)
+				}
+				if got, _ := b.share(comms, 40, 2<<20); got < 0.46 || got > 0.54 {
+					t.Errorf("after the change the first rail carries %.3f, want 0.5", got)
+				}
+				r, err := comms[0].Balance(b.t.Context())
+				if err != nil || len(r.Classes) == 0 || r.Static {
+					t.Errorf("report %+v, %v", r, err)
+				}
+				if _, err := comms[1].Balance(b.t.Context()); err == nil || !strings.Contains(err.Error(), `"node0"`) {
+					t.Errorf("Balance on rank 1: %v, want an error that names rank 0's node", err)
+				}
 			})
-		}
+		})
 	}
+}
+
+func TestATableOfTheCallersStays(t *testing.T) {
+	adapt, _ := limitedRails(40e6, 10e6)
+	inBed(t, 2, 2, adapt, func(b *bed) {
+		comms := b.form("train")
+		half := Table{Entries: []TableEntry{{Weights: []uint32{1, 1}}}}
+		if err := comms[0].SetTable(b.t.Context(), half); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := b.share(comms, 30, 1<<20); got < 0.48 || got > 0.52 {
+			t.Errorf("the first rail carries %.3f under a table of halves", got)
+		}
+		children := make([]*Communicator, 2)
+		b.each(func(i int) (err error) { children[i], err = comms[i].Dup(b.t.Context()); return err })
+		if got := children[1].Table(); len(got.Entries) != 1 || got.Entries[0].Weights[0] != 1 {
+			t.Errorf("the child of a communicator begins with %+v", got)
+		}
+		if got, _ := b.share(children, 60, 1<<20); got < 0.77 || got > 0.83 {
+			t.Errorf("the child, which nobody set a table for, gives the first rail %.3f, want 0.8", got)
+		}
+	})
+}
+
+func TestWeightsTurnTheBalancerOff(t *testing.T) {
+	adapt, _ := limitedRails(40e6, 10e6)
+	inBed(t, 2, 2, func(c *Config) { adapt(c); c.Rails[1].Weight = 3 }, func(b *bed) {
+		comms := b.form("train")
+		if got, _ := b.share(comms, 30, 1<<20); got < 0.23 || got > 0.27 {
+			t.Errorf("the first rail carries %.3f, want the configured 0.25", got)
+		}
+		if r, err := comms[0].Balance(b.t.Context()); err != nil || !r.Static {
+			t.Errorf("report %+v, %v; want a static table", r, err)
+		}
+	})
+}
+
+func TestAProbeIsRememberedForTheNextCommunicator(t *testing.T) {
+	adapt, _ := limitedRails(40e6, 10e6)
+	inBed(t, 2, 2, adapt, func(b *bed) {
+		sent := func() uint64 { return b.nodes[0].Rails()[1].BytesSent }
+		b.form("one")
+		first := sent()
+		b.form("two")
+		if first < 100_000 || sent()-first > 20_000 {
+			t.Errorf("the first communicator probed rail1 with %d bytes, the second one with %d", first, sent()-first)
+		}
+	})
 }

@@ -99,6 +99,9 @@ func (c *Communicator) SetTable(ctx context.Context, t Table) error {
 // BalanceReport is what has been learned of the rails, and decided for each size class.
 type BalanceReport = balance.Report
 
+// ClassReport is one size class of a BalanceReport.
+type ClassReport = balance.ClassReport
+
 // Balance says what rank 0 has learned of the rails and decided for each size; elsewhere it is an error
 // that names rank 0.
 func (c *Communicator) Balance(ctx context.Context) (BalanceReport, error) {

@@ -18,8 +18,8 @@ type balancer struct {
 	// Rank 0 only.
 	collector *balance.Collector
 	core      *balance.Balancer // nil where the table is the user's alone
-	proposed  bool // a table is being agreed on: what comes in until then is of the one before
-	pinned    bool // a caller has set the table
+	proposed  bool              // a table is being agreed on: what comes in until then is of the one before
+	pinned    bool              // a caller has set the table
 }
 
 func newBalancer(g *group) *balancer {

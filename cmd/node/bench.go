@@ -36,6 +36,8 @@ iteration. Wrong elements are counted under errors and make all ranks exit with 
 --profile adds, under each size's line, where rank 0's processor time went: a hundred samples a
 second of it, so --min-time 5s or more gives shares that can be compared.
 
+--explain prints in the end how rank 0's balancer divides each size, and the figures that it goes by.
+
 --local K starts K processes on this host's loopback instead: nothing else is needed.`
 
 const benchExample = `  node bench --local 4
@@ -61,6 +63,7 @@ type benchFlags struct {
 	ranks      int
 	check      bool
 	json       bool
+	explain    bool
 	cpuProfile string
 	local      int
 	localRails int
@@ -107,6 +110,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.minTime, "min-time", time.Second, "how long each size is measured at least, barriers included")
 	fs.BoolVar(&f.check, "check", false, "verify every element of every iteration on every rank")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object per size and line")
+	fs.BoolVar(&f.explain, "explain", false, "print at the end how each size was divided, and why")
 	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile of this process to `FILE` (with --local: of the first one)")
 	fs.BoolVar(&f.profile, "profile", false, "say where rank 0's processor time goes, under each size's line")
 	f.affinity.register(fs)
@@ -151,6 +155,9 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 	}
 	if f.profile && f.cpuProfile != "" {
 		fault("--profile and --cpuprofile: a process can take one profile at a time")
+	}
+	if f.explain && f.json {
+		fault("--explain prints a table, --json asks for objects")
 	}
 	if f.minTime < 0 {
 		fault("--min-time %v is negative", f.minTime)
@@ -215,6 +222,11 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		}
 		if err := printer.Print(r); err != nil {
 			return 0, fmt.Errorf("standard output: %w", err)
+		}
+	}
+	if f.explain && c.Rank() == 0 {
+		if err := explainTo(ctx, stdout, c, node); err != nil {
+			return wrong, err
 		}
 	}
 	return wrong, c.Close(ctx)

@@ -105,7 +105,7 @@ func TestBalancerFollowsARailThatChanges(t *testing.T) {
 				late++
 			}
 			for range 10 {
-				ratio = w.set(size)
+				w.set(size)
 			}
 		}
 	}
@@ -115,6 +115,7 @@ func TestBalancerFollowsARailThatChanges(t *testing.T) {
 }
 
 func TestBalancerReturnsToOneRailWhenTogetherTheyAreSlower(t *testing.T) {
+	all, slow := 0, 0
 	for seed := range uint64(200) {
 		w := randomWorld(seed)
 		w.crowd = 5 // as when the processor, not the network, is what they share
@@ -131,9 +132,13 @@ func TestBalancerReturnsToOneRailWhenTogetherTheyAreSlower(t *testing.T) {
 			}
 			w.set(size)
 		}
-		if hurt > sets/6 {
+		all, slow = all+sets, slow+hurt
+		if hurt > sets/4 {
 			t.Errorf("seed %d: %d of %d windows of %v were slower than one rail alone", seed, hurt, sets, w.shares(size))
 		}
+	}
+	if slow > all/20 { // one-round trials
+		t.Errorf("%d of %d windows were slower than one rail alone", slow, all)
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	otherMode         = 1e-3  // weight of a point that was taken alone when rails together are asked for, and the reverse
 	leanToZero        = 0.003 // pull of α towards 0, in squares of relative error: decides where points can't
 	changedRatio      = 1.35  // measured against predicted time, above which the rail itself has changed
+	changedFar        = 1.8   // the same where the prediction is that of other sizes or shares
+	nearClasses       = 3     // how far away these may be
 )
 
 // point is what a rail took for some bytes, over some windows.
@@ -64,8 +66,11 @@ func (m *model) observe(class Class, alone bool, bytes int64, elapsed time.Durat
 	at := slices.IndexFunc(m.points, func(q point) bool {
 		return q.class == class && q.alone == alone && math.Abs(math.Log(q.bytes/p.bytes)) < nearby
 	})
-	if at >= 0 {
-		changed = m.rescale(p)
+	switch {
+	case at >= 0:
+		changed = m.rescale(p, changedRatio)
+	case m.near(class, alone):
+		changed = m.rescale(p, changedFar)
 	}
 	count, oldest := 0, -1
 	for i := range m.points {
@@ -96,23 +101,32 @@ func (m *model) observe(class Class, alone bool, bytes int64, elapsed time.Durat
 	return changed
 }
 
-// rescale compares a measurement with what its own class made expect. A rail that has become faster
+// near reports whether something was measured near the class, in the same company: only that can be held against a
+// measurement; what a probe has seen once can't. How much slower rails are together than alone is no change of theirs.
+func (m *model) near(class Class, alone bool) bool {
+	return slices.ContainsFunc(m.points, func(p point) bool {
+		return p.alone == alone && p.weight >= 1 && math.Abs(float64(p.class)-float64(class)) <= nearClasses
+	})
+}
+
+// rescale compares a measurement with what was to be expected. A rail that has become faster
 // or slower has done so for all sizes: what was known of them is scaled along, and counts for little from then
 // on. What hangs on the startup alone is left as it is.
-func (m *model) rescale(p point) (changed bool) {
+func (m *model) rescale(p point, limit float64) (changed bool) {
 	l := m.fit(p.class, p.alone)
 	want := l.at(p.bytes)
-	if ratio := p.seconds / want; ratio < changedRatio && ratio > 1/changedRatio {
+	if ratio := p.seconds / want; ratio < limit && ratio > 1/limit {
 		return false
 	}
-	transfer := want - l.startup
+	base := max(l.startup, 0)
+	transfer := want - base
 	factor := 1.0
 	if transfer > 0.3*want {
-		factor = min(max((p.seconds-l.startup)/transfer, 1.0/64), 64)
+		factor = min(max((p.seconds-base)/transfer, 1.0/64), 64)
 	}
 	for i := range m.points {
 		q := &m.points[i]
-		if base := min(l.startup, q.seconds); q.seconds > base {
+		if q.seconds > base {
 			q.seconds = base + factor*(q.seconds-base)
 		}
 		q.weight = min(q.weight, 0.2)

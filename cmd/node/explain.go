@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+)
+
+// explainTo prints what the balancer knows: for each size that was measured or probed how it is
+// divided, what that takes by the model against the best rail alone, and the model of each rail.
+func explainTo(ctx context.Context, w io.Writer, c *polyrail.Communicator, node *polyrail.Node) error {
+	report, err := c.Balance(ctx)
+	if err != nil {
+		return err
+	}
+	t := c.Table()
+	fmt.Fprintf(w, "\n# Table %d divides operations", t.Version)
+	if report.Static {
+		fmt.Fprintf(w, " by the configured weights or a caller's table:\n")
+		return explainTable(w, t, node.Rails())
+	}
+	fmt.Fprintf(w, " by what was measured:\n")
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(out, "up to\tstart\talgorithm\tshare\ttime\tone rail\tgain\twindows\t")
+	for _, r := range node.Rails() {
+		fmt.Fprintf(out, "%s\t", r.Name)
+	}
+	fmt.Fprintln(out)
+	for i := range report.Classes {
+		explainClass(out, &report.Classes[i])
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, "# start: cold on one rail, hot over several; times and rails (startup + rate) by the model;\n"+
+		"# gain: against the best rail alone; windows of ten operations and more, … still settling")
+	return err
+}
+
+func explainClass(out io.Writer, c *polyrail.ClassReport) {
+	start := "cold"
+	if c.Hot() {
+		start = "hot"
+	}
+	sets := fmt.Sprint(c.Sets)
+	if c.Sets == 0 {
+		sets = "probe"
+	} else if !c.Settled {
+		sets += "…"
+	}
+	fmt.Fprintf(out, "%s\t%s\t%v\t%s\t%v\t%v\t%.2f\t%s\t", settings.FormatSize(int(c.Class.MaxBytes())), start, c.Algorithm,
+		percents(c.Shares), rounded(c.Now), rounded(c.Alone), float64(c.Alone)/float64(max(c.Now, 1)), sets)
+	for _, r := range c.Rails {
+		if !r.Known {
+			fmt.Fprint(out, "?\t")
+			continue
+		}
+		fmt.Fprintf(out, "%v + %.4g MB/s\t", rounded(max(r.Startup, 0)), r.Rate/1e6)
+	}
+	fmt.Fprintln(out)
+}
+
+// explainTable prints a table that nobody measured for.
+func explainTable(w io.Writer, t polyrail.Table, rails []polyrail.RailStatus) error {
+	for i := range t.Entries {
+		e := &t.Entries[i]
+		end := rest
+		if e.MaxBytes > 0 {
+			end = settings.FormatSize(int(e.MaxBytes))
+		}
+		sum, shares := 0.0, make([]float64, len(rails))
+		for _, x := range e.Weights {
+			sum += float64(x)
+		}
+		for k, x := range e.Weights {
+			shares[k] = float64(x) / sum
+		}
+		if _, err := fmt.Fprintf(w, "  up to %s: %s, %v\n", end, percents(shares), e.Algorithm); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// percents writes shares as 80/20 %.
+func percents(shares []float64) (s string) {
+	for i, x := range shares {
+		if i > 0 {
+			s += "/"
+		}
+		s += fmt.Sprintf("%.0f", 100*x)
+	}
+	return s + " %"
+}
