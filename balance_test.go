@@ -13,6 +13,7 @@ import (
 func limitedRails(rates ...int64) (adapt func(*Config), rails func(rail int) []*fault.Transport) {
 	handles := make([][]*fault.Transport, len(rates))
 	return func(c *Config) {
+			c.Balance = BalanceMeasured
 			for i, rate := range rates {
 				f := fault.Wrap(c.Rails[i].Transport, fault.Options{Rate: rate, Delay: 50 * time.Microsecond})
 				handles[i] = append(handles[i], f)
