@@ -11,7 +11,7 @@ const (
 	MaxSpanBytes = 256 << 10 // the payload of a frame (wire.MaxPayload)
 	minSpanBytes = 16 << 10  // what a span holds at least, where there is that much: smaller frames cost more than they overlap
 
-	spansPerRail = 4 // aimed at, so that the steps of one span overlap with those of the next
+	spansPerRail = 2 // aimed at: the steps of one overlap with those of the other; more cost a processor more than they gain
 )
 
 // Span is a run of consecutive rounds that one planned rail carries. The owner's part

@@ -145,7 +145,7 @@ func TestSpansAreManyEnoughToOverlapAndLargeEnoughToPay(t *testing.T) {
 	for _, c := range []struct{ bytes, owners, rails, spans int }{
 		{8, 1, 1, 1},
 		{64 << 10, 4, 2, 2},   // 8 KiB per owner and rail
-		{1 << 20, 4, 2, 8},    // 128 KiB: 4 × 32
+		{1 << 20, 4, 2, 4},    // 128 KiB: 2 × 64
 		{16 << 20, 4, 2, 20},  // 2 MiB: as large as frames allow
 		{64 << 20, 6, 2, 48},  // 2 rounds each
 		{256 << 10, 4, 2, 4},  // 32 KiB: 2 × 16

@@ -128,8 +128,8 @@ func TestAbortWaitsForWhatTouchesTheUsersMemory(t *testing.T) {
 }
 
 func TestPlaceRefusesWhatNobodyMaySend(t *testing.T) {
-	// Rank 0 of 3, four spans of sixteen rounds.
-	task := newTask(t, op.Ring, 0, 3, 3*64<<10, Config{Window: 1})
+	// Rank 0 of 3, two spans of sixteen rounds.
+	task := newTask(t, op.Ring, 0, 3, 3*32<<10, Config{Window: 1})
 	if _, _, err := task.Place(2, 0, 0, 16, 1, 0, 16<<10); err == nil {
 		t.Error("a frame is placed before the start")
 	}
