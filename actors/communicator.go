@@ -326,6 +326,7 @@ func (c *Communicator) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.name, context.Cause(ctx))
 	}
+	n.log.Debug("communicator closed", "name", g.name, "frames that nobody waited for", g.sunk.Load())
 	n.breakGroup(g, c.closedError(), 0, false) // drops what the others sent for calls that will not be made
 	n.unregister(g)
 	// Poison, not stop: what the actor has yet to tell the other ranks ends their calls.

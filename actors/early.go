@@ -72,6 +72,20 @@ func (o *operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*
 	return whole, o.grants, o.wants
 }
 
+// discard gives up what came early for an operation that will not run: its memory, its credit, and what
+// peers hold back until it is granted, which is sunk here. It comes with mu locked, and unlocks it.
+func (o *operation) discard() {
+	early, _, wants := o.drain()
+	comm, seq := o.group.id, o.seq
+	o.mu.Unlock()
+	for _, e := range early {
+		e.drop()
+	}
+	for _, p := range wants {
+		p.GrantEager(comm, seq)
+	}
+}
+
 // Arrived implements railactors.Receiver.
 func (e *earlyFrame) Arrived(uint64) {
 	o := e.operation

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/memory"
 )
 
@@ -30,5 +31,42 @@ func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 	o.abort(g, 1, cause)
 	if o.group != g || o.retired || o.cause != cause {
 		t.Errorf("pooled under its caller's hands: group %p, retired %v, cause %v", o.group, o.retired, o.cause)
+	}
+}
+
+// A frame came before its operation, and the call that it was for can't be run.
+func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
+	pool := memory.NewPool(1 << 20)
+	n := &node{pool: pool}
+	n.groups.Store(&map[uint64]*member{})
+	n.operations.New = func() any { return &operation{scratch: memory.NewArena(pool)} }
+	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
+	o, err := g.find(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := wire.Header{Kind: wire.KindData, Flags: wire.FlagEager | wire.FlagUncredited, Length: 1000}
+	landing, err := o.landEarly(1, nil, &h)
+	o.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	landing.Receiver.Arrived(landing.Tag)
+	if pool.Stats().InUse == 0 {
+		t.Fatal("the early frame takes no memory")
+	}
+	if _, err := g.number(1); err != nil {
+		t.Fatal(err)
+	}
+	o.work = &Work{group: g, done: make(chan struct{}), slot: make(chan struct{}, 1)}
+	o.work.slot <- struct{}{}
+	o.cause = errors.New("not defined on float32")
+	work := o.work
+	o.launch()
+	if work.Err() == nil {
+		t.Errorf("the call ended with %v", work.Err())
+	}
+	if s := pool.Stats(); s.InUse != 0 {
+		t.Errorf("%d bytes are still in use", s.InUse)
 	}
 }

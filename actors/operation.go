@@ -97,7 +97,7 @@ func (o *operation) launch() {
 	if o.cause != nil { // broken since it was numbered, or no memory: nothing has started
 		cause := o.cause
 		o.retired = true
-		o.mu.Unlock()
+		o.discard()
 		o.fail(cause)
 		o.work.finish(o.failure())
 		return
@@ -394,12 +394,8 @@ func (o *operation) abort(g *group, seq uint64, cause error) {
 	o.holds++
 	defer o.leave()
 	if o.phase != phaseRunning { // a numbered one is ended by launch
-		early, _, _ := o.drain()
 		o.retired = o.phase == phaseHeard
-		o.mu.Unlock()
-		for _, e := range early {
-			e.drop()
-		}
+		o.discard()
 		return
 	}
 	var space [8]task.Action
