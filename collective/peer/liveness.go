@@ -18,6 +18,7 @@ type Liveness struct {
 	up       Rails
 	refused  Rails // since they were up
 	all      Rails
+	deaf     []time.Duration // by rail: its reader was last seen at work on a frame
 }
 
 // Signal is what is known of a rail at a tick.
@@ -36,7 +37,7 @@ type Verdict struct {
 
 // NewLiveness returns the watch over a node of so many rails.
 func NewLiveness(timeout time.Duration, rails int, now time.Duration) *Liveness {
-	return &Liveness{timeout: timeout, lastTick: now, resumed: now, all: Rails(1)<<rails - 1}
+	return &Liveness{timeout: timeout, lastTick: now, resumed: now, all: Rails(1)<<rails - 1, deaf: make([]time.Duration, rails)}
 }
 
 // Expect: the other node should answer from now on. (Where it is the one to make the
@@ -76,10 +77,11 @@ func (l *Liveness) Tick(now time.Duration, rails []Signal) Verdict {
 	}
 	quiet := now // for how long the node was silent on all rails
 	for r, s := range rails {
-		silent := now - max(s.Heard, l.resumed)
 		if s.Busy && l.up.Has(r) {
-			silent = 0
+			l.deaf[r] = now
 		}
+		// A reader that was long at work has listened only since it was done.
+		silent := now - max(s.Heard, l.resumed, l.deaf[r])
 		quiet = min(quiet, silent)
 		if l.up.Has(r) && (silent >= l.timeout/4 || now-s.Sent >= l.timeout/4) {
 			v.Ping.Add(r)

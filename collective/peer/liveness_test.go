@@ -70,6 +70,13 @@ func TestABusyReaderHearsNothingAndMissesNothing(t *testing.T) {
 	if v.Lost != "" || v.Fail != 0 || !v.Ping.Has(0) {
 		t.Errorf("%+v: it has to show that it lives itself", v)
 	}
+	// It listens again, and is given the time to hear something.
+	if v := l.Tick(10*timeout+every, []Signal{{}}); v.Lost != "" || v.Fail != 0 {
+		t.Errorf("just done with a frame: %+v", v)
+	}
+	if _, at := watch(l, 10*timeout+2*every, 20*timeout, []Signal{{}}, nil); at > 11*timeout {
+		t.Errorf("lost only %v after the reader was done", at-10*timeout)
+	}
 }
 
 func TestANodeThatStoodStillGivesOthersTime(t *testing.T) {
