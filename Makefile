@@ -35,7 +35,7 @@ test: ## the tests
 	$(GO) test ./...
 
 race: ## the tests under the race detector, without the longest
-	$(GO) test -race -short ./...
+	GO=$(GO) .ci/race
 
 arch: ## the project's own rules: layers, pure cores, lengths, docs
 	$(GO) test -count=1 ./test/arch
