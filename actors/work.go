@@ -73,7 +73,8 @@ type source struct {
 	rail int
 }
 
-// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance.
+// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance. Not
+// after each: Gosched wakes another thread to look for work, which makes a round trip half as long again.
 const pollsPerPause = 16
 
 // polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the

@@ -61,7 +61,7 @@ func writeMessage(conn transport.Conn, kind wire.Kind, m proto.Message) error {
 // readHello reads the first frame of a connection. A refusal is an error.
 func readHello(conn transport.Conn) (*messages.Hello, error) {
 	var header [wire.Size]byte
-	if _, err := conn.ReadFull(header[:], 0); err != nil {
+	if _, err := conn.ReadFull(header[:]); err != nil {
 		return nil, err
 	}
 	var h wire.Header
@@ -72,7 +72,7 @@ func readHello(conn transport.Conn) (*messages.Hello, error) {
 		return nil, fmt.Errorf("first frame is of kind %d with %d bytes, want a hello of at most %d", h.Kind, h.Length, maxHelloBytes)
 	}
 	payload := make([]byte, h.Length)
-	if _, err := conn.ReadFull(payload, 0); err != nil {
+	if _, err := conn.ReadFull(payload); err != nil {
 		return nil, err
 	}
 	if h.Kind == wire.KindRefuse {

@@ -39,7 +39,7 @@ func TestGarbageCostsOneConnection(t *testing.T) {
 		for _, garbage := range [][]byte{make([]byte, 1000), payload("x", 1, 5000), {1, 2, 3}, nil} {
 			c := stranger(b.t, net, n[1])
 			_, _ = c.Write(garbage)
-			if _, err := c.ReadFull(make([]byte, 1), 0); err == nil {
+			if _, err := c.ReadFull(make([]byte, 1)); err == nil {
 				t.Errorf("garbage of %d bytes was answered", len(garbage))
 			}
 			c.Close()
@@ -96,7 +96,7 @@ func TestConnectionsThatSayNothingAreLimitedAndEnd(t *testing.T) {
 		closed := 0
 		for _, c := range conns {
 			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
-			if _, err := c.ReadFull(make([]byte, 1), 0); errors.Is(err, io.EOF) {
+			if _, err := c.ReadFull(make([]byte, 1)); errors.Is(err, io.EOF) {
 				closed++
 			}
 		}
@@ -175,7 +175,7 @@ func TestAViolationOfTheProtocolClosesTheConnection(t *testing.T) {
 				}
 				for {
 					var one [1]byte // an acknowledgement may come first
-					if _, err := c.ReadFull(one[:], 0); err != nil {
+					if _, err := c.ReadFull(one[:]); err != nil {
 						break
 					}
 				}

@@ -166,7 +166,7 @@ func (r *reader) frame() error {
 	p := r.peer
 	signal := &p.signals[r.rail]
 	signal.busy.Store(false)
-	_, err := r.conn.ReadFull(r.header[:], 0)
+	_, err := r.conn.ReadFull(r.header[:])
 	signal.busy.Store(true)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
@@ -305,7 +305,7 @@ func (r *reader) payloadInto(dst []byte) (n int, err error) {
 	for n < len(dst) && err == nil {
 		var k int
 		signal.busy.Store(false)
-		k, err = r.conn.ReadFull(dst[n:min(n+pieceBytes, len(dst))], 0)
+		k, err = r.conn.ReadFull(dst[n:min(n+pieceBytes, len(dst))])
 		signal.busy.Store(true)
 		if n += k; k > 0 {
 			signal.heard.Store(int64(r.peer.fabric.now()))

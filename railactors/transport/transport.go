@@ -40,10 +40,8 @@ type Device interface {
 type Conn interface {
 	// ReadFull fills p and returns how many bytes of p it filled; less than all only with an
 	// error (io.EOF at the end of the stream, os.ErrDeadlineExceeded, net.ErrClosed). After
-	// an expired deadline that was reset, reading goes on where it stopped. spin > 0 lets a
-	// transport on real descriptors poll (yielding the processor) for that long before it
-	// parks; others ignore it.
-	ReadFull(p []byte, spin time.Duration) (int, error)
+	// an expired deadline that was reset, reading goes on where it stopped.
+	ReadFull(p []byte) (int, error)
 	// Buffered returns how many bytes of input are at hand without a system call (0 if unknown).
 	Buffered() int
 	// Write sends all of the buffers in order (vectored where it can), blocking as needed.

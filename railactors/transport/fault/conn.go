@@ -38,13 +38,13 @@ func newConn(t *Transport, inner transport.Conn) *conn {
 	return &conn{t: t, inner: inner, gone: make(chan struct{})}
 }
 
-func (c *conn) ReadFull(p []byte, spin time.Duration) (n int, err error) {
+func (c *conn) ReadFull(p []byte) (n int, err error) {
 	for n < len(p) {
 		k, err := c.admit(&c.t.in, &c.reading, len(p)-n, true)
 		if err != nil {
 			return n, err
 		}
-		m, err := c.inner.ReadFull(p[n:n+k], spin)
+		m, err := c.inner.ReadFull(p[n : n+k])
 		n += m
 		c.moved(&c.t.counters.BytesReceived, m)
 		if err == io.EOF && n > 0 {

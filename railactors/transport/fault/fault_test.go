@@ -113,7 +113,7 @@ func send(t *testing.T, from, to transport.Conn, n int) {
 		done <- err
 	}()
 	got := make([]byte, n)
-	if _, err := to.ReadFull(got, 0); err != nil {
+	if _, err := to.ReadFull(got); err != nil {
 		t.Error(err)
 	}
 	if err := <-done; err != nil {
@@ -205,10 +205,10 @@ func TestADelayShiftsBytesAndKeepsTheirOrder(t *testing.T) {
 		}
 		x.near.Close()
 		got := make([]byte, 9)
-		if _, err := x.far.ReadFull(got, 0); err != nil || string(got) != "latelater" {
+		if _, err := x.far.ReadFull(got); err != nil || string(got) != "latelater" {
 			t.Errorf("%q, %v", got, err)
 		}
-		if _, err := x.far.ReadFull(got, 0); err != io.EOF {
+		if _, err := x.far.ReadFull(got); err != io.EOF {
 			t.Errorf("at the end: %v", err)
 		}
 		if got := x.elapsed(); got != 60*time.Millisecond {
@@ -246,7 +246,7 @@ func TestAStallHoldsBothDirectionsForItsTime(t *testing.T) {
 		if n, err := x.near.TryWrite([]byte("x")); n != 0 || err != nil {
 			t.Errorf("went through the stall: %d, %v", n, err)
 		}
-		if _, err := x.near.ReadFull(make([]byte, 10), 0); err != nil || x.elapsed() != time.Second {
+		if _, err := x.near.ReadFull(make([]byte, 10)); err != nil || x.elapsed() != time.Second {
 			t.Errorf("read after %v: %v", x.elapsed(), err)
 		}
 		x.alpha.Stall(0)
@@ -265,7 +265,7 @@ func TestAStallHoldsAReadThatWasWaitingAlready(t *testing.T) {
 	inBubble(t, fault.Options{}, func(t *testing.T, x *bed) {
 		done := make(chan time.Duration)
 		go func() {
-			x.near.ReadFull(make([]byte, 2), 0)
+			x.near.ReadFull(make([]byte, 2))
 			done <- x.elapsed()
 		}()
 		synctest.Wait()
@@ -285,7 +285,7 @@ func TestADeadlineEndsWaitingForRateAndStall(t *testing.T) {
 		}
 		x.alpha.Stall(0)
 		x.near.SetReadDeadline(time.Now().Add(time.Second))
-		if _, err := x.near.ReadFull(make([]byte, 1), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := x.near.ReadFull(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 		if got := x.elapsed(); got != 2*time.Second {
@@ -293,7 +293,7 @@ func TestADeadlineEndsWaitingForRateAndStall(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, func() { x.near.Close() })
 		x.near.SetReadDeadline(time.Time{})
-		if _, err := x.near.ReadFull(make([]byte, 1), 0); !errors.Is(err, net.ErrClosed) {
+		if _, err := x.near.ReadFull(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("closed in a stall: %v", err)
 		}
 	})
@@ -303,7 +303,7 @@ func TestACutBreaksConnectionsAndRefusesUntilHealed(t *testing.T) {
 	inBubble(t, fault.Options{}, func(t *testing.T, x *bed) {
 		broken := make(chan error)
 		go func() {
-			_, err := x.near.ReadFull(make([]byte, 1), 0)
+			_, err := x.near.ReadFull(make([]byte, 1))
 			broken <- err
 		}()
 		synctest.Wait()
@@ -314,7 +314,7 @@ func TestACutBreaksConnectionsAndRefusesUntilHealed(t *testing.T) {
 		if _, err := x.near.Write([]byte{1}); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the writer got %v", err)
 		}
-		if _, err := x.far.ReadFull(make([]byte, 1), 0); err == nil {
+		if _, err := x.far.ReadFull(make([]byte, 1)); err == nil {
 			t.Error("the other end didn't notice")
 		}
 		if _, err := x.a.Dial(t.Context(), x.b.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -325,7 +325,7 @@ func TestACutBreaksConnectionsAndRefusesUntilHealed(t *testing.T) {
 			t.Fatal(err)
 		}
 		go x.a.Accept() // drops the one that comes while the rail is cut; ends with the device
-		if _, err := c.ReadFull(make([]byte, 1), 0); err == nil {
+		if _, err := c.ReadFull(make([]byte, 1)); err == nil {
 			t.Error("a connection was accepted while the rail is cut")
 		}
 		c.Close()

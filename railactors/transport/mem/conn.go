@@ -30,8 +30,7 @@ func newConnPair(from, to *device, source Addr) (near, far *conn) {
 	return near, far
 }
 
-// ReadFull fills p. It never spins.
-func (c *conn) ReadFull(p []byte, _ time.Duration) (int, error) {
+func (c *conn) ReadFull(p []byte) (int, error) {
 	n, err := c.in.readFull(p)
 	return n, c.wrap("read", err)
 }

@@ -54,7 +54,7 @@ func TestBlockedStreamsLetVirtualTimeGoOn(t *testing.T) {
 		start := time.Now()
 		far.SetReadDeadline(start.Add(time.Hour))
 		near.SetWriteDeadline(start.Add(2 * time.Hour))
-		if _, err := far.ReadFull(make([]byte, 1), time.Second); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := far.ReadFull(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 		if now := time.Since(start); now != time.Hour {
@@ -80,7 +80,7 @@ func TestACutResetsConnectionsAndRefusesDialsUntilHealed(t *testing.T) {
 		}
 		n.Cut(host, "rail0")
 		for _, end := range []transport.Conn{near, far} {
-			if _, err := end.ReadFull(make([]byte, 1), 0); !errors.Is(err, syscall.ECONNRESET) {
+			if _, err := end.ReadFull(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("read: %v", err)
 			}
 			if _, err := end.Write([]byte{1}); !errors.Is(err, syscall.ECONNRESET) {
@@ -109,7 +109,7 @@ func TestSilenceKeepsBytesAndEndsBackUntilHealed(t *testing.T) {
 		near.Close()
 		far.SetReadDeadline(time.Now().Add(time.Minute))
 		got := make([]byte, 13)
-		if k, err := far.ReadFull(got, 0); k != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if k, err := far.ReadFull(got); k != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("%d bytes came through the silence, %v", k, err)
 		}
 		far.SetReadDeadline(time.Time{})
@@ -120,7 +120,7 @@ func TestSilenceKeepsBytesAndEndsBackUntilHealed(t *testing.T) {
 			t.Errorf("dialed into the silence: %v", err)
 		}
 		time.AfterFunc(time.Minute, func() { n.Heal("beta", "rail0") })
-		if k, err := far.ReadFull(got, 0); err != nil || string(got[:k]) != "into the void" {
+		if k, err := far.ReadFull(got); err != nil || string(got[:k]) != "into the void" {
 			t.Errorf("after it was healed: %q, %v", got[:k], err)
 		}
 		connect(t, a, b)
@@ -195,7 +195,7 @@ func TestAKilledHostIsGoneUntilRevivedAndThenHasNewAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Kill("beta")
-	if _, err := near.ReadFull(make([]byte, 1), 0); !errors.Is(err, syscall.ECONNRESET) {
+	if _, err := near.ReadFull(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("read: %v", err)
 	}
 	if _, err := a.Dial(t.Context(), b.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -238,7 +238,7 @@ func TestSteadyTrafficDoesNotAllocate(t *testing.T) {
 		if _, err := near.Write(bufs...); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := far.ReadFull(got, 0); err != nil {
+		if _, err := far.ReadFull(got); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {

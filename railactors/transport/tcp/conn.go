@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,11 +22,6 @@ const (
 	// tailSize is what a large read takes in beyond its payload: the next frame's header,
 	// but little of the next payload, which would have to be copied from here.
 	tailSize = 512
-	// goroutinesEvery is after how many polls the other goroutines of the process get a chance
-	// (some 20 µs). Not after each: Gosched wakes another thread to look for work, which makes
-	// a round trip half as long again, and without sched_yield five times as long as soon
-	// as there are more ranks than processors.
-	goroutinesEvery = 32
 	// lowWater is how much input a large read waits for at a time (SO_RCVLOWAT): on a slow rail
 	// the kernel would otherwise wake the reader for each packet.
 	lowWater = 32 << 10
@@ -58,7 +52,6 @@ func newConn(c *net.TCPConn) (*conn, error) {
 		return nil, err
 	}
 	n := &conn{tcp: c, raw: raw}
-	n.reader.closed = &n.closed
 	n.reader.loop = n.reader.fill
 	n.reader.try = n.reader.attempt
 	n.reader.look = n.reader.takeIn
@@ -70,11 +63,10 @@ func newConn(c *net.TCPConn) (*conn, error) {
 
 // reader is the state of the one goroutine that reads.
 type reader struct {
-	loop   func(fd uintptr) bool
-	try    func(fd uintptr) // loop without waiting
-	look   func(fd uintptr)
-	reset  func(fd uintptr)
-	closed *atomic.Bool
+	loop  func(fd uintptr) bool
+	try   func(fd uintptr) // loop without waiting
+	look  func(fd uintptr)
+	reset func(fd uintptr)
 
 	ahead      [aheadSize]byte
 	start, end int // the bytes at hand are ahead[start:end]
@@ -83,14 +75,11 @@ type reader struct {
 	vector [2][]byte // what is left of the caller's slice, and room ahead
 	full   bool      // nothing is left to do
 	err    error
-	spin   time.Duration
-	parkAt time.Time // when polling ends; zero before it began
-	polls  uint
 	water  int // what SO_RCVLOWAT is set to; 0 as it was at the start, 1
 }
 
 // ReadFull fills p: first from what was read ahead, then straight from the socket.
-func (c *conn) ReadFull(p []byte, spin time.Duration) (int, error) {
+func (c *conn) ReadFull(p []byte) (int, error) {
 	r := &c.reader
 	n := copy(p, r.ahead[r.start:r.end])
 	r.start += n
@@ -103,7 +92,7 @@ func (c *conn) ReadFull(p []byte, spin time.Duration) (int, error) {
 	}
 	r.start, r.end = 0, 0
 	r.vector = [2][]byte{p[n:], r.ahead[:room]}
-	r.spin, r.parkAt, r.err = spin, time.Time{}, nil
+	r.err = nil
 	// First without waiting: Await may have the descriptor for waiting.
 	err := c.raw.Control(r.try)
 	if err == nil && !r.full {
@@ -148,9 +137,7 @@ func (r *reader) drain(fd uintptr) bool {
 			return true
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
-			if !r.poll() {
-				return false
-			}
+			return false
 		default:
 			r.err = err
 			return true
@@ -173,27 +160,6 @@ func (r *reader) await(fd, rest int) {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, water) == nil {
 		r.water = water
 	}
-}
-
-// poll reports whether to try again at once. It polls once per ReadFull: a stream that
-// stops and goes is not worth a processor.
-func (r *reader) poll() bool {
-	if r.spin <= 0 || r.closed.Load() {
-		return false
-	}
-	now := time.Now()
-	if r.parkAt.IsZero() {
-		r.parkAt = now.Add(r.spin)
-		runtime.Gosched() // first of all to whom the last frame was for: it waits on this processor
-	} else if now.After(r.parkAt) {
-		return false
-	}
-	if r.polls++; r.polls%goroutinesEvery == 0 {
-		runtime.Gosched()
-	}
-	// With more ranks than processors, whoever is awaited needs this one.
-	transport.Yield()
-	return true
 }
 
 // calm undoes await: Await is for any input.

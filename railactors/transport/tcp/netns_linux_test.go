@@ -27,7 +27,7 @@ func TestARailsTrafficLeavesThroughItsDeviceEvenInASharedSubnet(t *testing.T) {
 			_, err := way[0].Write(make([]byte, size))
 			done <- err
 		}()
-		if _, err := way[1].ReadFull(make([]byte, size), 0); err != nil {
+		if _, err := way[1].ReadFull(make([]byte, size)); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {

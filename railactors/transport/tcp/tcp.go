@@ -1,6 +1,6 @@
 // Package tcp is the transport over TCP sockets that are bound to one NIC, with plain
-// descriptor I/O: vectored, without copies for large payloads, polling where the reader
-// asks for it.
+// descriptor I/O: vectored, without copies for large payloads, and with polling
+// beside a goroutine that waits (transport.Poller).
 //
 // It owns sockets and their options. Which device a name means is in transport/nic, what
 // the bytes mean is the pair's (railactors).

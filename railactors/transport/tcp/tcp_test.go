@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/nic"
@@ -129,7 +127,7 @@ func TestIPv6(t *testing.T) {
 	if _, err := near.Write([]byte("six")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := far.ReadFull(make([]byte, 3), 0); err != nil {
+	if _, err := far.ReadFull(make([]byte, 3)); err != nil {
 		t.Error(err)
 	}
 }
@@ -147,7 +145,7 @@ func TestManySmallFramesCostOneSystemCall(t *testing.T) {
 	if _, err := near.Write(frames); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := far.ReadFull(make([]byte, 104), 0); err != nil {
+	if _, err := far.ReadFull(make([]byte, 104)); err != nil {
 		t.Fatal(err)
 	}
 	if got := far.Buffered(); got != 49*104 {
@@ -161,21 +159,11 @@ func TestALargeReadTakesTheNextHeaderAlong(t *testing.T) {
 	if _, err := near.Write(make([]byte, 40<<10)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := far.ReadFull(make([]byte, 8<<10), 0); err != nil {
+	if _, err := far.ReadFull(make([]byte, 8<<10)); err != nil {
 		t.Fatal(err)
 	}
 	if got := far.Buffered(); got < 96 || got > 1<<10 {
 		t.Errorf("%d bytes at hand", got)
-	}
-}
-
-func TestAReaderThatPollsStillHearsOfItsDeadline(t *testing.T) {
-	_, far := connect(t, open(t, tcp.Options{}, "127.0.0.2"), open(t, tcp.Options{}, "127.0.0.3"))
-	if err := far.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := far.ReadFull(make([]byte, 1), time.Millisecond); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%d, %v", n, err)
 	}
 }
 
@@ -185,7 +173,7 @@ func TestAFailedConnectionIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	far.(interface{ AbortForTest() }).AbortForTest()
-	_, err := near.ReadFull(make([]byte, 1), 0)
+	_, err := near.ReadFull(make([]byte, 1))
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("got %v, want a reset", err)
 	}
@@ -204,10 +192,10 @@ func TestSteadyTrafficDoesNotAllocate(t *testing.T) {
 		if _, err := near.Write(bufs...); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := far.ReadFull(got[:96], 20*time.Microsecond); err != nil {
+		if _, err := far.ReadFull(got[:96]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := far.ReadFull(got, 0); err != nil {
+		if _, err := far.ReadFull(got); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {

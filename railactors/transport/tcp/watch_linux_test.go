@@ -55,7 +55,7 @@ func TestProgressTellsADeadRailFromASlowReader(t *testing.T) {
 	// Packets vanish now, and no link goes down on this side.
 	ip(t, "-n", two, "addr", "del", "10.213.0.12/24", "dev", "cable1")
 	ip(t, "-n", two, "link", "set", "cable1", "arp", "off")
-	if _, err := far.ReadFull(make([]byte, 1000), 0); err != nil {
+	if _, err := far.ReadFull(make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	p = progress(t, near, "silence", func(p transport.Progress) bool { return p.Awaiting && p.LastAck > 300*time.Millisecond })

@@ -12,7 +12,7 @@ import (
 func readN(t *testing.T, c transport.Conn, n int) []byte {
 	t.Helper()
 	b := make([]byte, n)
-	if k, err := c.ReadFull(b, 0); err != nil || k != n {
+	if k, err := c.ReadFull(b); err != nil || k != n {
 		t.Fatalf("read %d of %d bytes: %v", k, n, err)
 	}
 	return b

@@ -17,7 +17,7 @@ func testCloseUnblocks(t *testing.T, x *bed) {
 	near, _ := x.connect(t)
 	read, wrote := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := near.ReadFull(make([]byte, 1<<20), 50*time.Microsecond)
+		_, err := near.ReadFull(make([]byte, 1<<20))
 		read <- err
 	}()
 	data := pattern(unreadable)
@@ -50,7 +50,7 @@ func testCloseDelivers(t *testing.T, x *bed) {
 	}()
 	equal(t, readN(t, far, len(data)), data)
 	check(t, <-done)
-	if n, err := far.ReadFull(make([]byte, 10), 0); n != 0 || err != io.EOF {
+	if n, err := far.ReadFull(make([]byte, 10)); n != 0 || err != io.EOF {
 		t.Errorf("at the end: %d bytes, %v", n, err)
 	}
 }
@@ -62,7 +62,7 @@ func testUnexpectedEOF(t *testing.T, x *bed) {
 	}
 	check(t, near.Close())
 	for _, size := range []int{200, 200} {
-		n, err := far.ReadFull(make([]byte, size), 0)
+		n, err := far.ReadFull(make([]byte, size))
 		if n == 100 && err != io.ErrUnexpectedEOF || n == 200 && err != nil || n != 100 && n != 200 {
 			t.Errorf("read %d of %d bytes: %v", n, size, err)
 		}

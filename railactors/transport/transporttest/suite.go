@@ -120,8 +120,7 @@ func testSizes(t *testing.T, x *bed) {
 	got := make([]byte, len(data))
 	for rest := got; len(rest) > 0; {
 		n := randomSize(sizes, len(rest))
-		spin := time.Duration(sizes.IntN(2)) * 20 * time.Microsecond
-		if k, err := far.ReadFull(rest[:n], spin); err != nil || k != n {
+		if k, err := far.ReadFull(rest[:n]); err != nil || k != n {
 			t.Fatalf("read %d of %d: %v", k, n, err)
 		}
 		rest = rest[n:]
@@ -145,7 +144,7 @@ func testDuplex(t *testing.T, x *bed) {
 		})
 		wg.Go(func() {
 			got := make([]byte, len(data))
-			_, err := pair[1].ReadFull(got, 0)
+			_, err := pair[1].ReadFull(got)
 			if err == nil && !bytes.Equal(got, data) {
 				err = errors.New("other bytes arrived")
 			}
@@ -192,7 +191,7 @@ func testEmpty(t *testing.T, x *bed) {
 			t.Errorf("try to write nothing: %d, %v", n, err)
 		}
 	}
-	if n, err := far.ReadFull(nil, 0); n != 0 || err != nil {
+	if n, err := far.ReadFull(nil); n != 0 || err != nil {
 		t.Errorf("read of nothing: %d, %v", n, err)
 	}
 }
@@ -239,18 +238,18 @@ func testReadDeadline(t *testing.T, x *bed) {
 	got := readN(t, far, 1000)
 	check(t, far.SetReadDeadline(time.Now().Add(30*time.Millisecond)))
 	rest := make([]byte, 9000)
-	n, err := far.ReadFull(rest, 0)
+	n, err := far.ReadFull(rest)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n > 5000 {
 		t.Fatalf("read %d bytes, %v; want at most 5000 and an expired deadline", n, err)
 	}
-	if k, err := far.ReadFull(rest[n:], 0); k != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if k, err := far.ReadFull(rest[n:]); k != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the deadline is past: read %d bytes, %v", k, err)
 	}
 	check(t, far.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := near.Write(data[6000:]); err != nil {
 		t.Fatal(err)
 	}
-	if k, err := far.ReadFull(rest[n:], 0); err != nil || n+k != len(rest) {
+	if k, err := far.ReadFull(rest[n:]); err != nil || n+k != len(rest) {
 		t.Fatalf("went on for %d of %d bytes: %v", k, len(rest)-n, err)
 	}
 	equal(t, append(got, rest...), data)
@@ -284,7 +283,7 @@ func testLateDeadline(t *testing.T, x *bed) {
 	check(t, far.SetReadDeadline(time.Time{}))
 	done := make(chan error, 1)
 	go func() {
-		_, err := far.ReadFull(make([]byte, 1), 0)
+		_, err := far.ReadFull(make([]byte, 1))
 		done <- err
 	}()
 	check(t, far.SetReadDeadline(time.Now().Add(-time.Second)))

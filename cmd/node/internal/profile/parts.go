@@ -56,7 +56,7 @@ var rules = []struct {
 		"runtime.retake", "runtime.stopm", "runtime.startlockedm", "runtime.stoplockedm", "runtime.chansend", "runtime.chanrecv", "runtime.closechan",
 		"runtime.selectgo", "runtime.selectnb", "runtime.lock2", "runtime.unlock2", "runtime.(*timer", "runtime.sem", "internal/poll.runtime_",
 		"internal/sync.runtime_", "sync.runtime_"}},
-	{partPolling, []string{module + "railactors/transport.Yield", module + "actors.(*Work).polls", module + "railactors/transport/tcp.yieldProcessor", module + "railactors/transport/tcp.(*reader).poll"}},
+	{partPolling, []string{module + "railactors/transport.Yield", module + "actors.(*Work).polls"}},
 	{partReduction, []string{module + "collective/reduce."}},
 	{partCores, []string{module + "collective/"}},
 	{partRails, []string{module + "railactors/transport", module + "railactors.", module + "messages", "google.golang.org/protobuf", "internal/poll."}},
