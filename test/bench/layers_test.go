@@ -20,21 +20,23 @@ var quiet = slog.New(slog.DiscardHandler)
 // BenchmarkKernel is a reduction while the data is in cache. The rate is that of output.
 func BenchmarkKernel(b *testing.B) {
 	const bytes = 256 << 10
-	for _, d := range op.DTypes {
-		b.Run(fmt.Sprintf("op=sum/dtype=%v/bytes=%d", d, bytes), func(b *testing.B) {
-			combine, err := reduce.For(op.Sum, d)
-			if err != nil {
-				b.Fatal(err)
-			}
-			dst, x, y := make([]byte, bytes), make([]byte, bytes), make([]byte, bytes)
-			b.SetBytes(bytes)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := combine(dst, x, y); err != nil {
+	for _, o := range []op.Op{op.Sum, op.Min, op.Max} {
+		for _, d := range op.DTypes {
+			b.Run(fmt.Sprintf("op=%v/dtype=%v/bytes=%d", o, d, bytes), func(b *testing.B) {
+				combine, err := reduce.For(o, d)
+				if err != nil {
 					b.Fatal(err)
 				}
-			}
-		})
+				dst, x, y := make([]byte, bytes), make([]byte, bytes), make([]byte, bytes)
+				b.SetBytes(bytes)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := combine(dst, x, y); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }
 

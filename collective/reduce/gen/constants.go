@@ -24,12 +24,11 @@ var (
 	magnitude  = constant{"magnitude", operand.U16(0x7fff)}
 	lowBytes   = constant{"lowBytes", operand.U16(0x00ff)}
 	highHalves = constant{"highHalves", operand.U32(0xffff0000)}
-	one32      = constant{"one32", operand.U32(1)}
-	belowHalf  = constant{"belowHalf", operand.U32(0x7fff)} // half of the last place of a bfloat16 in a float32, less one
+	one16      = constant{"one16", operand.U16(1)}
 )
 
 var constants = []constant{nan64, nan32, nanF16, nanBF16, infF16, infBF16,
-	sign64, magnitude, lowBytes, highHalves, one32, belowHalf}
+	sign64, magnitude, lowBytes, highHalves, one16}
 
 // defineConstants writes the data section and says where each constant is.
 func defineConstants(ctx *build.Context) map[constant]operand.Mem {

@@ -45,6 +45,13 @@ func (e emitter) choose64(mask, yes, no operand.Op) reg.VecVirtual {
 	return r
 }
 
+// choose8 takes, of each byte, that of yes where the upper bit of mask is set, else that of no.
+func (e emitter) choose8(mask, yes, no operand.Op) reg.VecVirtual {
+	r := e.YMM()
+	e.VPBLENDVB(mask, yes, no, r)
+	return r
+}
+
 type vector = func(e emitter, a, b operand.Mem) reg.VecVirtual
 
 // plain is an operator that is one instruction.

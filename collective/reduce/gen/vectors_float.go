@@ -8,6 +8,9 @@ import (
 // unordered is the predicate of VCMPPS and VCMPPD that holds where either operand is a NaN.
 const unordered = operand.U8(3)
 
+// oddWords has VPBLENDW take the upper word of each 32 bits from its first operand.
+const oddWords = operand.U8(0b10101010)
+
 // nearestEven is the rounding of VCVTPS2PH.
 const nearestEven = operand.U8(0)
 
@@ -61,41 +64,47 @@ func extremeF64(x extreme) vector {
 	}
 }
 
-// extreme16 needs no float32: as signed words with the magnitude of the negative ones
-// inverted, both 16-bit types are in their order, −0 below +0.
+// extreme16 needs no float32. As unsigned words both 16-bit types are in the order of their
+// magnitudes, and the negative ones are above the others: the lesser word is the lesser number
+// where neither is negative, the greater one where either is. −0 is below +0.
 func extreme16(x extreme, inf, nan constant) vector {
-	key := func(e emitter, v reg.VecVirtual) reg.VecVirtual { // its own inverse
-		negative := e.do((*asm).VPSRAW, operand.U8(15), v)
-		return e.do(xor, e.do((*asm).VPSRLW, operand.U8(1), negative), v)
-	}
 	return func(e emitter, a, b operand.Mem) reg.VecVirtual {
 		left, right := e.load(a), e.load(b)
-		kept := key(e, e.do(x.of((*asm).VPMINSW, (*asm).VPMAXSW), key(e, right), key(e, left)))
-		larger := e.do((*asm).VPMAXSW, e.do(and, e.the(magnitude), right), e.do(and, e.the(magnitude), left))
-		out := e.YMM()
-		e.VPBLENDVB(e.do((*asm).VPCMPGTW, e.the(inf), larger), e.the(nan), kept, out)
-		return out
+		negative := e.do((*asm).VPSRAW, operand.U8(15), e.do(or, right, left))
+		plain := e.do(x.of((*asm).VPMINUW, (*asm).VPMAXUW), right, left)
+		mirrored := e.do(x.of((*asm).VPMAXUW, (*asm).VPMINUW), right, left)
+		kept := e.choose8(negative, mirrored, plain)
+		larger := e.do((*asm).VPMAXSW, e.magnitude16(right), e.magnitude16(left))
+		return e.choose8(e.do((*asm).VPCMPGTW, e.the(inf), larger), e.the(nan), kept)
 	}
+}
+
+func (e emitter) magnitude16(v reg.VecVirtual) reg.VecVirtual { return e.do(and, e.the(magnitude), v) }
+
+// oneNaN16 is r with package reduce's one NaN wherever key is a NaN of its type. Where key is what
+// was cut off a float32, that one was quiet, as every result of arithmetic is: the bit that
+// says so is among those that are left.
+func (e emitter) oneNaN16(r, key reg.VecVirtual, inf, nan constant) reg.VecVirtual {
+	return e.choose8(e.do((*asm).VPCMPGTW, e.the(inf), e.magnitude16(key)), e.the(nan), r)
 }
 
 // float16 is an arithmetic operator on float16, in float32.
 func float16(i instruction) vector {
 	return func(e emitter, a, b operand.Mem) reg.VecVirtual {
 		half := func(disp int) reg.VecVirtual {
-			r := e.do(i, e.do((*asm).VCVTPH2PS, b.Offset(disp)), e.do((*asm).VCVTPH2PS, a.Offset(disp)))
-			return e.oneNaN32(r, r, r)
+			return e.do(i, e.do((*asm).VCVTPH2PS, b.Offset(disp)), e.do((*asm).VCVTPH2PS, a.Offset(disp)))
 		}
 		return e.narrowFloat16(half(0), half(vectorBytes/2))
 	}
 }
 
-// narrowFloat16 rounds 16 float32 to float16.
+// narrowFloat16 rounds 16 float32, results of arithmetic, to float16.
 func (e emitter) narrowFloat16(low, high reg.VecVirtual) reg.VecVirtual {
 	r, upper, out := e.YMM(), e.XMM(), e.YMM()
 	e.VCVTPS2PH(nearestEven, low, r.AsX())
 	e.VCVTPS2PH(nearestEven, high, upper)
 	e.VINSERTI128(operand.U8(1), upper, r, out)
-	return out
+	return e.oneNaN16(out, out, infF16, nanF16)
 }
 
 // bfloat16 is an arithmetic operator on bfloat16, in float32: once on the even elements, once on the odd ones.
@@ -104,7 +113,7 @@ func bfloat16(i instruction) vector {
 		left, right := e.load(a), e.load(b)
 		even := e.do(i, e.evenBFloat16(right), e.evenBFloat16(left))
 		odd := e.do(i, e.oddBFloat16(right), e.oddBFloat16(left))
-		return e.narrowBFloat16(e.oneNaN32(even, even, even), e.oneNaN32(odd, odd, odd))
+		return e.narrowBFloat16(even, odd)
 	}
 }
 
@@ -116,17 +125,17 @@ func (e emitter) oddBFloat16(v reg.VecVirtual) reg.VecVirtual {
 	return e.do(and, e.the(highHalves), v)
 }
 
-// narrowBFloat16 rounds to nearest even: half of the last place is added, less one where
-// what stays is even. The carry of the one NaN changes nothing; other NaNs must not get here.
+// narrowBFloat16 rounds 16 float32, results of arithmetic, to nearest even: all their upper words
+// at once, which stay, by their lower ones. A word is rounded up from half of its last place on, or
+// beyond half where it is even: 1 is taken off the lower one there, but not off 0, and its
+// uppermost bit then says it.
 func (e emitter) narrowBFloat16(even, odd reg.VecVirtual) reg.VecVirtual {
-	rounded := func(v reg.VecVirtual) reg.VecVirtual {
-		lastBit := e.do(and, e.the(one32), e.do((*asm).VPSRLD, operand.U8(16), v))
-		return e.do((*asm).VPADDD, e.do((*asm).VPADDD, e.the(belowHalf), lastBit), v)
-	}
-	out := e.YMM()
-	oddWords := operand.U8(0b10101010)
-	e.VPBLENDW(oddWords, rounded(odd), e.do((*asm).VPSRLD, operand.U8(16), rounded(even)), out)
-	return out
+	upper, lower := e.YMM(), e.YMM()
+	e.VPBLENDW(oddWords, odd, e.do((*asm).VPSRLD, operand.U8(16), even), upper)
+	e.VPBLENDW(oddWords, e.do((*asm).VPSLLD, operand.U8(16), odd), even, lower)
+	isEven := e.do(fixed((*asm).VPANDN), e.the(one16), upper) // not upper, and one
+	up := e.do((*asm).VPSRLW, operand.U8(15), e.do((*asm).VPSUBUSW, isEven, lower))
+	return e.oneNaN16(e.do((*asm).VPADDW, up, upper), upper, infBF16, nanBF16)
 }
 
 func float32Quotient(e emitter, p operand.Mem, divisor reg.VecVirtual) reg.VecVirtual {
@@ -141,8 +150,7 @@ func float64Quotient(e emitter, p operand.Mem, divisor reg.VecVirtual) reg.VecVi
 
 func float16Quotient(e emitter, p operand.Mem, divisor reg.VecVirtual) reg.VecVirtual {
 	half := func(disp int) reg.VecVirtual {
-		r := e.do((*asm).VDIVPS, divisor, e.do((*asm).VCVTPH2PS, p.Offset(disp)))
-		return e.oneNaN32(r, r, r)
+		return e.do((*asm).VDIVPS, divisor, e.do((*asm).VCVTPH2PS, p.Offset(disp)))
 	}
 	return e.narrowFloat16(half(0), half(vectorBytes/2))
 }
@@ -151,5 +159,5 @@ func bfloat16Quotient(e emitter, p operand.Mem, divisor reg.VecVirtual) reg.VecV
 	v := e.load(p)
 	even := e.do((*asm).VDIVPS, divisor, e.evenBFloat16(v))
 	odd := e.do((*asm).VDIVPS, divisor, e.oddBFloat16(v))
-	return e.narrowBFloat16(e.oneNaN32(even, even, even), e.oneNaN32(odd, odd, odd))
+	return e.narrowBFloat16(even, odd)
 }
