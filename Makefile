@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 SEEDS   ?= 100000
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab conformance sim faults fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab conformance sim faults steady fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ sim: ## SEEDS=n schedules of the cores, or SEED=s: one again, with its events
 
 faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with what happens
 	$(GO) test -count=1 -v -timeout 4h -run Random ./test/faults $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+
+steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators cost nothing
+	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
 
 fuzz: ## each fuzz test for FUZZTIME
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
