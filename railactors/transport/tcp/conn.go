@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -72,8 +73,8 @@ type reader struct {
 	start, end int // the bytes at hand are ahead[start:end]
 
 	// The call in progress; reads happen only while nothing is at hand.
-	vector [2][]byte // what is left of the caller's slice, and room ahead
-	full   bool      // nothing is left to do
+	vector [2]unix.Iovec // what is left of the caller's slice, and room ahead
+	full   bool          // nothing is left to do
 	err    error
 	water  int // what SO_RCVLOWAT is set to; 0 as it was at the start, 1
 }
@@ -91,7 +92,7 @@ func (c *conn) ReadFull(p []byte) (int, error) {
 		room = aheadSize
 	}
 	r.start, r.end = 0, 0
-	r.vector = [2][]byte{p[n:], r.ahead[:room]}
+	r.vector = [2]unix.Iovec{vector(p[n:]), vector(r.ahead[:room])}
 	r.err = nil
 	// First without waiting: Await may have the descriptor for waiting.
 	err := c.raw.Control(r.try)
@@ -102,8 +103,8 @@ func (c *conn) ReadFull(p []byte) (int, error) {
 		err = r.err
 	}
 	c.calm()
-	n = len(p) - len(r.vector[0])
-	r.vector = [2][]byte{} // the caller's memory is held no longer
+	n = len(p) - int(r.vector[0].Len)
+	r.vector = [2]unix.Iovec{} // the caller's memory is held no longer
 	if err == io.EOF && n > 0 {
 		err = io.ErrUnexpectedEOF
 	}
@@ -116,7 +117,7 @@ func (r *reader) fill(fd uintptr) bool {
 	if r.drain(fd) {
 		return true
 	}
-	r.await(int(fd), len(r.vector[0]))
+	r.await(int(fd), int(r.vector[0].Len))
 	return false
 }
 
@@ -125,12 +126,12 @@ func (r *reader) attempt(fd uintptr) { r.full = r.drain(fd) }
 
 // drain reads what there is, and reports whether that was all: the slice is full, or the stream has ended.
 func (r *reader) drain(fd uintptr) bool {
-	for len(r.vector[0]) > 0 {
-		n, err := unix.Readv(int(fd), r.vector[:])
+	for r.vector[0].Len > 0 {
+		n, err := readVec(int(fd), r.vector[:])
 		switch {
 		case n > 0:
-			k := min(n, len(r.vector[0]))
-			r.vector[0] = r.vector[0][k:]
+			k := min(n, int(r.vector[0].Len))
+			forward(&r.vector[0], k)
 			r.end = n - k
 		case err == nil:
 			r.err = io.EOF
@@ -173,7 +174,9 @@ func (c *conn) calm() {
 // takeIn is Poll's read.
 func (r *reader) takeIn(fd uintptr) {
 	for {
-		n, err := unix.Read(int(fd), r.ahead[:])
+		r.vector[0] = vector(r.ahead[:])
+		n, err := readVec(int(fd), r.vector[:1])
+		r.vector[0] = unix.Iovec{}
 		switch {
 		case n > 0:
 			r.start, r.end = 0, n
@@ -205,16 +208,15 @@ func (c *conn) Poll() (int, error) {
 // awaiter is the state of the one goroutine that waits for input.
 type awaiter struct {
 	loop func(fd uintptr) bool
-	poll [1]unix.PollFd
+	poll unix.PollFd
 }
 
 // Await implements transport.Poller.
 func (c *conn) Await() error { return c.opError("read", c.raw.Read(c.awaiter.loop)) }
 
 func (a *awaiter) readable(fd uintptr) bool {
-	a.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-	n, err := unix.Poll(a.poll[:], 0)
-	return n > 0 || err != nil && err != unix.EINTR
+	a.poll = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	return hasInput(&a.poll)
 }
 
 func (c *conn) Buffered() int { return c.reader.end - c.reader.start }
@@ -224,7 +226,8 @@ type writer struct {
 	loop func(fd uintptr) bool
 
 	// The call in progress.
-	left [][]byte // what was not written yet; no empty slices
+	all  []unix.Iovec // no empty ones
+	left []unix.Iovec // those of all that were not written yet
 	sent int64
 	wait bool
 	err  error
@@ -235,29 +238,28 @@ func (c *conn) TryWrite(bufs ...[]byte) (int64, error) { return c.write(bufs, fa
 
 func (c *conn) write(bufs [][]byte, wait bool) (int64, error) {
 	w := &c.writer
-	all := w.left[:0]
+	w.all = w.all[:0]
 	for _, b := range bufs {
 		if len(b) > 0 {
-			all = append(all, b)
+			w.all = append(w.all, vector(b))
 		}
 	}
-	if len(all) == 0 {
+	if len(w.all) == 0 {
 		return 0, nil
 	}
-	w.left, w.sent, w.wait, w.err = all, 0, wait, nil
+	w.left, w.sent, w.wait, w.err = w.all, 0, wait, nil
 	err := c.raw.Write(w.loop)
 	if err == nil {
 		err = w.err
 	}
-	clear(all) // the caller's memory is held no longer
-	w.left = all[:0]
+	clear(w.all) // the caller's memory is held no longer
 	return w.sent, c.opError("write", err)
 }
 
 // drain writes what is left. It returns false to be called again when the socket is writable.
 func (w *writer) drain(fd uintptr) bool {
 	for len(w.left) > 0 {
-		n, err := unix.Writev(int(fd), w.left[:min(len(w.left), maxVector)])
+		n, err := writeVec(int(fd), w.left[:min(len(w.left), maxVector)])
 		switch {
 		case n > 0:
 			w.advance(n)
@@ -274,14 +276,24 @@ func (w *writer) drain(fd uintptr) bool {
 
 func (w *writer) advance(n int) {
 	w.sent += int64(n)
-	for n > 0 && n >= len(w.left[0]) {
-		n -= len(w.left[0])
+	for n > 0 && n >= int(w.left[0].Len) {
+		n -= int(w.left[0].Len)
 		w.left = w.left[1:]
 	}
 	if n > 0 {
-		w.left[0] = w.left[0][n:]
+		forward(&w.left[0], n)
 	}
 }
+
+// vector is a slice as the kernel sees it.
+func vector(b []byte) unix.Iovec {
+	v := unix.Iovec{Base: unsafe.SliceData(b)}
+	v.SetLen(len(b))
+	return v
+}
+
+// forward takes n bytes, at most all, off the front.
+func forward(v *unix.Iovec, n int) { *v = vector(unsafe.Slice(v.Base, v.Len)[n:]) }
 
 func (c *conn) SetReadDeadline(t time.Time) error  { return c.tcp.SetReadDeadline(t) }
 func (c *conn) SetWriteDeadline(t time.Time) error { return c.tcp.SetWriteDeadline(t) }

@@ -1,0 +1,40 @@
+package tcp
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// bindToDevice makes a socket send and receive through one interface only.
+func bindToDevice(fd int, name string) error { return unix.BindToDevice(fd, name) }
+
+// The calls below go past the Go scheduler: none of them waits, since the net package's descriptors
+// don't. Told of them, the scheduler takes the processor away from whoever is in one for 20 µs, as a
+// write that runs the whole network stack is, and wakes other threads to use it: with
+// more ranks than processors that was most of the context switches.
+
+// readVec reads into the vectors, without waiting.
+func readVec(fd int, iov []unix.Iovec) (int, error) {
+	return vectored(unix.SYS_READV, fd, iov)
+}
+
+// writeVec writes the vectors, without waiting.
+func writeVec(fd int, iov []unix.Iovec) (int, error) {
+	return vectored(unix.SYS_WRITEV, fd, iov)
+}
+
+func vectored(trap uintptr, fd int, iov []unix.Iovec) (int, error) {
+	n, _, errno := unix.RawSyscall(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// hasInput reports whether there is input, an end or an error to read.
+func hasInput(poll *unix.PollFd) bool {
+	var now unix.Timespec
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(poll)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return errno == 0 && n > 0 || errno != 0 && errno != unix.EINTR
+}
