@@ -55,6 +55,8 @@ type Config struct {
 	// WaitSpin is how long, at most, a caller that waits for a small operation polls for its frames, yielding
 	// the processor, before it sleeps. It shortens by itself where that doesn't help.
 	WaitSpin time.Duration
+	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See docs/performance.md.
+	Congestion string
 
 	// GossipNetwork, if set, carries gossip in place of real sockets: cluster/memnet in tests.
 	GossipNetwork cluster.Network

@@ -52,7 +52,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	for _, r := range cfg.Rails {
 		t := r.Transport
 		if t == nil {
-			t = tcp.New(tcp.Options{})
+			t = tcp.New(tcp.Options{Congestion: cfg.Congestion})
 		}
 		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
 	}

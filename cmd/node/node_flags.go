@@ -44,6 +44,7 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	settings.Var(fs, &cfg.MemoryLimit, "memory-limit", "SIZE", parseLimit, formatLimit, "memory of the runtime for partial sums and copies")
 	settings.List(fs, &cfg.Algorithms, "algorithms", "SIZE=ALGORITHM,...", ",", parseAlgorithmRange, formatAlgorithmRange,
 		"algorithm by size: each up to and including SIZE, the last one as rest=ALGORITHM")
+	fs.StringVar(&cfg.Congestion, "congestion", cfg.Congestion, "congestion control `NAME` of tcp rails, like cubic; by default the system's")
 	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")
 }
 

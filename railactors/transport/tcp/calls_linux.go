@@ -9,6 +9,11 @@ import (
 // bindToDevice makes a socket send and receive through one interface only.
 func bindToDevice(fd int, name string) error { return unix.BindToDevice(fd, name) }
 
+// setCongestion selects the congestion control of a socket.
+func setCongestion(fd int, name string) error {
+	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+}
+
 // The calls below go past the Go scheduler: none of them waits, since the net package's descriptors
 // don't. Told of them, the scheduler takes the processor away from whoever is in one for 20 µs, as a
 // write that runs the whole network stack is, and wakes other threads to use it: with

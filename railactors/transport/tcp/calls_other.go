@@ -12,6 +12,9 @@ import (
 // bindToDevice is Linux's: elsewhere sockets are bound to the device's address only.
 func bindToDevice(int, string) error { return errors.ErrUnsupported }
 
+// setCongestion is Linux's.
+func setCongestion(int, string) error { return errors.ErrUnsupported }
+
 // readVec reads into the first vector with room, without waiting.
 func readVec(fd int, iov []unix.Iovec) (int, error) { return oneByOne(unix.Read, fd, iov) }
 

@@ -30,6 +30,11 @@ func (o Options) control(through string) controlFunc {
 					return fmt.Errorf("%s to %d: %w", opt.what, opt.value, err)
 				}
 			}
+			if o.Congestion != "" {
+				if err := setCongestion(fd, o.Congestion); err != nil {
+					return fmt.Errorf("congestion control %q: %w", o.Congestion, err)
+				}
+			}
 			if through == "" {
 				return nil
 			}

@@ -23,6 +23,9 @@ type Options struct {
 	SendBuffer      int // bytes, SO_SNDBUF; 0: the system tunes it
 	ReceiveBuffer   int // bytes, SO_RCVBUF; 0: the system tunes it
 	NotSentLowWater int // bytes, TCP_NOTSENT_LOWAT: what may wait unsent before a write blocks; 0: the system's
+	// Congestion is the congestion control ("cubic"); empty: the system's. One that paces in TCP
+	// itself (bbr) sets a timer for each packet, which is a good part of a processor on a fast network.
+	Congestion string
 }
 
 // New makes a transport whose devices and connections have these options.

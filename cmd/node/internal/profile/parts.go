@@ -82,10 +82,16 @@ func partOf(stack []string) int {
 			}
 			continue
 		}
+		if system && strings.HasPrefix(name, module+"railactors/transport/") {
+			if part, ok := direction(name); ok {
+				return part
+			}
+			continue // its caller knows
+		}
 		for _, r := range rules {
 			for _, p := range r.prefixes {
 				if strings.HasPrefix(name, p) {
-					return refine(r.part, system, name)
+					return r.part
 				}
 			}
 		}
@@ -102,16 +108,15 @@ func isSystemCall(name string) bool {
 	return false
 }
 
-// refine tells a transport's system calls, made without a wrapper that names them, by who makes them.
-func refine(part int, system bool, name string) int {
-	if part != partRails || !system || !strings.HasPrefix(name, module+"railactors/transport/") {
-		return part
-	}
+// direction tells a transport's system calls, made without a wrapper that names them, by who makes them.
+func direction(name string) (part int, ok bool) {
 	switch {
-	case strings.Contains(name, "reader"), strings.Contains(name, "Read"):
-		return partRead
-	case strings.Contains(name, "writer"), strings.Contains(name, "Write"):
-		return partWrite
+	case strings.Contains(name, "waiter"), strings.Contains(name, "Await"):
+		return partWaking, true
+	case strings.Contains(name, "reader"), strings.Contains(name, "read"), strings.Contains(name, "Read"):
+		return partRead, true
+	case strings.Contains(name, "writer"), strings.Contains(name, "write"), strings.Contains(name, "Write"):
+		return partWrite, true
 	}
-	return part
+	return 0, false
 }
