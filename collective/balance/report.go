@@ -57,16 +57,19 @@ func (b *Balancer) Report() (r Report) {
 		}
 		for i, share := range k.shares {
 			cr.Shares = append(cr.Shares, float64(share)/float64(k.rounds))
-			l := b.rails[i].of(k.algorithm).fit(c, count(k.shares) == 1)
-			rr := RailReport{Known: l.known}
-			if l.known {
-				rr.Startup, rr.Rate = duration(l.startup), l.rate()
-			}
-			cr.Rails = append(cr.Rails, rr)
+			cr.Rails = append(cr.Rails, b.rails[i].of(k.algorithm).fit(c, count(k.shares) == 1).report())
 		}
 		r.Classes = append(r.Classes, cr)
 	}
 	return r
+}
+
+// report is the line in other units.
+func (l line) report() RailReport {
+	if !l.known {
+		return RailReport{}
+	}
+	return RailReport{Known: true, Startup: duration(l.startup), Rate: l.rate()}
 }
 
 // measured reports whether any rail has a point in the class.
