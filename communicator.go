@@ -108,6 +108,10 @@ func (c *Communicator) Balance(ctx context.Context) (BalanceReport, error) {
 	return c.inner.Balance(ctx)
 }
 
+// SaveTuning writes what rank 0 has learned to Config.TuningFile now, without waiting for Close. It is an
+// error elsewhere, one that names rank 0, and where the file is something that may not be overwritten.
+func (c *Communicator) SaveTuning(ctx context.Context) error { return c.inner.SaveTuning(ctx) }
+
 // Work is an operation in flight. Its buffers belong to the runtime until Done is closed.
 type Work struct{ inner *actors.Work }
 

@@ -40,6 +40,11 @@ type Config struct {
 	// operations are divided well. All nodes must have the same.
 	Probe bool
 
+	// TuningFile keeps what is measured for the next process: what was learned about these rails and as many
+	// ranks is in force when a communicator forms, and nothing is probed. It is written when a
+	// communicator closes, and once a minute at most. Rank 0's counts; the others need none. "": nothing is kept.
+	TuningFile string
+
 	// EagerBytes is the largest operation that is sent before the receiver has called it.
 	EagerBytes int
 	// SplitBytes is the smallest operation that is divided over several rails.

@@ -20,6 +20,7 @@ type balancer struct {
 	core      *balance.Balancer // nil where the table is the user's alone
 	proposed  bool              // a table is being agreed on: what comes in until then is of the one before
 	pinned    bool              // a caller has set the table
+	fresh     bool              // something was measured that the tuning file doesn't have
 }
 
 func newBalancer(g *group) *balancer {
@@ -38,7 +39,11 @@ func newBalancer(g *group) *balancer {
 		},
 		Owners: func(a op.Algorithm) int { return schedule.Owners(a, g.size) },
 	})
-	b.learn(n.probes.of(g)) // of an earlier communicator of these nodes
+	if saved, ok := g.tuned(); ok {
+		b.core.Learn(saved.Samples)
+	} else {
+		b.learn(n.probes.of(g)) // of an earlier communicator of these nodes
+	}
 	return b
 }
 
@@ -56,6 +61,8 @@ func (b *balancer) Receive(ctx actor.Context) {
 		b.probed(ctx, m)
 	case *explainBalance:
 		b.explain(m)
+	case *saveBalance:
+		b.save(m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		b.group.node.unknown(ctx)
@@ -111,7 +118,12 @@ func (b *balancer) observe(ctx actor.Context, rank int, w balance.Window) {
 	}
 	b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", merged.Rail,
 		"class", merged.Class.String(), "bytes", merged.Bytes, "mean", merged.Elapsed)
-	if b.core != nil && b.core.Observe(merged) && !b.pinned {
+	if b.core == nil {
+		return
+	}
+	b.fresh = true
+	b.group.keepLater()
+	if b.core.Observe(merged) && !b.pinned {
 		b.propose(ctx, &proposeTable{entries: b.core.Table(), balanced: true, done: make(chan error, 1)})
 	}
 }
@@ -131,7 +143,23 @@ func (b *balancer) learn(timings []probeTiming) {
 // probed makes the first table of what the probe has measured.
 func (b *balancer) probed(ctx actor.Context, m *probed) {
 	b.learn(m.timings)
-	b.propose(ctx, &proposeTable{entries: b.core.Decide(), balanced: true, done: m.done})
+	entries := b.core.Decide()
+	if m.saved != nil {
+		entries = b.core.Restore(m.saved.Classes)
+	}
+	b.propose(ctx, &proposeTable{entries: entries, balanced: true, done: m.done})
+}
+
+// save answers with what was learned. A caller's table keeps the core from having its way: what it
+// then believes to be in force isn't.
+func (b *balancer) save(m *saveBalance) {
+	if b.core == nil || b.pinned || !b.fresh {
+		m.done <- learned{}
+		return
+	}
+	saved, ok := b.core.Save()
+	b.fresh = false
+	m.done <- learned{saved, ok}
 }
 
 func (b *balancer) explain(m *explainBalance) {

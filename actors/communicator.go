@@ -65,6 +65,7 @@ func (c *communicator) start(ctx actor.Context) {
 	g.table.CompareAndSwap(nil, c.first)
 	inline := actor.WithDispatcher(n.inline)
 	c.balancer = ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) }, inline))
+	g.tuner.balancer.Store(c.balancer)
 	brain := newCoordinator(g, c.balancer, c.first) // survives its actor's restart: the ranks' seqs and tables must go on
 	coordinator := ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return brain },
 		inline, actor.WithSupervisor(brain.strategy)))
@@ -319,6 +320,7 @@ func (c *Communicator) Close(ctx context.Context) error {
 		n.breakGroup(g, fmt.Errorf("%w: %w", fault.ErrClosed, err), 0, true)
 		<-g.quiet()
 	}
+	g.keepTuning()
 	done := make(chan error, 1)
 	n.tell(c.pid, &closeCommunicator{done})
 	select {

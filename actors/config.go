@@ -24,6 +24,7 @@ type Config struct {
 	MemoryLimit      int64                                      // bytes of scratch and copies
 	Measured         bool                                       // tables follow what the rails are measured to do
 	Probe            bool                                       // measure each rail when a communicator forms
+	Tuning           string                                     // file of what was measured before; "": none
 	SplitBytes       int64                                      // smaller operations use one rail
 	Algorithms       []balance.Range                            // the user's choice of algorithms
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with

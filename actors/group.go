@@ -47,9 +47,10 @@ type group struct {
 	attempts []*view.View // to shrink it: barriers entered in vain
 
 	table  atomic.Pointer[table.Table] // last committed
-	spin   atomic.Int64                // how long a caller polls, in ns; 0: not at all
-	sunk   atomic.Uint64               // frames that nobody waited for
-	formed atomic.Bool                 // its members agreed on it: what happens to it is told
+	tuner  tuner
+	spin   atomic.Int64  // how long a caller polls, in ns; 0: not at all
+	sunk   atomic.Uint64 // frames that nobody waited for
+	formed atomic.Bool   // its members agreed on it: what happens to it is told
 }
 
 func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *group {

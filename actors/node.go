@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/tuning"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -44,6 +45,7 @@ type node struct {
 	rails   int
 	first   *table.Table // what a communicator begins with
 	probes  probes
+	tuning  *tuning.Store // nil: nothing is kept
 	pool    *memory.Pool
 	copies  *copies
 	pid     *actor.PID // of the node actor
@@ -97,6 +99,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		rails = append(rails, view.Rail{Name: r.Name, Addr: r.Addr})
 	}
 	n.rails = len(names)
+	n.openTuning()
 	if n.first, err = cfg.Table(names); err != nil {
 		return fail(err)
 	}
@@ -157,6 +160,7 @@ func (n *Node) close(ctx context.Context) error {
 		case <-ctx.Done():
 			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w", m.group.name, context.Cause(ctx)))
 		}
+		m.group.keepTuning()
 		n.unregister(m.group)
 		if pid := m.pid.Load(); pid != nil {
 			n.stop(pid)

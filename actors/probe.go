@@ -59,15 +59,23 @@ func (p *probes) keep(g *group, t []probeTiming) {
 // carries the largest elapsed time of the one before to all of them.
 func (c *Communicator) probe(ctx context.Context) error {
 	g := c.group
-	if !g.measured() || !g.node.config.Probe {
+	if !g.measured() {
 		return nil
+	}
+	var saved *balance.Saved
+	if s, ok := g.tuned(); ok && g.rank == 0 {
+		saved = &s
+		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.name, "size classes", len(s.Classes))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
+	if !g.node.config.Probe {
+		return c.begin(ctx, &probed{saved: saved, done: make(chan error, 1)})
+	}
 	p := &prober{c: c, ctx: ctx, buf: make([]int64, probeLarge/8)}
 	timings := g.node.probes.of(g)
 	var known int64
-	if g.rank == 0 && len(timings) > 0 {
+	if g.rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.rails)) {
 		known = 1
 	}
 	known = p.run(0, 8, known) // rank 0 decides the table: what it knows is enough
@@ -78,17 +86,12 @@ func (c *Communicator) probe(ctx context.Context) error {
 		return fmt.Errorf("communicator %q: probing the rails: %w", g.name, p.err)
 	}
 	g.node.probes.keep(g, timings)
-	if g.rank == 0 && len(timings) > 0 {
-		m := &probed{timings: timings, done: make(chan error, 1)}
+	if g.rank == 0 && (len(timings) > 0 || saved != nil) {
+		m := &probed{timings: timings, saved: saved, done: make(chan error, 1)}
 		if known != 0 {
 			m.timings = nil // the balancer has begun with them
 		}
-		g.node.tell(c.balancer, m)
-		select {
-		case p.err = <-m.done:
-		case <-ctx.Done():
-			p.err = context.Cause(ctx)
-		}
+		p.err = c.begin(ctx, m)
 	}
 	for range 2 { // the table takes over after at most the two operations that rank 0 looks ahead
 		p.run(0, 8, 0)
@@ -97,6 +100,21 @@ func (c *Communicator) probe(ctx context.Context) error {
 		return fmt.Errorf("communicator %q: the first table: %w", g.name, p.err)
 	}
 	return nil
+}
+
+// begin has the first table made, and returns when it is agreed on. Without the probe that takes over after
+// the two operations that rank 0 looks ahead.
+func (c *Communicator) begin(ctx context.Context, m *probed) error {
+	if m.saved == nil && m.timings == nil {
+		return nil
+	}
+	c.group.node.tell(c.balancer, m)
+	select {
+	case err := <-m.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // prober runs the operations of a probe until one fails.

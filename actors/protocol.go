@@ -84,7 +84,18 @@ type tablePinned struct{}
 // probed are the times of each rail alone. Sent by the goroutine that formed the communicator, on rank 0.
 type probed struct {
 	timings []probeTiming
-	done    chan error // has room for the answer: a table made of them is agreed on
+	saved   *balance.Saved // what the tuning file says; nil: nothing
+	done    chan error     // has room for the answer: a table made of them is agreed on
+}
+
+// saveBalance asks rank 0's balancer for what it has learned. Sent by the goroutine that writes the tuning
+// file. Answered on done.
+type saveBalance struct{ done chan learned }
+
+// learned answers saveBalance; ok: there is something new since the last time.
+type learned struct {
+	saved balance.Saved
+	ok    bool
 }
 
 // explainBalance asks rank 0's balancer for what it knows. Answered on done.
@@ -103,4 +114,5 @@ func (*railFinished) IgnoreDeadLetterLogging()      {}
 func (*railTiming) IgnoreDeadLetterLogging()        {}
 func (*breakCommunicator) IgnoreDeadLetterLogging() {}
 func (*controlMessage) IgnoreDeadLetterLogging()    {}
+func (*saveBalance) IgnoreDeadLetterLogging()       {}
 func (peerLost) IgnoreDeadLetterLogging()           {}

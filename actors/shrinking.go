@@ -30,6 +30,7 @@ func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven v
 		return nil, view.SeqRange{}, f.err
 	}
 	if !c.closed.Swap(true) { // Close may have come first, and does the same
+		g.keepTuning()
 		n.unregister(g)
 		n.stop(c.pid)
 		close(c.gone)

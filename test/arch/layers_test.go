@@ -26,10 +26,11 @@ const (
 // layer. Imports point down only.
 var layers = []layer{
 	{dir: ".", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib}},
-	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile"}},
+	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile", "github.com/schollz/progressbar", "golang.org/x/term", "gonum.org/v1/plot"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
 	{dir: "actors", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
+	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
 	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, protobuf}},
 	{dir: "railactors", internal: []string{"railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "railactors/dispatch", external: []string{actorLib}},

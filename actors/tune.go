@@ -1,0 +1,156 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/tuning"
+	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/collective/fault"
+)
+
+// This file is about the tuning file. Rank 0 alone uses it: what it has read becomes a table that all ranks agree
+// on, so their files may differ.
+
+const (
+	keepEvery   = time.Minute // while operations run, so that a process that is killed loses no more than this
+	keepTimeout = time.Second // for the balancer's answer: it may have ended
+)
+
+// tuner is a group's part: who has learned, and when that is written.
+type tuner struct {
+	balancer atomic.Pointer[actor.PID] // the living one
+
+	mu    sync.Mutex
+	later *time.Timer // nil: nothing is to be written
+	ended bool
+	write sync.WaitGroup // the timer's
+}
+
+// openTuning reads the node's tuning file. One that can't be used changes nothing.
+func (n *node) openTuning() {
+	if n.config.Tuning == "" {
+		return
+	}
+	if !n.config.Measured || n.rails < 2 {
+		n.log.Warn("the tuning file is not used: shares are measured only without weights, over several rails", "file", n.config.Tuning)
+		return
+	}
+	var err error
+	if n.tuning, err = tuning.Open(n.config.Tuning); err != nil {
+		n.log.Warn("the tuning file is ignored, and left as it is", "error", err)
+	}
+}
+
+// tuningKey says what a group's figures hold for.
+func (g *group) tuningKey() tuning.Key {
+	k := tuning.Key{Ranks: g.size}
+	for _, r := range g.node.fabric.Rails() {
+		k.Rails = append(k.Rails, tuning.Rail{Name: r.Name, Protocol: r.Protocol})
+	}
+	return k
+}
+
+// tuned is what the tuning file says about the group's rails.
+func (g *group) tuned() (saved balance.Saved, ok bool) {
+	n := g.node
+	if n.tuning == nil || g.rank != 0 || !g.measured() {
+		return balance.Saved{}, false
+	}
+	key := g.tuningKey()
+	saved, ok, first := n.tuning.Get(key)
+	if first {
+		n.log.Warn("the tuning file has nothing for this communicator", "file", n.tuning.File(), "communicator", g.name,
+			"wanted", key.String(), "has", fmt.Sprint(n.tuning.Keys()))
+	}
+	return saved, ok
+}
+
+// keepLater has what was learned written within keepEvery.
+func (g *group) keepLater() {
+	if g.node.tuning == nil {
+		return
+	}
+	t := &g.tuner
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.later == nil && !t.ended {
+		t.write.Add(1)
+		t.later = time.AfterFunc(keepEvery, func() { // keepTuning stops it, or waits for it
+			defer t.write.Done()
+			t.mu.Lock()
+			t.later = nil
+			t.mu.Unlock()
+			g.logTuning(g.writeTuning())
+		})
+	}
+}
+
+// keepTuning writes what was learned, if anything was, when the communicator ends.
+func (g *group) keepTuning() {
+	if g.node.tuning == nil || g.rank != 0 {
+		return
+	}
+	t := &g.tuner
+	t.mu.Lock()
+	t.ended = true
+	if t.later != nil && t.later.Stop() {
+		t.write.Done()
+	}
+	t.later = nil
+	t.mu.Unlock()
+	t.write.Wait()
+	g.logTuning(g.writeTuning())
+}
+
+func (g *group) logTuning(err error) {
+	if err != nil {
+		g.node.log.Warn("tuning file not written", "communicator", g.name, "error", err)
+	}
+}
+
+// writeTuning asks the balancer and writes what is new. A file that was refused at the start was
+// reported then.
+func (g *group) writeTuning() error {
+	n, pid := g.node, g.tuner.balancer.Load()
+	if pid == nil || n.tuning.Check() != nil {
+		return nil
+	}
+	m := &saveBalance{make(chan learned, 1)}
+	n.tell(pid, m)
+	timeout := time.NewTimer(keepTimeout)
+	defer timeout.Stop()
+	select {
+	case l := <-m.done:
+		if !l.ok {
+			return nil
+		}
+		return n.tuning.Put(g.tuningKey(), l.saved, time.Now())
+	case <-timeout.C:
+		return nil // it had ended, and with it what it knew
+	}
+}
+
+// SaveTuning writes what rank 0 has learned to the tuning file now.
+func (c *Communicator) SaveTuning(ctx context.Context) error {
+	g := c.group
+	switch {
+	case g.rank != 0:
+		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d", g.name, g.nodes[0], g.rank)
+	case g.node.tuning == nil:
+		return fmt.Errorf("communicator %q: %w: there is no tuning file in use", g.name, fault.ErrConfig)
+	case c.closed.Load():
+		return c.closedError()
+	}
+	if err := g.node.tuning.Check(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return g.writeTuning()
+}
