@@ -38,6 +38,9 @@ second of it, so --min-time 5s or more gives shares that can be compared.
 
 --explain prints in the end how rank 0's balancer divides each size, and the figures that it goes by.
 
+--plot DIR writes there how the rails shared the work over time and how fast each one was, by
+rank 0's own counters: shares.csv and rates.csv, and a picture of each.
+
 --local K starts K processes on this host's loopback instead: nothing else is needed.`
 
 const benchExample = `  node bench --local 4
@@ -46,6 +49,8 @@ const benchExample = `  node bench --local 4
 
   node bench --local 2 --sizes 8,16MiB --min-time 5s --profile
   node bench --local 2 --rails 2 --affinity rail0=0 --affinity rail1=1
+
+  node bench --local 2 --balance measured --tuning tuning.yaml --explain --plot plots
 
   # On two hosts:
   node bench --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2
@@ -65,8 +70,8 @@ type benchFlags struct {
 	json       bool
 	explain    bool
 	cpuProfile string
-	local      int
-	localRails int
+	local      localFlags
+	plot       string
 	affinity   affinity
 	profile    bool
 }
@@ -84,8 +89,12 @@ func newBench() *cobra.Command {
 			if err := f.validate(cmd.Flags()); err != nil {
 				return err
 			}
-			if f.local > 0 {
-				return f.runLocal(cmd)
+			if f.local.processes > 0 {
+				var first []string
+				if f.cpuProfile != "" {
+					first = append(first, "--cpuprofile="+f.cpuProfile)
+				}
+				return f.local.run(cmd, first...)
 			}
 			if err := f.affinity.apply(cfg.Rails); err != nil {
 				return err
@@ -114,8 +123,8 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile of this process to `FILE` (with --local: of the first one)")
 	fs.BoolVar(&f.profile, "profile", false, "say where rank 0's processor time goes, under each size's line")
 	f.affinity.register(fs)
-	fs.IntVar(&f.local, "local", 0, "start `K` processes on loopback and measure them")
-	fs.IntVar(&f.localRails, "rails", 2, "with --local: `R` rails, on 127.0.0.1, 127.0.0.2 …")
+	fs.StringVar(&f.plot, "plot", "", "write shares and rates of the rails over time to `DIR`, as CSV and as pictures")
+	f.local.register(fs, "measure them")
 }
 
 func parseCollective(s string) (string, error) {
@@ -127,24 +136,8 @@ func parseCollective(s string) (string, error) {
 
 // validate reports every fault that the flags' own parsers cannot see.
 func (f *benchFlags) validate(fs *pflag.FlagSet) error {
-	var faults []error
+	faults := f.local.faults(fs, f.ranks)
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if f.local == 0 && f.ranks < 1 {
-		fault("--ranks must say how many processes take part (or --local K starts them)")
-	}
-	if f.local < 0 || f.local > maxLocal {
-		fault("--local %d is outside 1…%d", f.local, maxLocal)
-	}
-	if f.local > 0 {
-		for _, name := range []string{"name", "bind", "advertise", "join", "ranks"} {
-			if fs.Changed(name) {
-				fault("--%s does not go with --local, which chooses it", name)
-			}
-		}
-		if f.localRails < 1 || f.localRails > maxLocalRails {
-			fault("--rails %d is outside 1…%d", f.localRails, maxLocalRails)
-		}
-	}
 	if len(f.sizes) == 0 {
 		fault("--sizes is empty")
 	}
@@ -162,7 +155,7 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 	if f.minTime < 0 {
 		fault("--min-time %v is negative", f.minTime)
 	}
-	if _, err := pattern.New(f.dtype, f.reduce, 0, max(f.ranks, f.local, 1)); err != nil {
+	if _, err := pattern.New(f.dtype, f.reduce, 0, max(f.ranks, f.local.processes, 1)); err != nil {
 		fault("--reduce: %w", err)
 	}
 	if len(faults) == 0 {
@@ -200,7 +193,15 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 	if err != nil {
 		return 0, err
 	}
-	g := group{Communicator: c, node: node, dtype: f.dtype, reduce: f.reduce, algorithm: f.algorithm}
+	g := &group{Communicator: c, node: node, dtype: f.dtype, reduce: f.reduce, algorithm: f.algorithm}
+	if f.plot != "" && c.Rank() == 0 {
+		plot, err := startPlot(f.plot, g)
+		if err != nil {
+			return 0, err
+		}
+		g.plot = plot
+		defer func() { err = errors.Join(err, plot.finish()) }()
+	}
 	operands, err := pattern.New(f.dtype, f.reduce, op.Rank(c.Rank()), c.Size())
 	if err != nil {
 		return 0, err
@@ -233,7 +234,9 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 }
 
 // measureSize measures one size, and profiles it on rank 0 if that was asked for.
-func (f *benchFlags) measureSize(ctx context.Context, g group, c measure.Config) (osu.Result, error) {
+func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config) (osu.Result, error) {
+	g.plot.begin(c.Bytes)
+	defer g.plot.end()
 	if !f.profile || g.Rank() != 0 {
 		return measure.Run(ctx, g, c)
 	}
@@ -281,29 +284,4 @@ func startProfile(file string) (stop func() error, err error) {
 		pprof.StopCPUProfile()
 		return w.Close()
 	}, nil
-}
-
-// group is the communicator as package measure sees it.
-type group struct {
-	*polyrail.Communicator
-	node      *polyrail.Node
-	dtype     polyrail.DType
-	reduce    polyrail.Op
-	algorithm polyrail.Algorithm
-}
-
-func (g group) AllReduce(ctx context.Context, dst, src []byte) error {
-	return polyrail.AllReduceBytes(ctx, g.Communicator, dst, src, g.dtype, g.reduce, polyrail.WithAlgorithm(g.algorithm))
-}
-
-func (g group) Sum(ctx context.Context, v []int64) error {
-	return polyrail.AllReduce(ctx, g.Communicator, v, polyrail.Sum)
-}
-
-func (g group) RailBytes() map[string]int64 {
-	sent := map[string]int64{}
-	for _, r := range g.node.Rails() {
-		sent[r.Name] = int64(r.BytesSent)
-	}
-	return sent
 }

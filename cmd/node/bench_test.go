@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,31 @@ func TestBenchOverProcesses(t *testing.T) {
 		}
 		if all < 0.999 || all > 1.001 || system == 0 {
 			t.Errorf("shares add up to %.3f, those of system calls to %.3f: %+v", all, system, r.Profile)
+		}
+	})
+	t.Run("tuning and plot", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "tuning.yaml")
+		tune := exec.CommandContext(t.Context(), program, "tune", "--local", "2", "--tuning", file, "--sizes", "8,64KiB", "--max-time", "100ms")
+		out, err := tune.CombinedOutput()
+		if err != nil {
+			t.Fatalf("tune: %v\n%s", err, out)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), "ranks: 2") {
+			t.Errorf("the tuning file: %v\n%s", err, text)
+		}
+		for _, want := range []string{"# Tuning for 2 ranks on rails rail0/rail1", "64KiB", "Written to " + file} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("tune does not print %q:\n%s", want, out)
+			}
+		}
+		bench(t, "--balance", "measured", "--tuning", file, "--sizes", "8,1MiB", "--plot", filepath.Join(dir, "plots"), "--log-level", "warn")
+		for name, begin := range map[string]string{"shares.csv": "seconds,bytes,operation,table,rail,share\n", "shares.png": "\x89PNG",
+			"rates.csv": "seconds,bytes,rail,", "rates.png": "\x89PNG"} {
+			if text, err := os.ReadFile(filepath.Join(dir, "plots", name)); err != nil || !strings.HasPrefix(string(text), begin) {
+				t.Errorf("%s: %v, %.60q", name, err, text)
+			}
 		}
 	})
 	t.Run("table", func(t *testing.T) {

@@ -30,7 +30,7 @@ func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {}} {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"tune", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
@@ -96,6 +96,12 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--ranks", "2", "--affinity", "b=1-0"}, []string{"--affinity", `"1-0"`}},
 		{[]string{"bench", "--ranks", "2", "--profile", "--cpuprofile", "x"}, []string{"--profile", "--cpuprofile"}},
 		{[]string{"bench", "--local", "1000"}, []string{"--local 1000"}},
+		{[]string{"tune", "--ranks", "2"}, []string{"--tuning"}},
+		{[]string{"tune", "--tuning", "f", "--ranks", "1"}, []string{"--ranks 1"}},
+		{[]string{"tune", "--tuning", "f", "--local", "2", "--rails", "1"}, []string{"--rails 1"}},
+		{[]string{"tune", "--tuning", "f", "--local", "2", "--rail", "a=tcp:127.0.0.1,weight=2", "--rail", "b=tcp:127.0.0.2"}, []string{`"a"`, "weight"}},
+		{[]string{"tune", "--tuning", "f", "--local", "2", "--balance", "static"}, []string{"--balance"}},
+		{[]string{"tune", "--tuning", "f", "--local", "2", "--sizes", "10"}, []string{"--sizes", "10 bytes"}},
 		{[]string{"demo", "--nodes", "1"}, []string{"--nodes 1"}},
 		{[]string{"demo", "--rails", "5"}, []string{"--rails 5"}},
 	} {
@@ -225,10 +231,9 @@ func sampleOrFile(t *testing.T, flag *pflag.Flag) string {
 }
 
 func TestLocalProcessesGetEverythingOnTheirCommandLine(t *testing.T) {
-	var f benchFlags
 	root := newRoot()
 	cmd, _, _ := root.Find([]string{"bench"})
-	f.local, f.localRails = 3, 2
+	f := localFlags{processes: 3, rails: 2}
 	t.Setenv("POLYRAIL_CHECK", "true")
 	if err := cmd.ParseFlags([]string{"--local=3", "--sizes=8,1M", "--cpuprofile=x", "--eager-bytes=1k"}); err != nil {
 		t.Fatal(err)
@@ -236,7 +241,7 @@ func TestLocalProcessesGetEverythingOnTheirCommandLine(t *testing.T) {
 	if err := root.PersistentPreRunE(cmd, nil); err != nil {
 		t.Fatal(err)
 	}
-	got := f.sharedArgs(cmd.Flags())
+	got := f.sharedArgs(cmd)
 	want := []string{"bench", "--ranks=3", "--check=true", "--eager-bytes=1KiB", "--rail=rail0=tcp:" + loopback(0), "--rail=rail1=tcp:" + loopback(1), "--sizes=8,1MiB"}
 	slices.Sort(got)
 	slices.Sort(want)

@@ -21,7 +21,7 @@ func explainTo(ctx context.Context, w io.Writer, c *polyrail.Communicator, node 
 	fmt.Fprintf(w, "\n# Table %d divides operations", t.Version)
 	if report.Static {
 		fmt.Fprintf(w, " by the configured weights or a caller's table:\n")
-		return explainTable(w, t, node.Rails())
+		return explainTable(w, t)
 	}
 	fmt.Fprintf(w, " by what was measured:\n")
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -65,25 +65,30 @@ func explainClass(out io.Writer, c *polyrail.ClassReport) {
 }
 
 // explainTable prints a table that nobody measured for.
-func explainTable(w io.Writer, t polyrail.Table, rails []polyrail.RailStatus) error {
+func explainTable(w io.Writer, t polyrail.Table) error {
 	for i := range t.Entries {
 		e := &t.Entries[i]
 		end := rest
 		if e.MaxBytes > 0 {
 			end = settings.FormatSize(int(e.MaxBytes))
 		}
-		sum, shares := 0.0, make([]float64, len(rails))
-		for _, x := range e.Weights {
-			sum += float64(x)
-		}
-		for k, x := range e.Weights {
-			shares[k] = float64(x) / sum
-		}
-		if _, err := fmt.Fprintf(w, "  up to %s: %s, %v\n", end, percents(shares), e.Algorithm); err != nil {
+		if _, err := fmt.Fprintf(w, "  up to %s: %s, %v\n", end, percents(parts(e.Weights)), e.Algorithm); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// parts are weights in parts of their sum.
+func parts(weights []uint32) []float64 {
+	sum, shares := 0.0, make([]float64, len(weights))
+	for _, x := range weights {
+		sum += float64(x)
+	}
+	for i, x := range weights {
+		shares[i] = float64(x) / sum
+	}
+	return shares
 }
 
 // percents writes shares as 80/20 %.

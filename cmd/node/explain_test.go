@@ -29,7 +29,7 @@ func TestExplainSaysHowAndWhy(t *testing.T) {
 	}
 	b.Reset()
 	static := polyrail.Table{Entries: []polyrail.TableEntry{{MaxBytes: 1024, Weights: []uint32{1, 0}}, {Weights: []uint32{3, 1}}}}
-	if err := explainTable(&b, static, make([]polyrail.RailStatus, 2)); err != nil {
+	if err := explainTable(&b, static); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.String(); !strings.Contains(got, "up to 1KiB: 100/0 %") || !strings.Contains(got, "up to rest: 75/25 %") {

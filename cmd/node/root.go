@@ -66,7 +66,7 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newBench(), newDemo(), newChaos())
+	root.AddCommand(newRun(), newBench(), newTune(), newDemo(), newChaos())
 	for _, cmd := range root.Commands() {
 		cmd.Args = noArguments
 		cmd.Flags().SortFlags = false // --help shows them in the order of their definition: related ones together

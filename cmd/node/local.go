@@ -20,12 +20,46 @@ const (
 	maxLocalRails = 16
 )
 
+// localFlags start a group of processes on this host in place of one that joins others.
+type localFlags struct {
+	processes int
+	rails     int
+}
+
+func (f *localFlags) register(fs *pflag.FlagSet, doing string) {
+	fs.IntVar(&f.processes, "local", 0, "start `K` processes on loopback and "+doing)
+	fs.IntVar(&f.rails, "rails", 2, "with --local: `R` rails, on 127.0.0.1, 127.0.0.2 …")
+}
+
+// faults are those of the flags together.
+func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if f.processes == 0 && ranks < 1 {
+		fault("--ranks must say how many processes take part (or --local K starts them)")
+	}
+	if f.processes < 0 || f.processes > maxLocal {
+		fault("--local %d is outside 1…%d", f.processes, maxLocal)
+	}
+	if f.processes == 0 {
+		return faults
+	}
+	for _, name := range []string{"name", "bind", "advertise", "join", "ranks"} {
+		if fs.Changed(name) {
+			fault("--%s does not go with --local, which chooses it", name)
+		}
+	}
+	if f.rails < 1 || f.rails > maxLocalRails {
+		fault("--rails %d is outside 1…%d", f.rails, maxLocalRails)
+	}
+	return faults
+}
+
 // localOnly are the flags that the parent of --local decides for its children, or that are not theirs.
 var localOnly = []string{"local", "rails", "ranks", "name", "bind", "advertise", "join", "cpuprofile", settings.ConfigFlag}
 
-// runLocal starts --local processes of this program on loopback and waits for them.
+// run starts the processes of this command, the first of them with further arguments, and waits for them.
 // What rank 0 prints, whichever process that is, goes to standard output.
-func (f *benchFlags) runLocal(cmd *cobra.Command) error {
+func (f *localFlags) run(cmd *cobra.Command, first ...string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("--local: %w", err)
@@ -34,17 +68,14 @@ func (f *benchFlags) runLocal(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--local: a port for gossip: %w", err)
 	}
-	shared := f.sharedArgs(cmd.Flags())
+	shared := f.sharedArgs(cmd)
 	env := settings.WithoutTwins(os.Environ())
 	var group []children.Child
-	for i := range f.local {
+	for i := range f.processes {
 		name := fmt.Sprintf("local-%d", i)
 		args := append(slices.Clone(shared), "--name="+name)
 		if i == 0 {
-			args = append(args, "--bind="+seed)
-			if f.cpuProfile != "" {
-				args = append(args, "--cpuprofile="+f.cpuProfile)
-			}
+			args = append(append(args, "--bind="+seed), first...)
 		} else {
 			args = append(args, "--bind=127.0.0.1:0", "--join="+seed)
 		}
@@ -55,15 +86,15 @@ func (f *benchFlags) runLocal(cmd *cobra.Command) error {
 
 // sharedArgs is the part of the children's command line that they have in common: what
 // was set here, by whatever means.
-func (f *benchFlags) sharedArgs(fs *pflag.FlagSet) []string {
-	args := []string{"bench", fmt.Sprintf("--ranks=%d", f.local)}
-	fs.Visit(func(flag *pflag.Flag) {
+func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
+	args := []string{cmd.Name(), fmt.Sprintf("--ranks=%d", f.processes)}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if !slices.Contains(localOnly, flag.Name) {
 			args = append(args, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
 		}
 	})
-	if !fs.Changed("rail") {
-		for k := range f.localRails {
+	if !cmd.Flags().Changed("rail") {
+		for k := range f.rails {
 			args = append(args, fmt.Sprintf("--rail=%s=tcp:%s", railName(k), loopback(k)))
 		}
 	}

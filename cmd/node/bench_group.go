@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+
+	"github.com/polyrail/polyrail"
+)
+
+// group is the communicator as package measure sees it.
+type group struct {
+	*polyrail.Communicator
+	node      *polyrail.Node
+	dtype     polyrail.DType
+	reduce    polyrail.Op
+	algorithm polyrail.Algorithm
+	plot      *plot // nil: nothing is recorded
+}
+
+// Barrier stands before each operation and is not timed: there is time to take notes.
+func (g *group) Barrier(ctx context.Context) error {
+	g.plot.mark()
+	return g.Communicator.Barrier(ctx)
+}
+
+func (g *group) AllReduce(ctx context.Context, dst, src []byte) error {
+	g.plot.count()
+	return polyrail.AllReduceBytes(ctx, g.Communicator, dst, src, g.dtype, g.reduce, polyrail.WithAlgorithm(g.algorithm))
+}
+
+func (g *group) Sum(ctx context.Context, v []int64) error {
+	return polyrail.AllReduce(ctx, g.Communicator, v, polyrail.Sum)
+}
+
+func (g *group) RailBytes() map[string]int64 {
+	sent := map[string]int64{}
+	for _, r := range g.node.Rails() {
+		sent[r.Name] = int64(r.BytesSent)
+	}
+	return sent
+}
