@@ -39,14 +39,18 @@ func (b *bed) settled(c *Communicator, class int) bool {
 
 func TestACommunicatorBeginsWithTheSharesOfTheTuningFile(t *testing.T) {
 	for _, probe := range []bool{true, false} {
-		file := filepath.Join(t.TempDir(), "tuning.yaml")
+		file, others := filepath.Join(t.TempDir(), "tuning.yaml"), filepath.Join(t.TempDir(), "others.yaml")
+		opposite := strings.Replace(tuningOfThree, "ranks: 3", "ranks: 2", 1)
+		if err := os.WriteFile(others, []byte(opposite), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		run := func(f func(b *bed)) {
 			t.Helper()
 			inBed(t, 2, 2, func(c *Config) {
 				tuned(file)(c)
 				c.Probe = probe
-				if c.Name == "node1" { // it needs none
-					c.TuningFile = ""
+				if c.Name == "node1" { // it needs none, and what another one says is its own affair
+					c.TuningFile = others
 				}
 			}, f)
 		}
@@ -93,11 +97,14 @@ func TestACommunicatorBeginsWithTheSharesOfTheTuningFile(t *testing.T) {
 				t.Error("1 MiB had settled, and begins anew")
 			}
 		})
+		if text, err := os.ReadFile(others); err != nil || string(text) != opposite {
+			t.Errorf("rank 1 has written its file: %v\n%s", err, text)
+		}
 	}
 }
 
-func TestATuningFileThatDoesNotFitChangesNothing(t *testing.T) {
-	other := `version: 1
+// tuningOfThree gives the slow one of two rails nearly everything.
+const tuningOfThree = `version: 1
 tunings:
 - ranks: 3
   rails: [{name: rail0, protocol: mem}, {name: rail1, protocol: mem}]
@@ -106,6 +113,9 @@ tunings:
   - {up-to: 1048576, algorithm: ring, shares: {rail0: 1, rail1: 95}, bytes: 1048576, windows: 9, settled: true}
   samples: []
 `
+
+func TestATuningFileThatDoesNotFitChangesNothing(t *testing.T) {
+	other := tuningOfThree
 	for name, c := range map[string]struct {
 		text, log string
 		kept      bool
@@ -205,4 +215,19 @@ func TestATuningFileIsOfNoUseWhereNothingIsMeasured(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a file was written")
 	}
+}
+
+func TestTheTuningFileIsWrittenWhenACommunicatorShrinks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tuning.yaml")
+	inBed(t, 3, 2, tuned(file), func(b *bed) {
+		comms := b.form("train")
+		b.share(comms, 30, 1<<20)
+		b.each(func(i int) error {
+			_, _, err := comms[i].Shrink(b.t.Context())
+			return err
+		})
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "ranks: 3") {
+			t.Errorf("what three ranks have learned is not in the file (%v):\n%s", err, text)
+		}
+	})
 }
