@@ -112,7 +112,8 @@ type sample struct {
 // rail is a Rail on one line.
 type rail Rail
 
-// Encode writes tunings as a file, without the oldest where they are too many.
+// Encode writes tunings as a file, without the oldest where they are too many. It is an error if the newest alone is
+// too much.
 func Encode(tunings []Tuning) ([]byte, error) {
 	tunings = tunings[max(0, len(tunings)-MaxTunings):]
 	for ; ; tunings = tunings[1:] {
@@ -121,8 +122,11 @@ func Encode(tunings []Tuning) ([]byte, error) {
 			d.Tunings = append(d.Tunings, entryOf(&tunings[i]))
 		}
 		text, err := marshal(&d, tunings)
-		if err != nil || len(text) <= MaxBytes || len(tunings) == 0 {
+		if err != nil || len(text) <= MaxBytes {
 			return text, err
+		}
+		if len(tunings) == 1 {
+			return nil, fmt.Errorf("%v: %d bytes, the limit is %d", tunings[0].Key, len(text), MaxBytes)
 		}
 	}
 }
@@ -233,9 +237,16 @@ func Decode(text []byte) ([]Tuning, error) {
 	return tunings, nil
 }
 
-// oneLine is for errors of the YAML package, which end where they like.
+// oneLine is for errors of the YAML package: the first fault, without the names of Go's types.
 func oneLine(err error) error {
-	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	text := err.Error()
+	var faults *yaml.TypeError
+	if errors.As(err, &faults) && len(faults.Errors) > 0 {
+		text = faults.Errors[0]
+	}
+	text, _, _ = strings.Cut(text, " into ")
+	text, _, _ = strings.Cut(text, " in type ")
+	return errors.New("not what a tuning file says: " + strings.Join(strings.Fields(text), " "))
 }
 
 func (e *entry) tuning() (t Tuning, err error) {

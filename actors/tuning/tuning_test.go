@@ -116,12 +116,17 @@ func TestAFileKeepsTheNewest(t *testing.T) {
 		t.Fatalf("%d tunings from that of %d ranks on, %v", len(got), got[0].Key.Ranks, err)
 	}
 	large := example(7)
+	large.Key.Rails[1].Name = strings.Repeat("x", maxName)
 	for len(large.Saved.Samples) < balance.MaxSamples {
-		large.Saved.Samples = append(large.Saved.Samples, large.Saved.Samples[0])
+		large.Saved.Samples = append(large.Saved.Samples, large.Saved.Samples[1])
 	}
-	text := encode(t, large, large, large)
-	if got, err := Decode(text); err != nil || len(text) > MaxBytes || len(got) == 0 || len(got) == 3 {
+	text := encode(t, large, large)
+	if got, err := Decode(text); err != nil || len(text) > MaxBytes || len(got) != 1 {
 		t.Errorf("%d bytes with %d tunings, %v", len(text), len(got), err)
+	}
+	large.Saved.Samples = append(large.Saved.Samples, large.Saved.Samples...)
+	if _, err := Encode([]Tuning{example(2), large}); err == nil || !strings.Contains(err.Error(), "7 ranks") {
+		t.Errorf("more than a file holds: %v", err)
 	}
 }
 
