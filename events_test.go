@@ -83,6 +83,48 @@ func TestEventsTellALifeStory(t *testing.T) {
 	})
 }
 
+func TestEventsTellWhatADeadRailCarriedAndWhereItWent(t *testing.T) {
+	inBed(t, 3, 2, nil, func(b *bed) {
+		var events []<-chan Event
+		for _, n := range b.nodes {
+			events = append(events, n.Events(b.t.Context()))
+		}
+		comms := b.form("train")
+		b.each(func(i int) error {
+			if i == 1 {
+				<-time.After(time.Millisecond) // the others wait for its grant
+			}
+			w, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 4<<20), Sum)
+			if i == 1 {
+				b.rails.Silence("node1", "eth0")
+			}
+			if err != nil {
+				return err
+			}
+			return w.Wait(b.t.Context())
+		})
+		b.rails.Heal("node1", "eth0")
+		var carried, resent, remaining int64
+		for i := range events {
+			for _, e := range collect(events[i]) {
+				remaining += e.Remaining
+				switch e.Kind {
+				case RailDown:
+					carried += e.Unacknowledged
+				case RailMoved:
+					resent += e.Resent
+					if e.Rail != "rail0" || e.Resent > e.Unacknowledged || e.To["rail1"] != e.Resent+e.Waiting || len(e.To) != 1 {
+						t.Errorf("%+v", e)
+					}
+				}
+			}
+		}
+		if resent == 0 || resent > carried || remaining < 8<<20 {
+			t.Errorf("%d bytes were on their way over it, %d sent again; %d remained to be done", carried, resent, remaining)
+		}
+	})
+}
+
 func TestASlowSubscriberMissesEventsAndLearnsHowMany(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		events := b.nodes[0].Events(b.t.Context())

@@ -3,6 +3,8 @@ package actors
 import (
 	"sync"
 	"time"
+
+	"github.com/polyrail/polyrail/railactors"
 )
 
 // EventKind says what happened.
@@ -16,6 +18,7 @@ const (
 	CommunicatorFormed                      // Communicator, in which this node is Rank
 	CommunicatorBroken                      // Err says why
 	TableChanged                            // operations of Communicator are divided by table Version from now on
+	RailMoved                               // what Rail had on its way to Node when it went down goes over other rails
 )
 
 func (k EventKind) String() string {
@@ -32,6 +35,8 @@ func (k EventKind) String() string {
 		return "communicator broken"
 	case TableChanged:
 		return "table changed"
+	case RailMoved:
+		return "rail moved"
 	}
 	return "unknown"
 }
@@ -46,6 +51,13 @@ type Event struct {
 	Version      uint32
 	Err          error
 	Missed       uint64 // events lost before this one, because the subscriber was behind
+
+	// Of RailDown and RailMoved, in bytes.
+	Unacknowledged int64            // had been sent over the rail to Node, and was not acknowledged
+	Waiting        int64            // had yet to be sent over it
+	Remaining      int64            // RailDown: what this rank's operations under way had yet to receive, or to send if that is more
+	Resent         int64            // RailMoved: what of the unacknowledged Node lacked; it is sent again
+	To             map[string]int64 // RailMoved: by rail, what went there of the waiting and the resent
 }
 
 // maxEvents waits for one subscriber; what comes on top is counted and lost.
@@ -115,3 +127,32 @@ func (e *events) close() {
 
 // Subscribe opens a subscription to what happens from now on. The channel is closed by cancel and by Close.
 func (n *Node) Subscribe() (_ <-chan Event, cancel func()) { return n.events.subscribe() }
+
+// watchPair tells subscribers what the rails report.
+func (n *node) watchPair(e railactors.PairEvent) {
+	v := Event{Node: e.Node, Rail: e.Rail, Err: e.Err, Unacknowledged: e.Unacknowledged, Waiting: e.Waiting, Resent: e.Resent, To: e.To}
+	switch e.Kind {
+	case railactors.PairUp:
+		v.Kind = RailUp
+	case railactors.PairMoved:
+		v.Kind = RailMoved
+	case railactors.PairDown:
+		v.Kind = RailDown
+		var under int
+		if v.Remaining, under = n.remaining(); under > 0 {
+			n.log.Warn("rail down during operations", "to", e.Node, "rail", e.Rail, "operations", under, "remaining", v.Remaining)
+		}
+	}
+	n.events.emit(v)
+}
+
+// remaining is how many operations are under way here, and the bytes that they have yet to receive, or to send if
+// that is more.
+func (n *node) remaining() (bytes int64, under int) {
+	for _, m := range *n.groups.Load() {
+		in, out, running := m.group.remaining()
+		bytes += max(in, out)
+		under += running
+	}
+	return bytes, under
+}

@@ -192,6 +192,21 @@ func (g *group) quiet() <-chan struct{} {
 	return done
 }
 
+// remaining sums what the operations under way have yet to receive and to send.
+func (g *group) remaining() (in, out int64, running int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range g.open {
+		o.mu.Lock()
+		if o.phase == phaseRunning && o.cause == nil && !o.retired {
+			i, u := o.task.Remaining()
+			in, out, running = in+i, out+u, running+1
+		}
+		o.mu.Unlock()
+	}
+	return in, out, running
+}
+
 // land answers a reader: where does this data frame go?
 func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
 	rank, o, err := g.match(from, h)

@@ -81,13 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, node.Close(ctx))
 	}
 	var err error
-	cfg.Rails.Watch = func(node, rail string, down error) {
-		kind := RailUp
-		if down != nil {
-			kind = RailDown
-		}
-		n.events.emit(Event{Kind: kind, Node: node, Rail: rail, Err: down})
-	}
+	cfg.Rails.Watch = n.watchPair
 	if n.fabric, err = railactors.Start(n.system, cfg.Rails, n); err != nil {
 		return fail(err)
 	}

@@ -29,9 +29,31 @@ type Config struct {
 	Linger        time.Duration // how long a peer that nobody uses stays connected; 5 s
 	Logger        *slog.Logger  // nil: slog.Default()
 
-	// Watch hears of each connection that a pair makes (down nil) and loses. Nil: nobody does. It is called on
-	// the goroutines that move frames, and must not block.
-	Watch func(node, rail string, down error)
+	// Watch hears what becomes of pairs. Nil: nobody does. It is called on the goroutines that move
+	// frames, without a lock, and must not block.
+	Watch func(PairEvent)
+}
+
+// PairEventKind says what happened to a pair.
+type PairEventKind uint8
+
+// The kinds of PairEvent.
+const (
+	PairUp    PairEventKind = iota // it has a connection
+	PairDown                       // it has lost it: Err, Unacknowledged, Waiting
+	PairMoved                      // what it had on its way goes over other rails: Unacknowledged, Waiting, Resent, To
+)
+
+// PairEvent is something that happened to the pair with a node on a rail. Bytes are those of data frames
+// with their headers.
+type PairEvent struct {
+	Kind           PairEventKind
+	Node, Rail     string
+	Err            error
+	Unacknowledged int64            // sent, and not acknowledged when the connection was lost
+	Waiting        int64            // not sent yet
+	Resent         int64            // of the unacknowledged ones: the other node lacked them
+	To             map[string]int64 // by rail; less than Waiting and Resent if no rail was up
 }
 
 // RailConfig is one rail of this node. Rails of equal names on different nodes belong together.

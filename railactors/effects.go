@@ -50,6 +50,9 @@ func (p *Peer) unlock(fx *effects) {
 			r.Frame.Owner.Released(r.Frame, outcomeError(r.Outcome, cause))
 		}
 	}
+	for i := range fx.Moves {
+		p.moved(&fx.Moves[i])
+	}
 	finish := fx.finish
 	fx.free()
 	if finish {

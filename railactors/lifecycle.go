@@ -250,3 +250,13 @@ func (c *connection) reason() (err error, goesOn bool) {
 	defer c.peer.mu.Unlock()
 	return c.err, c.peer.cause == nil && !c.peer.farewell && !c.peer.parted
 }
+
+// cut is what the connection had on its way when it failed.
+func (c *connection) cut() (cut peer.Cut) {
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	if last := c.peer.core.LastCut(c.rail); last.Generation == c.generation {
+		cut = last
+	}
+	return cut
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
@@ -39,7 +40,7 @@ func (a *pairActor) Receive(ctx actor.Context) {
 	case *connectionUp:
 		a.attempts = 0
 		f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", m.conn.generation)
-		f.report(a, nil)
+		f.report(PairEvent{Kind: PairUp, Node: a.peer.node, Rail: f.rails[a.rail].name})
 	case *connectionLost:
 		a.lost(m.conn)
 		a.again(ctx)
@@ -74,8 +75,14 @@ func (a *pairActor) lost(c *connection) {
 		a.flaps = 0
 	}
 	if err, wanted := c.reason(); wanted {
-		f.log.Warn("pair lost its connection", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation, "reason", err)
-		f.report(a, err)
+		cut := c.cut()
+		f.log.Warn("pair lost its connection", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation,
+			"unacknowledged", cut.Unacknowledged, "waiting", cut.Waiting, "reason", err)
+		f.report(PairEvent{Kind: PairDown, Node: a.peer.node, Rail: f.rails[a.rail].name, Err: err,
+			Unacknowledged: int64(cut.Unacknowledged), Waiting: int64(cut.Waiting)})
+		if err == errClosedByPeer { // it may have found out that this rail is dead, here or there
+			f.doubt(a.peer, a.rail, true)
+		}
 	} else {
 		f.log.Debug("pair closed", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
 	}
@@ -113,11 +120,26 @@ func (a *pairActor) again(ctx actor.Context) {
 	a.timer = time.AfterFunc(pause, func() { f.tell(self, &retry{epoch: epoch}) })
 }
 
-// report tells Config.Watch what became of the pair's connection.
-func (f *Fabric) report(a *pairActor, down error) {
+// report tells Config.Watch.
+func (f *Fabric) report(e PairEvent) {
 	if f.cfg.Watch != nil {
-		f.cfg.Watch(a.peer.node, f.rails[a.rail].name, down)
+		f.cfg.Watch(e)
 	}
+}
+
+// moved tells what became of the data that a connection had on its way.
+func (p *Peer) moved(m *peer.Move) {
+	f := p.fabric
+	e := PairEvent{Kind: PairMoved, Node: p.node, Rail: f.rails[m.Rail].name, Unacknowledged: int64(m.Unacknowledged),
+		Waiting: int64(m.Waiting), Resent: int64(m.Resent), To: make(map[string]int64)}
+	for rail, bytes := range m.To {
+		if bytes > 0 {
+			e.To[f.rails[rail].name] = int64(bytes)
+		}
+	}
+	f.log.Warn("pair's data moved", "node", e.Node, "rail", e.Rail, "generation", m.Generation,
+		"unacknowledged", e.Unacknowledged, "waiting", e.Waiting, "resent", e.Resent, "to", e.To, "held", m.Held)
+	f.report(e)
 }
 
 // dial starts an attempt, unless there is a connection, or nobody wants one.

@@ -104,7 +104,8 @@ func (p *Peer) checkSilence() {
 			again = again || awaited || c.writing || p.core.Unacknowledged(r) > 0
 		}
 	}
-	for r := range p.silence.Dead(up).All() {
+	quiet, dead := p.silence.Quiet(up), p.silence.Dead(up)
+	for r := range dead.All() {
 		p.fabric.rails[r].silences.Add(1)
 		p.silentSince[r] = p.fabric.now()
 		p.conns[r].failLocked(fmt.Errorf("what was sent is unconfirmed for almost the rail timeout, %v", p.fabric.cfg.RailTimeout), fx)
@@ -113,6 +114,41 @@ func (p *Peer) checkSilence() {
 		p.watch.Reset(p.fabric.cfg.RailTimeout / peer.ChecksPerTimeout)
 	}
 	p.unlock(fx)
+	for r := range quiet.All() {
+		p.fabric.doubt(p, r, dead.Has(r))
+	}
+}
+
+// doubt makes the other pairs of a rail show whether they live, since the one with p is silent, or dead. Each is judged by
+// its own evidence: the dead end may be p's, or this node's.
+func (f *Fabric) doubt(p *Peer, rail int, dead bool) {
+	for _, other := range f.snapshot() {
+		if other != p {
+			other.prove(rail, dead)
+		}
+	}
+}
+
+// prove has something sent on the rail that its host must confirm, and looks at what it has confirmed.
+func (p *Peer) prove(rail int, doubted bool) {
+	fx := newEffects()
+	p.mu.Lock()
+	c := p.conns[rail]
+	if c != nil && !c.writing {
+		c.urgent |= urgentPing
+		fx.kicks = append(fx.kicks, c)
+	}
+	p.unlock(fx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c == nil || p.conns[rail] != c {
+		return
+	}
+	if doubted {
+		p.silence.Doubt(rail, p.fabric.now())
+	}
+	p.watching = true
+	p.watch.Reset(0)
 }
 
 // forgive counts a silence that was none: its rail could be connected again within the rail timeout. It

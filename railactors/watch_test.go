@@ -198,3 +198,35 @@ func TestAFlappingRailIsDamped(t *testing.T) {
 		}
 	})
 }
+
+// TestADeadRailIsFoundOnceForAllNodes: the silence with one node makes this node look at the same rail to others, which
+// then need no timeout of their own; a rail that works is left alone.
+func TestADeadRailIsFoundOnceForAllNodes(t *testing.T) {
+	virtual(t, 2, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b", "c")
+		ab, ba := join(n[0], n[1])
+		ac, _ := join(n[0], n[2])
+		bc, cb := join(n[1], n[2])
+		net.Silence("b", "rail0")
+		begin := time.Now()
+		n[0].send(ab, 1, 0, 1000, 0)
+		n[1].expect("a", 1)
+		n[1].send(bc, 1, 0, 1000, 0) // only now: b learned of the silence from a
+		n[2].expect("b", 1)
+		if took := time.Since(begin); took > 240*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		for _, p := range []*Peer{ab, ba, bc, cb} {
+			if p.Lost() != nil {
+				t.Error(p.Lost())
+			}
+		}
+		<-time.After(time.Second)
+		ac.mu.Lock()
+		if c := ac.conns[0]; c == nil || c.generation != 1 {
+			t.Error("the rail between a and c works, and was closed")
+		}
+		ac.mu.Unlock()
+		net.Heal("b", "rail0")
+	})
+}

@@ -18,6 +18,7 @@ type closing[F any] struct {
 	told       bool   // the other side has stated
 	count      uint64 // what it stated
 	silent     bool   // the other side left: nobody listens to a statement
+	move       Move
 }
 
 // Propose is the generation that a new connection of the rail should have here.
@@ -34,7 +35,7 @@ func (c *Core[F]) Connected(rail int, generation uint64, fx *Effects[F]) bool {
 		l.used = slices.Delete(l.used, 0, 1)
 	}
 	*l = link[F]{up: true, generation: generation, floor: generation, used: append(l.used, generation),
-		ahead: l.ahead, data: l.data} // empty, but with memory
+		cut: l.cut, ahead: l.ahead, data: l.data} // empty, but with memory
 	for c.orphanAhead.len() > 0 {
 		l.ahead.pushBack(c.orphanAhead.popFront())
 	}
@@ -59,14 +60,19 @@ func (c *Core[F]) close(rail int, l *link[F], fx *Effects[F]) *closing[F] {
 	r := &closing[F]{rail: rail, generation: l.generation, acked: l.acked, written: l.written, sent: l.sent,
 		unacked: l.unacked, received: l.received}
 	c.closing = append(c.closing, r)
+	l.cut = Cut{Generation: l.generation, Unacknowledged: l.unacknowledged()}
 	l.up = false
+	r.move = Move{Rail: rail, To: make([]int, len(c.links))}
 	l.unacked, l.inFlight = deque[entry[F]]{}, 0
 	for l.ahead.len() > 0 {
 		c.route(l.ahead.popFront(), fx)
 	}
 	for l.data.len() > 0 {
-		c.route(l.data.popFront(), fx)
+		it := l.data.popFront()
+		l.cut.Waiting += it.Bytes
+		r.move.add(c.route(it, fx), it.Bytes)
 	}
+	r.move.Cut = l.cut
 	// A statement doesn't wait for another one: two that were on their way over each other's
 	// rails when those broke would wait for each other.
 	for i := range r.unacked.len() {
@@ -76,6 +82,25 @@ func (c *Core[F]) close(rail int, l *link[F], fx *Effects[F]) *closing[F] {
 		}
 	}
 	return r
+}
+
+// unacknowledged is the bytes of data that were taken and that the other side has not confirmed.
+func (l *link[F]) unacknowledged() (bytes int) {
+	first := l.first()
+	for i := range l.unacked.len() {
+		if e := l.unacked.at(i); first+uint64(i) > l.acked && !e.Ahead && !e.gone {
+			bytes += e.Bytes
+		}
+	}
+	return bytes
+}
+
+func (m *Move) add(rail, bytes int) {
+	if rail < 0 {
+		m.Held += bytes
+	} else {
+		m.To[rail] += bytes
+	}
 }
 
 func (c *Core[F]) record(rail int, generation uint64) *closing[F] {
@@ -168,21 +193,28 @@ func (c *Core[F]) settle(r *closing[F], fx *Effects[F]) {
 	}
 	// From the last to the first, each to the front: they are older than what is queued.
 	for i := r.unacked.len() - 1; i >= 0; i-- {
-		c.again(r.unacked.at(i), fx)
+		e := r.unacked.at(i)
+		if rail := c.again(e, fx); !e.gone && !e.Ahead {
+			r.move.Resent += e.Bytes
+			r.move.add(rail, e.Bytes)
+		}
+	}
+	if r.move.Resent+r.move.Waiting > 0 && !r.silent {
+		fx.Moves = append(fx.Moves, r.move)
 	}
 }
 
-// again queues a frame that the other side lacks, before newer ones.
-func (c *Core[F]) again(e *entry[F], fx *Effects[F]) {
+// again queues a frame that the other side lacks, before newer ones, on the rail that it returns.
+func (c *Core[F]) again(e *entry[F], fx *Effects[F]) (rail int) {
 	if e.gone {
 		c.used -= uint64(e.Credit) // it never arrived, and never will
 		c.feed(fx)
-		return
+		return -1
 	}
 	it := e.Item
 	it.Resent = true
 	ahead, data := &c.orphanAhead, &c.orphanData
-	if rail := c.carrier(it.Rail); rail >= 0 {
+	if rail = c.carrier(it.Rail); rail >= 0 {
 		ahead, data = &c.links[rail].ahead, &c.links[rail].data
 		fx.Wake.Add(rail)
 	}
@@ -191,6 +223,7 @@ func (c *Core[F]) again(e *entry[F], fx *Effects[F]) {
 	} else {
 		data.pushFront(it)
 	}
+	return rail
 }
 
 // Revoke takes back the frames that match. Those that a writer holds are released when it

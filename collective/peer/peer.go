@@ -88,11 +88,28 @@ type Statement struct {
 	Answer     bool   // the sender never used this generation
 }
 
+// Cut is the data that a generation had on its way when it closed, in bytes with headers.
+type Cut struct {
+	Generation     uint64
+	Unacknowledged int // taken for writing, and not acknowledged
+	Waiting        int // had yet to be taken: goes to other rails at once
+}
+
+// Move is what became of a cut, once both sides have told what they had received, if any of it has to go over other rails.
+type Move struct {
+	Cut
+	Rail   int
+	Resent int   // of the unacknowledged bytes: the other side lacked them
+	To     []int // by rail: what was waiting or is sent again went there
+	Held   int   // no rail was up: it goes to the first one that is
+}
+
 // Effects collects what the caller has to do after an event. Calls append to it.
 type Effects[F any] struct {
 	Released   []Release[F] // tell the owners, without a lock
 	Wants      []Item[F]    // frames without credit, the first of their operation: ask for a grant
 	Statements []Statement  // send each once, as a control frame
+	Moves      []Move       // nothing is to be done: for those who watch
 	Wake       Rails        // these rails have something to write
 	Ack        Rails        // these rails owe an acknowledgement at once
 	Arm        Rails        // call AckTimer for these rails after AckDelay
@@ -103,7 +120,8 @@ type Effects[F any] struct {
 func (e *Effects[F]) Reset() {
 	clear(e.Released)
 	clear(e.Wants)
-	*e = Effects[F]{Released: e.Released[:0], Wants: e.Wants[:0], Statements: e.Statements[:0]}
+	clear(e.Moves)
+	*e = Effects[F]{Released: e.Released[:0], Wants: e.Wants[:0], Statements: e.Statements[:0], Moves: e.Moves[:0]}
 }
 
 // Core is one node's state towards another. Methods are not safe for concurrent use.
@@ -131,6 +149,7 @@ type link[F any] struct {
 	generation uint64   // in use if up
 	floor      uint64   // generations up to this one are used up
 	used       []uint64 // the latest that were in use here, ascending; at most maxUsed
+	cut        Cut      // the latest
 
 	ahead, data deque[Item[F]] // to be written
 
@@ -197,6 +216,9 @@ func (c *Core[F]) InFlight(rail int) int { return c.links[rail].inFlight }
 
 // Unacknowledged is how many frames of a rail's present generation were taken and not acknowledged.
 func (c *Core[F]) Unacknowledged(rail int) int { return c.links[rail].unacked.len() }
+
+// LastCut is what the rail had on its way when its latest closed generation ended.
+func (c *Core[F]) LastCut(rail int) Cut { return c.links[rail].cut }
 
 // Unsettled is how many closed generations wait for a statement.
 func (c *Core[F]) Unsettled() int { return len(c.closing) }

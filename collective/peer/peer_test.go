@@ -234,3 +234,33 @@ func TestAFarewellSettlesWithoutAStatement(t *testing.T) {
 		t.Errorf("%s, idle %v", story(&fx), c.Idle())
 	}
 }
+
+// TestAMoveTellsWhatWentWhere: of three frames on the rail that dies one is acknowledged, one received, one lost; a fourth
+// had to wait.
+func TestAMoveTellsWhatWentWhere(t *testing.T) {
+	c := fixture(t, 3)
+	var fx Effects[string]
+	for _, it := range []Item[string]{data("a", 0, 30), data("b", 0, 20), data("c", 0, 50), data("d", 0, 60), {Frame: "grant", Bytes: 9, Ahead: true}} {
+		c.Send(it, &fx)
+	}
+	for range 4 {
+		take(c, 0, 1)
+	}
+	if err := c.Acked(0, 1, 2, &fx); err != nil { // the grant and a
+		t.Fatal(err)
+	}
+	c.Send(data("elsewhere", 1, 1), &fx) // so that rail 2 is the least loaded
+	c.Down(0, 1, &fx)
+	cut := Cut{Generation: 1, Unacknowledged: 70, Waiting: 60}
+	if got := c.LastCut(0); got != cut {
+		t.Errorf("%+v, want %+v", got, cut)
+	}
+	c.Quiesced(0, 1, &fx)
+	if err := c.PeerClosed(Statement{Rail: 0, Generation: 1, Received: 3}, &fx); err != nil {
+		t.Fatal(err)
+	}
+	if len(fx.Moves) != 1 || fx.Moves[0].Cut != cut || fx.Moves[0].Resent != 50 || fx.Moves[0].Held != 0 ||
+		fx.Moves[0].To[0] != 0 || fx.Moves[0].To[1]+fx.Moves[0].To[2] != 110 || fx.Moves[0].To[2] < 60 {
+		t.Errorf("%+v", fx.Moves)
+	}
+}

@@ -30,16 +30,16 @@ func (c *Core[F]) spend(bytes int) bool {
 }
 
 // route queues a frame on its planned rail, on the least loaded one where that isn't up, or
-// keeps it until some rail is.
-func (c *Core[F]) route(it Item[F], fx *Effects[F]) {
-	rail := c.carrier(it.Rail)
+// keeps it until some rail is: -1.
+func (c *Core[F]) route(it Item[F], fx *Effects[F]) (rail int) {
+	rail = c.carrier(it.Rail)
 	if rail < 0 {
 		if it.Ahead {
 			c.orphanAhead.pushBack(it)
 		} else {
 			c.orphanData.pushBack(it)
 		}
-		return
+		return rail
 	}
 	l := &c.links[rail]
 	if it.Ahead {
@@ -48,6 +48,7 @@ func (c *Core[F]) route(it Item[F], fx *Effects[F]) {
 		l.data.pushBack(it)
 	}
 	fx.Wake.Add(rail)
+	return rail
 }
 
 // carrier is the rail that takes a frame planned for this one, or -1.

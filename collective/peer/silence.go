@@ -29,12 +29,21 @@ type quietRail struct {
 	moved    time.Duration // when it last showed life while something was awaited
 	quiet    time.Duration // for how long it has not; 0 if nothing is awaited
 	patience time.Duration // what it may take
+	doubted  time.Duration // since when: another pair of the rail is silent; 0: none is known to be
 }
 
 // NewSilence returns the watch over a peer with so many rails. A dead rail is found within the timeout.
 func NewSilence(timeout time.Duration, rails int) *Silence {
 	return &Silence{timeout: timeout, rails: make([]quietRail, rails)}
 }
+
+// doubtsPerTimeout divides the rail timeout for a rail that is in doubt. What is left is more than the 40 ms for which
+// a host may put off a confirmation.
+const doubtsPerTimeout = 4
+
+// Doubt shortens the patience with a rail until it shows life, since another node can't be reached over it. That alone
+// proves nothing: the dead end may be the other node's.
+func (s *Silence) Doubt(rail int, now time.Duration) { s.rails[rail].doubted = now }
 
 // Reset forgets a rail whose connection began or ended.
 func (s *Silence) Reset(rail int) { s.rails[rail] = quietRail{} }
@@ -47,6 +56,9 @@ func (s *Silence) Observe(rail int, now time.Duration, p Progress) bool {
 		*r = quietRail{acked: p.Acked}
 		return false
 	}
+	if r.awaiting && p.Acked != r.acked || now-p.LastAck > r.doubted {
+		r.doubted = 0
+	}
 	if !r.awaiting || p.Acked != r.acked {
 		r.moved = now
 	}
@@ -55,8 +67,23 @@ func (s *Silence) Observe(rail int, now time.Duration, p Progress) bool {
 	r.quiet = now - r.moved
 	// One check passes before the waiting is seen, and one may pass before its end is. On a rail
 	// with long queues even a confirmation that is on its way takes longer.
-	r.patience = max(s.timeout-2*s.timeout/ChecksPerTimeout, 2*p.RTT)
+	r.patience = s.timeout - 2*s.timeout/ChecksPerTimeout
+	if r.doubted != 0 {
+		r.patience = s.timeout / doubtsPerTimeout
+	}
+	r.patience = max(r.patience, 2*p.RTT)
 	return true
+}
+
+// Quiet are the rails of those in use that have used up two thirds of the patience with them. It is time to find out about
+// the same rails to other nodes, or an operation meets one timeout after the other.
+func (s *Silence) Quiet(up Rails) (quiet Rails) {
+	for r := range up.All() {
+		if q := &s.rails[r]; q.awaiting && q.quiet >= q.patience*2/3 && s.another(r, up) {
+			quiet.Add(r)
+		}
+	}
+	return quiet
 }
 
 // Dead are the rails of those in use that are to be closed. While no other rail shows that the other host

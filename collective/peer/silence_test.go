@@ -102,3 +102,42 @@ func TestAStarvedNodeFindsNoSilence(t *testing.T) {
 		}
 	}
 }
+
+// TestARailInDoubtIsJudgedSooner: but by what it shows itself.
+func TestARailInDoubtIsJudgedSooner(t *testing.T) {
+	const ms = time.Millisecond
+	silence := func(alive bool) (dead time.Duration) {
+		s := NewSilence(200*ms, 2)
+		s.Doubt(0, 1000*ms) // and at once something is sent
+		for now := 1000 * ms; now < 1300*ms; now += 25 * ms {
+			p := Progress{Awaiting: true, LastAck: now}
+			if alive && now >= 1025*ms {
+				p.LastAck = now - 1020*ms // a confirmation, and more is sent
+			}
+			s.Observe(0, now, p)
+			s.Observe(1, now, Progress{})
+			if s.Dead(3) != 0 {
+				return now - 1000*ms
+			}
+		}
+		return 0
+	}
+	if took := silence(false); took != 50*ms {
+		t.Errorf("dead after %v", took)
+	}
+	if took := silence(true); took < 150*ms {
+		t.Errorf("dead after %v, though it had shown life", took)
+	}
+}
+
+func TestARailIsQuietBeforeItIsDead(t *testing.T) {
+	const ms = time.Millisecond
+	s := NewSilence(200*ms, 2)
+	for now := 0 * ms; s.Dead(3) == 0; now += 25 * ms {
+		s.Observe(0, now, Progress{Awaiting: true, LastAck: now})
+		s.Observe(1, now, Progress{})
+		if quiet := s.Quiet(3); (quiet == 1) != (now >= 100*ms) || s.Quiet(1) != 0 {
+			t.Errorf("after %v: rails %b quiet", now, quiet)
+		}
+	}
+}

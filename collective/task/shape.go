@@ -122,6 +122,27 @@ const slotAlignment = 64 // bytes; a cache line, and a multiple of every element
 // should begin on a multiple of 64 bytes, as slots in it do.
 func (t *Task) ScratchBytes() int { return t.scratchBytes }
 
+// Remaining is how many bytes have yet to be received, and how many to be sent and acknowledged. It looks at
+// every instruction: it is for rare occasions.
+func (t *Task) Remaining() (in, out int64) {
+	for span := range t.Plan.Spans {
+		for at := range t.Program.Base[t.Plan.OwnersIn(span)] {
+			instr := &t.Program.Code[at]
+			if t.state[t.ref(span, at)] == done {
+				continue
+			}
+			_, length := t.Plan.RangeOf(span, instr.Owner)
+			switch instr.Kind {
+			case schedule.Recv:
+				in += int64(length)
+			case schedule.Send:
+				out += int64(length)
+			}
+		}
+	}
+	return in, out
+}
+
 // resize is s with n zero elements, in its own memory if that is large enough.
 func resize[T any](s []T, n int) []T {
 	s = grow(s, n)

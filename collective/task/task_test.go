@@ -82,6 +82,25 @@ func TestLifeOfAnOperation(t *testing.T) {
 		Action{Kind: Resolve}, Action{Kind: Retire})
 }
 
+func TestRemaining(t *testing.T) {
+	const size = 3 * 4096 // one span of a ring: every rank receives and sends 2/3 of it twice
+	task := newTask(t, op.Ring, 0, 3, size, Config{Window: 1})
+	require := func(in, out int64) {
+		t.Helper()
+		if i, o := task.Remaining(); i != in || o != out {
+			t.Errorf("%d bytes to be received, %d to be sent, want %d and %d", i, o, in, out)
+		}
+	}
+	require(4*4096, 4*4096)
+	start(t, task)
+	ref := recv(t, task, 2, 0, 1)
+	require(4*4096, 4*4096)
+	if _, err := task.Step(Event{Kind: Arrived, Ref: ref}, nil); err != nil {
+		t.Fatal(err)
+	}
+	require(3*4096, 4*4096)
+}
+
 func TestOutOfPlaceTheResultNeedsNoRelease(t *testing.T) {
 	task := newTask(t, op.RecursiveDoubling, 0, 2, 8, Config{Eager: true})
 	expect(t, task, Event{Kind: Start},
