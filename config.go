@@ -14,6 +14,7 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/railactors/affinity"
+	"github.com/polyrail/polyrail/railactors/supervise"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
@@ -65,6 +66,8 @@ type Config struct {
 
 	// GossipNetwork, if set, carries gossip in place of real sockets: cluster/memnet in tests.
 	GossipNetwork cluster.Network
+	// Panics, if set, can make this node's actors panic: for tests.
+	Panics *supervise.Panics
 
 	Logger *slog.Logger // nil: slog.Default()
 }

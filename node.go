@@ -62,7 +62,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip.Network = cfg.GossipNetwork
 	inner, err := actors.Start(ctx, actors.Config{
 		Measured: cfg.measured(), Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
-		Node: cfg.Name, Incarnation: incarnation,
+		Node: cfg.Name, Incarnation: incarnation, Panics: cfg.Panics,
 		OperationTimeout: cfg.OperationTimeout, EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight,
 		BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin, MemoryLimit: cfg.MemoryLimit, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,

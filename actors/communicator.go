@@ -1,11 +1,13 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -40,6 +42,7 @@ type communicator struct {
 }
 
 func (c *communicator) Receive(ctx actor.Context) {
+	defer c.survive(ctx)
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		c.start(ctx)
@@ -60,15 +63,38 @@ func (c *communicator) Receive(ctx actor.Context) {
 	}
 }
 
+// survive keeps the actor after a panic, where a restart would end the coordinator, on which calls wait: its communicator
+// breaks, and callers are told.
+func (c *communicator) survive(ctx actor.Context) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if _, starting := ctx.Message().(*actor.Started); starting {
+		panic(r)
+	}
+	n := c.group.node
+	n.log.Error("actor panicked", "actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", ctx.Message()), "reason", fmt.Sprint(r),
+		"stack", string(debug.Stack()))
+	cause := fmt.Errorf("%w: communicator: %v", fault.ErrInternal, r)
+	n.breakGroup(c.group, cause, 0, true)
+	if m, ok := ctx.Message().(*closeCommunicator); ok {
+		select {
+		case m.done <- cause:
+		default: // it was answered before
+		}
+	}
+}
+
 func (c *communicator) start(ctx actor.Context) {
 	n, g := c.group.node, c.group
 	g.table.CompareAndSwap(nil, c.first)
 	inline := actor.WithDispatcher(n.inline)
-	c.balancer = ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) }, inline))
+	c.balancer = ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) }, inline), "balancer")
 	g.tuner.balancer.Store(c.balancer)
 	brain := newCoordinator(g, c.balancer, c.first) // survives its actor's restart: the ranks' seqs and tables must go on
-	coordinator := ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return brain },
-		inline, actor.WithSupervisor(brain.strategy)))
+	coordinator := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return brain },
+		inline, actor.WithSupervisor(brain.strategy)), "coordinator")
 	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator, balancer: c.balancer,
 		slots: make(chan struct{}, n.config.MaxInFlight), gone: make(chan struct{})}
 	c.left = make([]bool, g.size)
@@ -324,7 +350,8 @@ func (c *Communicator) Close(ctx context.Context) error {
 	done := make(chan error, 1)
 	n.tell(c.pid, &closeCommunicator{done})
 	select {
-	case <-done:
+	case failed := <-done:
+		err = cmp.Or(err, failed)
 	case <-ctx.Done():
 		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.name, context.Cause(ctx))
 	}

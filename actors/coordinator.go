@@ -244,8 +244,8 @@ func (c *coordinator) actor(ctx actor.Context) *operationActor {
 		return a
 	}
 	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer, strategy: c.group.node.strategy(c.group)}
-	ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return a },
-		actor.WithDispatcher(c.group.node.inline), actor.WithSupervisor(a.strategy)))
+	ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return a },
+		actor.WithDispatcher(c.group.node.inline), actor.WithSupervisor(a.strategy)), "operation")
 	return a
 }
 

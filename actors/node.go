@@ -75,6 +75,9 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.operations.New = func() any { return &operation{scratch: memory.NewArena(n.pool)} }
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
+	if cfg.Panics != nil {
+		cfg.Panics.Bind(n.system)
+	}
 	n.stopLog = supervise.LogEvents(n.system, cfg.Logger)
 	node := &Node{node: n, closing: make(chan struct{})}
 	fail := func(err error) (*Node, error) {
@@ -103,8 +106,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	forming := &nodeActor{node: n, core: core, calls: make(map[uint64]*communicatorCall),
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
-	n.pid = n.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return forming },
-		actor.WithDispatcher(n.warm), n.strategy(nil).Props()))
+	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
+		actor.WithDispatcher(n.warm), n.strategy(nil).Props()), "node")
 	node.gossip, err = cluster.Start(ctx, cfg.Cluster, &gossipHandler{n})
 	if err != nil {
 		return fail(err)
@@ -171,6 +174,9 @@ func (n *Node) close(ctx context.Context) error {
 		n.stop(n.pid)
 	}
 	n.stopLog()
+	if n.config.Panics != nil {
+		n.config.Panics.Bind(nil)
+	}
 	n.system.Shutdown()
 	n.warm.Close()
 	n.pool.Close()
@@ -200,6 +206,7 @@ func (n *node) tell(pid *actor.PID, message any) { n.system.Root.Send(pid, messa
 
 // unknown logs a message that an actor has no case for.
 func (n *node) unknown(ctx actor.Context) {
+	supervise.MayExplode(ctx)
 	n.log.Error("unknown message", "actor", ctx.Self().GetId(), "type", fmt.Sprintf("%T", ctx.Message()))
 }
 
@@ -286,9 +293,9 @@ func (n *node) replace(change func(map[uint64]*member)) {
 // open starts the communicator actor of a registered group.
 func (n *node) open(g *group) *Communicator {
 	started := make(chan *Communicator, 1)
-	pid := n.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
+	pid := n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 		return &communicator{group: g, first: g.first, started: started}
-	}, actor.WithDispatcher(n.warm), n.strategy(g).Props()))
+	}, actor.WithDispatcher(n.warm), n.strategy(g).Props()), "communicator")
 	c := <-started
 	n.mu.Lock()
 	m := (*n.groups.Load())[g.id]

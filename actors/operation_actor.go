@@ -49,9 +49,9 @@ func (a *operationActor) start(ctx actor.Context) {
 	a.pid = ctx.Self()
 	a.workers = a.workers[:0]
 	for rail := range a.node.rails {
-		a.workers = append(a.workers, ctx.Spawn(actor.PropsFromProducer(func() actor.Actor {
+		a.workers = append(a.workers, ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 			return &worker{node: a.node, balancer: a.balancer, rail: rail}
-		}, actor.WithDispatcher(a.node.inline))))
+		}, actor.WithDispatcher(a.node.inline)), "worker"))
 	}
 }
 

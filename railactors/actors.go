@@ -119,6 +119,7 @@ func backoff(k int) time.Duration {
 
 // unknown reports a message that an actor doesn't know.
 func (f *Fabric) unknown(ctx actor.Context) {
+	supervise.MayExplode(ctx)
 	switch ctx.Message().(type) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:

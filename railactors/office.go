@@ -49,7 +49,7 @@ func (o *office) spawn(ctx actor.Context, p *Peer) {
 	}
 	o.fabric.children.Add(1)
 	props := actor.PropsFromProducer(func() actor.Actor { return &peerActor{peer: p} }, actor.WithDispatcher(dispatch.Synchronized()))
-	o.peers[p] = ctx.SpawnPrefix(props, fmt.Sprintf("%s-%d-", p.node, p.session))
+	o.peers[p] = ctx.SpawnPrefix(props, fmt.Sprintf("peer-%s-%d-", p.node, p.session))
 }
 
 // peerActor is the clock of a Peer, and opens and shuts its pairs. What a peer knows is in Peer.

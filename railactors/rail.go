@@ -30,7 +30,7 @@ func (s *railSupervisor) Receive(ctx actor.Context) {
 		for i, r := range s.fabric.rails {
 			r.pid = ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 				return &railActor{fabric: s.fabric, rail: i, strategy: s.strategy}
-			}, actor.WithDispatcher(s.fabric.warm), s.strategy.Props()), r.name+"-")
+			}, actor.WithDispatcher(s.fabric.warm), s.strategy.Props()), "rail-"+r.name+"-")
 		}
 		s.once.Do(func() { close(s.started) })
 	default:
@@ -77,7 +77,7 @@ func (a *railActor) spawn(ctx actor.Context, p *Peer) {
 	a.fabric.children.Add(1)
 	props := actor.PropsFromProducer(func() actor.Actor { return &pairActor{peer: p, rail: a.rail} },
 		actor.WithDispatcher(dispatch.Synchronized()))
-	a.pairs[p] = ctx.SpawnPrefix(props, fmt.Sprintf("%s-%d-", p.node, p.session))
+	a.pairs[p] = ctx.SpawnPrefix(props, fmt.Sprintf("pair-%s-%d-", p.node, p.session))
 }
 
 // settle binds the calling goroutine, a reader or writer of the rail's, to the rail's cores (Nezha

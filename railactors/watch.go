@@ -129,12 +129,14 @@ func (f *Fabric) doubt(p *Peer, rail int, dead bool) {
 	}
 }
 
-// prove has something sent on the rail that its host must confirm, and looks at what it has confirmed.
+// prove has something sent on the rail that its host must confirm, if nothing is, and looks at what it has confirmed. Once
+// is enough: two pairs that are silent would send each other for ever.
 func (p *Peer) prove(rail int, doubted bool) {
 	fx := newEffects()
 	p.mu.Lock()
 	c := p.conns[rail]
-	if c != nil && !c.writing {
+	look := c != nil && !p.silence.Awaiting(rail)
+	if look && !c.writing {
 		c.urgent |= urgentPing
 		fx.kicks = append(fx.kicks, c)
 	}
@@ -144,11 +146,13 @@ func (p *Peer) prove(rail int, doubted bool) {
 	if c == nil || p.conns[rail] != c {
 		return
 	}
-	if doubted {
-		p.silence.Doubt(rail, p.fabric.now())
+	if doubted && p.silence.Doubt(rail, p.fabric.now()) {
+		look = true
 	}
-	p.watching = true
-	p.watch.Reset(0)
+	if look {
+		p.watching = true
+		p.watch.Reset(0)
+	}
 }
 
 // forgive counts a silence that was none: its rail could be connected again within the rail timeout. It

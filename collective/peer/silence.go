@@ -42,8 +42,17 @@ func NewSilence(timeout time.Duration, rails int) *Silence {
 const doubtsPerTimeout = 4
 
 // Doubt shortens the patience with a rail until it shows life, since another node can't be reached over it. That alone
-// proves nothing: the dead end may be the other node's.
-func (s *Silence) Doubt(rail int, now time.Duration) { s.rails[rail].doubted = now }
+// proves nothing: the dead end may be the other node's. It reports whether the rail was not in doubt before.
+func (s *Silence) Doubt(rail int, now time.Duration) (first bool) {
+	first = s.rails[rail].doubted == 0
+	if first {
+		s.rails[rail].doubted = now
+	}
+	return first
+}
+
+// Awaiting reports whether the rail owed a confirmation when it was looked at.
+func (s *Silence) Awaiting(rail int) bool { return s.rails[rail].awaiting }
 
 // Reset forgets a rail whose connection began or ended.
 func (s *Silence) Reset(rail int) { s.rails[rail] = quietRail{} }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/railactors/supervise"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
@@ -23,6 +24,7 @@ type bed struct {
 	memory *mem.Network         // nil on loopback
 	rails  [][]*fault.Transport // by node and rail
 	nodes  []*polyrail.Node
+	panics []*supervise.Panics
 
 	// For the goroutine that takes the steps.
 	gone []int // nodes that were killed or stopped
@@ -36,6 +38,7 @@ func gossipAddr(node int) string { return fmt.Sprintf("10.0.0.%d:7946", node+1) 
 // newBed starts the nodes. They are to be closed even after an error.
 func newBed(ctx context.Context, s Scenario, o Options) (*bed, error) {
 	b := &bed{gossip: memnet.New()}
+	frames := slices.ContainsFunc(s.Steps, func(x Step) bool { return x.Do.tampers() })
 	if !o.Loopback {
 		b.memory = mem.NewNetwork()
 	}
@@ -43,7 +46,8 @@ func newBed(ctx context.Context, s Scenario, o Options) (*bed, error) {
 		cfg := polyrail.DefaultConfig()
 		cfg.Name, cfg.Bind, cfg.Join = nodeName(i), gossipAddr(i), []string{gossipAddr(0)}
 		cfg.Cluster, cfg.GossipNetwork, cfg.Logger = "faults", b.gossip, o.Logger
-		b.rails = append(b.rails, nil)
+		b.rails, b.panics = append(b.rails, nil), append(b.panics, new(supervise.Panics))
+		cfg.Panics = b.panics[i]
 		for r := range s.Rails {
 			var inner transport.Transport
 			device := railName(r)
@@ -52,7 +56,7 @@ func newBed(ctx context.Context, s Scenario, o Options) (*bed, error) {
 			} else {
 				inner, device = tcp.New(tcp.Options{}), fmt.Sprintf("127.0.%d.1", r+1)
 			}
-			t := fault.Wrap(inner, fault.Options{Rate: s.Speed})
+			t := fault.Wrap(inner, fault.Options{Rate: s.Speed, Frames: frames})
 			b.rails[i] = append(b.rails[i], t)
 			cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: railName(r), Protocol: t.Protocol(), Device: device, Transport: t})
 		}
@@ -68,13 +72,13 @@ func newBed(ctx context.Context, s Scenario, o Options) (*bed, error) {
 	return b, nil
 }
 
-// form makes the communicator; ranks are the nodes' numbers.
-func (b *bed) form(ctx context.Context) ([]*polyrail.Communicator, error) {
+// form makes a communicator; ranks are the nodes' numbers.
+func (b *bed) form(ctx context.Context, name string) ([]*polyrail.Communicator, error) {
 	ctx, cancel := context.WithTimeout(ctx, formTimeout)
 	defer cancel()
 	comms := make([]*polyrail.Communicator, len(b.nodes))
 	err := onEach(len(b.nodes), func(i int) (err error) {
-		comms[i], err = b.nodes[i].Communicator(ctx, "faults", len(b.nodes))
+		comms[i], err = b.nodes[i].Communicator(ctx, name, len(b.nodes))
 		return err
 	})
 	return comms, err
@@ -116,6 +120,10 @@ func (b *bed) apply(s Step) (seen func() int64) {
 		b.partition()
 		b.end(s.Nodes[0], s.Do)
 		return func() int64 { return 0 } // the others tell, if they miss it
+	}
+	if s.Do == Panic {
+		b.panics[s.Nodes[0]].Throw(s.Actor)
+		return b.panics[s.Nodes[0]].Met
 	}
 	node, rails := s.Nodes[0], []int{s.Rail}
 	if s.Rail == AllRails {
@@ -178,6 +186,9 @@ func (b *bed) onRail(s Step, node, rail int) (seen func() int64) {
 	case Rate:
 		t.SetRate(s.Bytes)
 		return counters(func(c fault.Counters) int64 { return c.Throttled })
+	case Duplicate, Corrupt, Replay, Stale:
+		t.Tamper(map[Action]fault.Tampering{Duplicate: fault.Duplicate, Corrupt: fault.Corrupt, Replay: fault.Replay, Stale: fault.Stale}[s.Do])
+		return counters(func(c fault.Counters) int64 { return c.Tampered })
 	}
 	return func() int64 { return 0 }
 }

@@ -10,6 +10,9 @@
 //	at 1s kill node3
 //	expect lost node3
 //
+// Frames that come twice, damaged, late or from an earlier connection, and actors that panic, are
+// faults too.
+//
 // On the network in memory all of it takes virtual time where Run is called inside testing/synctest's
 // bubble; on loopback (Options.Loopback) it is real. Use it in your own tests: Parse, Run.
 //
@@ -27,22 +30,37 @@ type Action uint8
 
 // The actions.
 const (
-	Cut     Action = iota // connections break, new ones are refused
-	Silence               // packets vanish; nobody is told
-	Unplug                // packets vanish; the node's own system says that the link is down
-	Heal                  // ends Cut, Silence and Unplug
-	Reset                 // connections break, once
-	Delay                 // bytes take longer by Step.Duration from now on
-	Rate                  // the rail carries Step.Bytes a second from now on
-	Kill                  // the node is gone, as a process that got SIGKILL
-	Stop                  // the node stands still, as a process that got SIGSTOP: its host still confirms
-	Part                  // gossip passes between Step.Nodes, and between the others, only
-	Unite                 // ends Part
+	Cut       Action = iota // connections break, new ones are refused
+	Silence                 // packets vanish; nobody is told
+	Unplug                  // packets vanish; the node's own system says that the link is down
+	Heal                    // ends Cut, Silence and Unplug
+	Reset                   // connections break, once
+	Delay                   // bytes take longer by Step.Duration from now on
+	Rate                    // the rail carries Step.Bytes a second from now on
+	Duplicate               // a frame comes twice
+	Corrupt                 // a frame comes with a bit turned
+	Replay                  // a frame comes again, much later
+	Stale                   // a frame of an earlier connection comes
+	Kill                    // the node is gone, as a process that got SIGKILL
+	Stop                    // the node stands still, as a process that got SIGSTOP: its host still confirms
+	Panic                   // the node's actors of the kind Step.Actor panic
+	Part                    // gossip passes between Step.Nodes, and between the others, only
+	Unite                   // ends Part
 )
 
-var actionNames = [...]string{"cut", "silence", "unplug", "heal", "reset", "delay", "rate", "kill", "stop", "part", "unite"}
+var actionNames = [...]string{"cut", "silence", "unplug", "heal", "reset", "delay", "rate",
+	"duplicate", "corrupt", "replay", "stale", "kill", "stop", "panic", "part", "unite"}
 
 func (a Action) String() string { return actionNames[a] }
+
+// toRail reports whether it is done to a rail.
+func (a Action) toRail() bool { return a < Kill }
+
+// tampers reports whether it changes what the frames are.
+func (a Action) tampers() bool { return a >= Duplicate && a <= Stale }
+
+// actors are the kinds that can panic. The first ones are the communicator's own, which breaks; the others cost nothing.
+var actors = []string{"coordinator", "balancer", "operation", "worker", "communicator", "node", "pair", "peer", "peers", "rail"}
 
 // AllRails is the Step.Rail for every rail.
 const AllRails = -1
@@ -54,7 +72,8 @@ type Step struct {
 	Nodes    []int // one, for Part several, for Unite none
 	Rail     int   // for what is done to a rail
 	Duration time.Duration
-	Bytes    int64 // a second; 0 lifts the limit
+	Bytes    int64  // a second; 0 lifts the limit
+	Actor    string // for Panic
 }
 
 // Scenario is a cluster, what it does, and what is done to it.
@@ -65,7 +84,8 @@ type Scenario struct {
 	Pause        time.Duration // between two operations
 	Speed        int64         // bytes a second that each rail carries in each direction; 0: no limit
 	Steps        []Step
-	Lost         int // the node that the others are to lose; -1: all operations are to succeed
+	Lost         int // the node that the others are to lose; -1: none
+	Broken       int // the node whose failure breaks the communicator and leaves all nodes alive; -1: none
 }
 
 // The limits of a scenario.
@@ -80,7 +100,7 @@ const (
 
 // Default returns a scenario without faults.
 func Default() Scenario {
-	return Scenario{Nodes: 3, Rails: 2, Operations: 10, Sizes: []int{8, 64 << 10, 1 << 20}, Pause: 10 * time.Millisecond, Speed: 100 << 20, Lost: -1}
+	return Scenario{Nodes: 3, Rails: 2, Operations: 10, Sizes: []int{8, 64 << 10, 1 << 20}, Pause: 10 * time.Millisecond, Speed: 100 << 20, Lost: -1, Broken: -1}
 }
 
 // String writes the scenario so that Parse reads it.
@@ -97,6 +117,9 @@ func (s Scenario) String() string {
 	if s.Lost >= 0 {
 		fmt.Fprintf(&b, "expect lost node%d\n", s.Lost)
 	}
+	if s.Broken >= 0 {
+		fmt.Fprintf(&b, "expect broken node%d\n", s.Broken)
+	}
 	return b.String()
 }
 
@@ -107,7 +130,9 @@ func (s Step) String() string {
 		line += fmt.Sprintf(" node%d", n)
 	}
 	switch {
-	case s.Do > Rate:
+	case s.Do == Panic:
+		return line + " " + s.Actor
+	case !s.Do.toRail():
 		return line
 	case s.Rail == AllRails:
 		line += " rail*"

@@ -52,6 +52,22 @@ func TestEachFaultIsFeltAndNothingIsLost(t *testing.T) {
 		"flapping":                    "operations 40\nat 50ms cut node1 rail0\nat 60ms heal node1 rail0\nat 70ms cut node1 rail0\nat 80ms heal node1 rail0\nat 90ms cut node1 rail0\nat 3s heal node1 rail0",
 		"killed during a failover":    "at 50ms silence node1 rail0\nat 150ms kill node2\nexpect lost node2",
 		"all rails, for a short time": "at 50ms silence node1 rail*\nat 400ms heal node1 rail*",
+		"a duplicate frame":           "at 50ms duplicate node1 rail0",
+		"a corrupt frame":             "at 50ms corrupt node1 rail0",
+		"a replayed frame":            "at 50ms replay node1 rail1",
+		"a frame of the past":         "at 50ms reset node1 rail0\nat 150ms stale node1 rail0",
+		"each of them, everywhere": "operations 40\nat 50ms duplicate node0 rail*\nat 60ms corrupt node1 rail*\nat 70ms replay node2 rail*\n" +
+			"at 100ms stale node0 rail*",
+		"a panic of the coordinator":  "at 50ms panic node1 coordinator\nexpect broken node1",
+		"a panic of the balancer":     "at 50ms panic node1 balancer\nexpect broken node1",
+		"a panic of operations":       "at 50ms panic node0 operation\nexpect broken node0",
+		"a panic of workers":          "at 50ms panic node2 worker\nexpect broken node2",
+		"a panic of the communicator": "at 50ms panic node1 communicator\nexpect broken node1",
+		"a panic of pairs":            "at 50ms panic node1 pair",
+		"a panic of peers":            "at 50ms panic node1 peer\nat 60ms panic node0 peer",
+		"a panic of the node":         "at 50ms panic node1 node",
+		"a panic of the office":       "at 50ms panic node1 peers\nat 60ms reset node1 rail0",
+		"a panic of rails":            "at 50ms panic node1 rail\nat 150ms panic node0 rail",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Parse("speed 20MiB\nsizes 1MiB 64KiB 8\n" + text)
@@ -68,6 +84,15 @@ func TestEachFaultIsFeltAndNothingIsLost(t *testing.T) {
 			}
 			for _, step := range report.Unfelt() {
 				t.Errorf("nobody felt %v", step)
+			}
+			var reconnects uint64
+			for _, rails := range report.Rails {
+				for _, r := range rails {
+					reconnects += r.Reconnects
+				}
+			}
+			if s.Steps[0].Do.tampers() && reconnects == 0 {
+				t.Error("nobody closed the connection on which a frame was wrong")
 			}
 		})
 	}

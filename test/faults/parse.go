@@ -109,11 +109,13 @@ func (p *parser) sizes(args []string) error {
 func (p *parser) expect(args []string) (err error) {
 	switch {
 	case len(args) == 1 && args[0] == "done":
-		p.s.Lost = -1
+		p.s.Lost, p.s.Broken = -1, -1
 	case len(args) == 2 && args[0] == "lost":
 		p.s.Lost, err = index("node", args[1])
+	case len(args) == 2 && args[0] == "broken":
+		p.s.Broken, err = index("node", args[1])
 	default:
-		err = fmt.Errorf("expect %s: want done, or lost NODE", strings.Join(args, " "))
+		err = fmt.Errorf("expect %s: want done, lost NODE or broken NODE", strings.Join(args, " "))
 	}
 	return err
 }
@@ -135,7 +137,7 @@ func (p *parser) step(args []string) (err error) {
 		return fmt.Errorf("%q is no action (%s)", args[1], strings.Join(actionNames[:], ", "))
 	}
 	s.Do, args = Action(i), args[2:]
-	want := map[Action]string{Delay: "NODE RAIL DURATION", Rate: "NODE RAIL SIZE", Kill: "NODE", Stop: "NODE", Part: "NODE…", Unite: "nothing"}[s.Do]
+	want := map[Action]string{Delay: "NODE RAIL DURATION", Rate: "NODE RAIL SIZE", Kill: "NODE", Stop: "NODE", Panic: "NODE ACTOR", Part: "NODE…", Unite: "nothing"}[s.Do]
 	if want == "" {
 		want = "NODE RAIL"
 	}
@@ -143,7 +145,10 @@ func (p *parser) step(args []string) (err error) {
 		return fmt.Errorf("%v takes %s, not %q", s.Do, want, strings.Join(args, " "))
 	}
 	nodes := args
-	if s.Do <= Rate {
+	switch {
+	case s.Do == Panic:
+		nodes, s.Actor = args[:1], args[1]
+	case s.Do.toRail():
 		nodes = args[:1]
 		if s.Rail, err = rail(args[1]); err != nil {
 			return err
@@ -253,8 +258,11 @@ func (s Scenario) Validate() error {
 	if s.Pause < 0 || s.Speed < 0 {
 		add("pause %v, speed %d: must not be negative", s.Pause, s.Speed)
 	}
-	if s.Lost >= s.Nodes {
-		add("node%d is to be lost: there are %d nodes", s.Lost, s.Nodes)
+	if n := max(s.Lost, s.Broken); n >= s.Nodes {
+		add("node%d is to be lost, or broken: there are %d nodes", n, s.Nodes)
+	}
+	if s.Lost >= 0 && s.Broken >= 0 {
+		add("node%d is to be lost and node%d broken: one thing at a time", s.Lost, s.Broken)
 	}
 	if len(s.Steps) > maxSteps {
 		add("%d steps: want at most %d", len(s.Steps), maxSteps)
@@ -273,11 +281,14 @@ func (s Scenario) validateStep(step Step) error {
 			return fmt.Errorf("node%d: there are %d nodes", n, s.Nodes)
 		}
 	}
-	if step.Do <= Rate && (step.Rail < AllRails || step.Rail >= s.Rails) {
+	if step.Do.toRail() && (step.Rail < AllRails || step.Rail >= s.Rails) {
 		return fmt.Errorf("rail%d: there are %d rails", step.Rail, s.Rails)
 	}
 	if step.Do > Unite || (step.Do == Unite) != (len(step.Nodes) == 0) || step.Do != Part && len(step.Nodes) > 1 {
 		return fmt.Errorf("action %d of %d nodes", step.Do, len(step.Nodes))
+	}
+	if step.Do == Panic && !slices.Contains(actors, step.Actor) {
+		return fmt.Errorf("%q is no actor that can panic (%s)", step.Actor, strings.Join(actors, ", "))
 	}
 	return nil
 }

@@ -22,6 +22,8 @@ at 950ms delay node0 rail1 3ms
 at 950ms rate node0 rail1 100KiB
 at 960ms part node0 node2
 at 990ms unite
+at 991ms corrupt node0 rail1
+at 992ms panic node2 worker
 expect lost node3
 `
 
@@ -31,13 +33,15 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	ms := time.Millisecond
-	want := Scenario{Nodes: 4, Rails: 2, Operations: 20, Sizes: []int{8, 64 << 10, 1 << 20}, Pause: 5 * ms, Speed: 20 << 20, Lost: 3, Steps: []Step{
+	want := Scenario{Nodes: 4, Rails: 2, Operations: 20, Sizes: []int{8, 64 << 10, 1 << 20}, Pause: 5 * ms, Speed: 20 << 20, Lost: 3, Broken: -1, Steps: []Step{
 		{At: 200 * ms, Do: Silence, Nodes: []int{1}},
 		{At: 900 * ms, Do: Heal, Nodes: []int{1}, Rail: AllRails},
 		{At: 950 * ms, Do: Delay, Nodes: []int{0}, Rail: 1, Duration: 3 * ms},
 		{At: 950 * ms, Do: Rate, Nodes: []int{0}, Rail: 1, Bytes: 100 << 10},
 		{At: 960 * ms, Do: Part, Nodes: []int{0, 2}},
 		{At: 990 * ms, Do: Unite},
+		{At: 991 * ms, Do: Corrupt, Nodes: []int{0}, Rail: 1},
+		{At: 992 * ms, Do: Panic, Nodes: []int{2}, Actor: "worker"},
 		{At: time.Second, Do: Kill, Nodes: []int{3}},
 	}}
 	if !reflect.DeepEqual(s, want) {
@@ -51,17 +55,18 @@ func TestParse(t *testing.T) {
 
 func TestErrorsNameTheirLines(t *testing.T) {
 	_, err := Parse("nodes 4\nnode 3\nat soon cut node1 rail0\nat 1s cut node9 rail0\nat 1s break node1\n" +
-		"at 1s cut node1\nrails many\nexpect luck\nat 1s rate node1 rail0 fast\nspeed 1 2\nat 1s part\nat 1s unite node1\nat")
+		"at 1s cut node1\nrails many\nexpect luck\nat 1s rate node1 rail0 fast\nspeed 1 2\nat 1s part\nat 1s unite node1\nat\n" +
+		"at 1s panic node1")
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{"line 2: \"node\"", "line 3: \"soon\"", "line 4: node9", "line 5: \"break\"", "line 6: cut takes NODE RAIL",
-		"line 7: rails \"many\"", "line 8: expect luck", "line 9: \"fast\"", "line 10: speed", "line 11: part", "line 12: unite", "line 13: at"} {
+		"line 7: rails \"many\"", "line 8: expect luck", "line 9: \"fast\"", "line 10: speed", "line 11: part", "line 12: unite", "line 13: at", "line 14: panic takes NODE ACTOR"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in\n%v", want, err)
 		}
 	}
-	for text, want := range map[string]string{"nodes 1": "1 nodes", "rails 9": "9 rails", "sizes": "0 sizes", "sizes 7": "size 7", "operations 0": "0 operations", "expect lost node5": "node5"} {
+	for text, want := range map[string]string{"nodes 1": "1 nodes", "rails 9": "9 rails", "sizes": "0 sizes", "sizes 7": "size 7", "operations 0": "0 operations", "at 1s panic node1 stations": `"stations" is no actor`, "expect lost node5": "node5", "expect broken node5": "node5", "expect lost node1\nexpect broken node2": "one thing"} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

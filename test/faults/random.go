@@ -12,7 +12,7 @@ import (
 func Random(seed uint64) Scenario {
 	r := generator{rand.New(rand.NewPCG(seed, 0x5ce4a710))}
 	s := Scenario{
-		Nodes: 2 + r.IntN(4), Rails: 1 + r.IntN(3), Operations: 3 + r.IntN(10), Lost: -1,
+		Nodes: 2 + r.IntN(4), Rails: 1 + r.IntN(3), Operations: 3 + r.IntN(10), Lost: -1, Broken: -1,
 		Pause: r.between(0, 100*time.Millisecond), Speed: int64(10+r.IntN(200)) << 20,
 	}
 	for range 1 + r.IntN(4) {
@@ -45,7 +45,7 @@ func (r generator) trouble(s Scenario, spare int) []Step {
 		end = begin + r.between(time.Millisecond, 100*time.Millisecond)
 	}
 	step := func(at time.Duration, do Action) Step { return Step{At: at, Do: do, Nodes: node, Rail: rail} }
-	switch n := r.IntN(10); {
+	switch n := r.IntN(13); {
 	case n < 6 && n%3 == 0 && rail == spare:
 		// A host that refuses connections on its last rail is a process that is gone, and lost at once.
 		return []Step{step(begin, Reset)}
@@ -61,6 +61,12 @@ func (r generator) trouble(s Scenario, spare int) []Step {
 		slow, well := step(begin, Rate), step(end, Rate)
 		slow.Bytes, well.Bytes = int64(1+r.IntN(20))<<20, s.Speed
 		return []Step{slow, well}
+	case n < 11:
+		return []Step{step(begin, []Action{Duplicate, Corrupt, Replay, Stale}[r.IntN(4)])}
+	case n < 12:
+		bug := step(begin, Panic)
+		bug.Rail, bug.Actor = 0, []string{"pair", "peer", "rail"}[r.IntN(3)]
+		return []Step{bug}
 	}
 	return []Step{{At: begin, Do: Part, Nodes: node}, {At: min(end, begin+200*time.Millisecond), Do: Unite}}
 }

@@ -100,7 +100,7 @@ func (r *run) say(format string, args ...any) {
 
 func (r *run) play(ctx context.Context) error {
 	r.begin = time.Now()
-	comms, err := r.bed.form(ctx)
+	comms, err := r.bed.form(ctx, "faults")
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,27 @@ func (r *run) play(ctx context.Context) error {
 	for i, seen := range r.seen {
 		r.report.Taken[i].Seen = seen()
 	}
-	return r.judge(errs)
+	if err := r.judge(errs); err != nil || r.s.Broken < 0 {
+		return err
+	}
+	return r.goOn(ctx)
+}
+
+// goOn shows that nodes live on after their communicator broke: they form another one and use it.
+func (r *run) goOn(ctx context.Context) error {
+	comms, err := r.bed.form(ctx, "faults again")
+	if err != nil {
+		return fmt.Errorf("after it was broken: %w", err)
+	}
+	r.say("another communicator is formed")
+	return onEach(len(comms), func(i int) error {
+		for k := range r.s.Sizes {
+			if err := r.limited(ctx, func(ctx context.Context) error { return r.operation(ctx, i, k, comms[i]) }); err != nil {
+				return fmt.Errorf("%s, after it was broken, operation %d: %w", nodeName(i), k, err)
+			}
+		}
+		return comms[i].Close(ctx)
+	})
 }
 
 // takeSteps takes the steps when it is time, until the ranks have ended.
@@ -157,6 +177,8 @@ func (r *run) judge(errs []error) error {
 			r.missed(lost.Node)
 		}
 		switch {
+		case r.s.Broken >= 0:
+			wrong = append(wrong, r.judgeBroken(i, err))
 		case i == r.s.Lost:
 		case err == nil && r.s.Lost >= 0:
 			wrong = append(wrong, fmt.Errorf("%s: did not miss %s", nodeName(i), nodeName(r.s.Lost)))
@@ -168,6 +190,19 @@ func (r *run) judge(errs []error) error {
 		}
 	}
 	return errors.Join(wrong...)
+}
+
+// judgeBroken: a rank whose communicator was to break must say whose failure it was.
+func (r *run) judgeBroken(rank int, err error) error {
+	switch culprit := nodeName(r.s.Broken); {
+	case err == nil:
+		return fmt.Errorf("%s: the failure of %s broke nothing", nodeName(rank), culprit)
+	case rank == r.s.Broken && errors.Is(err, polyrail.ErrInternal):
+	case rank != r.s.Broken && errors.Is(err, polyrail.ErrAborted) && strings.Contains(err.Error(), culprit):
+	default:
+		return fmt.Errorf("%s: does not blame %s, but ended with %w", nodeName(rank), culprit, err)
+	}
+	return nil
 }
 
 // missed: a rank was told that a node is lost.

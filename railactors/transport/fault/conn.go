@@ -26,6 +26,8 @@ type conn struct {
 	pieces           [][]byte   // the writer's, of one piece of a write
 	lineMu           sync.Mutex // guards line, which the writer makes and Close looks for
 	line             *line      // nil until something was delayed
+	frames           framer     // the writer's
+	before           []byte     // a frame of an earlier connection; nil if there is none
 }
 
 // side is what a reader or a writer waits with.
@@ -86,6 +88,11 @@ func (c *conn) write(bufs [][]byte, wait bool) (sent int64, err error) {
 	for _, b := range bufs {
 		total += len(b)
 	}
+	if c.t.frames {
+		if ok, err := c.tamper(wait); !ok {
+			return 0, err
+		}
+	}
 	rest := cursor{bufs: bufs}
 	defer func() { clear(c.pieces[:cap(c.pieces)]) }() // hold no memory of the caller's
 	for left := total; left > 0; {
@@ -103,6 +110,9 @@ func (c *conn) write(bufs [][]byte, wait bool) (sent int64, err error) {
 		m, err := c.forward(line, c.pieces, k, wait)
 		if m < k {
 			c.t.refund(&c.t.out, k-m)
+		}
+		if c.t.frames {
+			c.frames.wrote(c.t, c.pieces, m)
 		}
 		sent += int64(m)
 		left -= m

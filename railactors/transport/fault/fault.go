@@ -23,6 +23,7 @@ type Options struct {
 	Rate   int64         // bytes per second that pass in each direction, over all connections together; 0: no limit
 	Delay  time.Duration // from a write to the arrival of its bytes, added to the transport's own
 	Script Script        // runs from the first Open
+	Frames bool          // what is written is a stream of frames, which Tamper may change
 }
 
 // Counters say what was in fact done, since Wrap.
@@ -35,13 +36,15 @@ type Counters struct {
 	Lost          int64 // connections that were broken
 	Refused       int64 // dials and accepts that were turned away
 	Steps         int64 // of the script that were taken
+	Tampered      int64 // frames that were put in
 }
 
 // Transport is one rail with faults: wrap once per rail. All devices opened from it
 // share its rate, its faults and its counters. It is also the handle by which they are
 // changed, from any goroutine.
 type Transport struct {
-	inner transport.Transport
+	inner  transport.Transport
+	frames bool
 
 	mu       sync.Mutex
 	rate     int64
@@ -57,12 +60,16 @@ type Transport struct {
 	devices  int
 	script   player
 	counters Counters
+
+	tampering Tampering // that is to be done; 0: none
+	lastFrame []byte    // of any connection
 }
 
 // Wrap makes a transport with faults out of one without.
 func Wrap(inner transport.Transport, o Options) *Transport {
 	return &Transport{
 		inner:   inner,
+		frames:  o.Frames,
 		rate:    o.Rate,
 		delay:   o.Delay,
 		changed: make(chan struct{}),
@@ -183,6 +190,7 @@ func (t *Transport) adopt(inner transport.Conn) (*conn, bool) {
 		t.counters.Refused++
 		return nil, false
 	}
+	c.before = t.lastFrame
 	t.conns[c] = struct{}{}
 	return c, true
 }
