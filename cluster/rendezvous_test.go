@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"bytes"
+	"net"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
 	"google.golang.org/protobuf/proto"
@@ -106,5 +109,27 @@ func FuzzRendezvous(f *testing.F) {
 		core.Step(view.MemberUp{Node: "b", Incarnation: 1}, now)
 		core.Step(view.Ask{Call: 1, Name: "train", Size: 2, Nonce: 9}, now)
 		core.Step(view.Received{From: "b", Incarnation: 1, Message: m}, now)
+	})
+}
+
+// FuzzIdentify: whatever a process's name and metadata in gossip say, it is refused, or has an identity that says the same.
+func FuzzIdentify(f *testing.F) {
+	self := Member{Node: "a", Incarnation: 1, Version: 3}
+	f.Add("b#7", encodeMeta(3, 7))
+	f.Add("b#7", encodeMeta(4, 7))
+	f.Add("b#8", encodeMeta(3, 7))
+	f.Add("b", []byte{3, 0})
+	f.Add("#", encodeMeta(3, 0))
+	f.Fuzz(func(t *testing.T, name string, meta []byte) {
+		m, err := identify(self, &memberlist.Node{Name: name, Meta: meta, Addr: net.IPv4(10, 0, 0, 2), Port: 7946})
+		if err != nil {
+			return
+		}
+		if !validNode(m.Node) || m.Version != self.Version || !bytes.Equal(encodeMeta(m.Version, m.Incarnation), meta) {
+			t.Errorf("%q, %x: %+v", name, meta, m)
+		}
+		if again, err := identify(self, &memberlist.Node{Name: m.process(), Meta: meta, Addr: net.IPv4(10, 0, 0, 2), Port: 7946}); err != nil || again != m {
+			t.Errorf("%+v, %v; want %+v", again, err, m)
+		}
 	})
 }

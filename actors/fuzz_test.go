@@ -1,0 +1,138 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/dispatch"
+	"github.com/polyrail/polyrail/railactors/memory"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+// hears fails the test when an actor panics: its supervisor would hide it.
+type hears struct{ t testing.TB }
+
+func (h hears) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "panicked") {
+		h.t.Errorf("%s", b)
+	}
+	return len(b), nil
+}
+
+// half is a node with a communicator of two ranks, of which the other one has never answered.
+func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *mem.Network) (n *node, c *Communicator, other *railactors.Peer) {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(hears{t}, nil))
+	first, err := balance.Static([]uint32{1}, 1<<10, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = &node{log: log, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), pool: memory.NewPool(1 << 20), rails: 1, first: first,
+		config: Config{Node: "a", EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, Logger: log, Measured: true}}
+	n.copies = &copies{n.pool}
+	n.operations.New = func() any { return &operation{scratch: memory.NewArena(n.pool)} }
+	n.groups.Store(&map[uint64]*member{})
+	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
+	n.pid = n.system.Root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
+	n.fabric, err = railactors.Start(n.system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", RankTimeout: time.Hour, Logger: log,
+		Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "rail0"}}}, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err = n.fabric.Connect(railactors.Remote{Node: "b", Incarnation: 1, Rails: []railactors.RailAddress{silent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGroup(n, 1, "train", rank, []string{"a", "b"})
+	g.attach(1-rank, other)
+	n.register(g)
+	return n, n.open(g), other
+}
+
+// FuzzControl: whatever control messages a member sends, the others neither panic nor hang: a call ends, with an error
+// if the communicator broke. The input is a sequence of messages, each after its length.
+func FuzzControl(f *testing.F) {
+	entry := &messages.TableEntry{Shares: []*messages.TableShare{{Rail: 0, Weight: 1}}}
+	prepare := func(version uint32, effective uint64, entries ...*messages.TableEntry) *messages.Control {
+		return &messages.Control{Body: &messages.Control_Prepare{Prepare: &messages.Prepare{
+			Table: &messages.Table{Version: version, Entries: entries}, Effective: effective}}}
+	}
+	commit := func(version uint32, effective uint64) *messages.Control {
+		return &messages.Control{Body: &messages.Control_Commit{Commit: &messages.Commit{Version: version, Effective: effective}}}
+	}
+	for _, seed := range [][]*messages.Control{
+		{{}}, {prepare(2, 5, entry), commit(2, 5)}, {prepare(2, 0, entry)}, {commit(9, 1)}, {prepare(2, 1)},
+		{{Body: &messages.Control_Prepare{Prepare: &messages.Prepare{}}}},
+		{prepare(2, 5, entry, entry)}, {prepare(1<<31, 1<<63, entry), prepare(3, 4, entry), commit(1<<31, 1<<63)},
+		{prepare(2, 5, &messages.TableEntry{Algorithm: 99, MaxBytes: -1, Shares: []*messages.TableShare{{Rail: 7, Weight: 0}}})},
+		{{Body: &messages.Control_Ready{Ready: &messages.Ready{Version: 2}}}},
+		{{Body: &messages.Control_TooLate{TooLate: &messages.TooLate{Version: 2, Next: 1 << 63}}}},
+		{{Body: &messages.Control_Windows{Windows: &messages.Windows{Down: []uint32{0, 99},
+			Windows: []*messages.Window{{Rail: 0, SizeClass: 20, Table: 1, Operations: 10, Bytes: 1 << 20, ElapsedNs: 1}, {Rail: 9, SizeClass: 99, Bytes: -1, ElapsedNs: -1}}}}}},
+		{{Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Rank: 99, Code: 99, LostRank: 7, LostNode: "b", Operation: &messages.Descriptor{Kind: 999, Name: "x"}}}}},
+		{{Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1 << 63, Rank: 1, Code: 1, Reason: strings.Repeat("no", 1000)}}}},
+		{{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: 1 << 63}}}, {Body: &messages.Control_LeaveAck{LeaveAck: &messages.LeaveAck{}}}},
+		{{Comm: 77, Body: &messages.Control_Leave{Leave: &messages.Leave{}}}, {Body: &messages.Control_RailClosed{RailClosed: &messages.RailClosed{Rail: "rail9"}}}},
+	} {
+		var b bytes.Buffer
+		for _, m := range seed {
+			if _, err := protodelim.MarshalTo(&b, m); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.Add(b.Bytes(), true)
+		f.Add(b.Bytes(), false)
+	}
+	f.Fuzz(func(t *testing.T, input []byte, leads bool) {
+		network := mem.NewNetwork()
+		silent, err := network.Transport("b").Open("rail0") // accepts, and says nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		rank := op.Rank(1)
+		if leads {
+			rank = 0
+		}
+		n, c, other := half(t, rank, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
+		if leads { // an agreement is under way
+			n.tell(c.coordinator, &proposeTable{entries: []table.Entry{{Weights: []uint32{1}}}, done: make(chan error, 1)})
+		}
+		for r := bytes.NewReader(input); ; {
+			m := new(messages.Control)
+			if protodelim.UnmarshalFrom(r, m) != nil {
+				break
+			}
+			if m.Comm == 0 {
+				m.Comm = 1
+			}
+			n.Control(other, m)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		buf := make([]byte, 64)
+		if w, err := c.Start(ctx, &Request{Kind: op.KindAllReduce, DType: op.Uint8, Op: op.Sum, Src: buf, Dst: buf}); err == nil {
+			if err := w.Wait(ctx); err == nil {
+				t.Error("an operation succeeded without the other rank")
+			}
+		}
+		_ = c.Close(ctx) // the other rank doesn't answer
+		_ = n.fabric.Close(ctx)
+		n.stop(n.pid)
+		n.system.Shutdown()
+		n.warm.Close()
+		n.pool.Close()
+	})
+}
