@@ -7,9 +7,10 @@ BENCH   ?= .
 BENCHED ?= ./test/bench
 FUZZTIME ?= 10s
 SEEDS   ?= 100000
+CUTS    ?= 50
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab conformance sim faults steady fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts conformance sim faults steady fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +43,9 @@ arch: ## the project's own rules: layers, pure cores, lengths, docs
 
 netlab: ## hosts as network namespaces (root only); -count=1, since the program under test isn't in the test's cache key
 	$(GO) test -count=1 -v ./test/netlab
+
+cuts: ## CUTS=n cuts of a rail in each way under load, each held against what it may cost (root only; 6 s a cut)
+	$(GO) test -count=1 -v -timeout 4h -run EveryCut ./test/netlab -cuts $(CUTS)
 
 conformance: ## every dtype, operator, size, algorithm and number of ranks and rails
 	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all

@@ -27,6 +27,13 @@ const (
 var node string
 
 func TestMain(m *testing.M) {
+	if config := os.Getenv(childEnv); config != "" {
+		if err := child(config); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir, err := os.MkdirTemp("", "polyrail-netlab-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,127 @@
+//go:build linux
+
+package netlab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/polyrail/polyrail"
+)
+
+// childEnv makes this test's program a rank that sums without end; its value is a childConfig.
+const childEnv = "POLYRAIL_NETLAB_CHILD"
+
+// childConfig is what a rank is told.
+type childConfig struct {
+	Name, Bind, Join string
+	Rails            []string // devices
+	Ranks, Elements  int
+}
+
+// line is what a rank tells: an operation, or an event. All hosts have one clock.
+type line struct {
+	Operation int // 1, 2, …; 0: an event
+	Begin     time.Time
+	Took      time.Duration
+	Wrong     int              // elements
+	Sent      map[string]int64 // by rail: bytes since the last operation
+
+	Kind, Node, Rail                           string
+	Unacknowledged, Waiting, Resent, Remaining int64
+}
+
+// child runs operation after operation until its standard input ends at rank 0.
+func child(config string) error {
+	var c childConfig
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	cfg := polyrail.DefaultConfig()
+	cfg.Name, cfg.Bind, cfg.Join = c.Name, c.Bind, []string{c.Join}
+	for _, d := range c.Rails {
+		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: d, Protocol: "tcp", Device: d})
+	}
+	node, err := polyrail.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
+	say := func(l line) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Encode(l) // whoever listened is gone: the bed ends this process
+	}
+	events := node.Events(ctx)
+	go func() {
+		for e := range events {
+			say(line{Begin: e.Time, Kind: e.Kind.String(), Node: e.Node, Rail: e.Rail,
+				Unacknowledged: e.Unacknowledged, Waiting: e.Waiting, Resent: e.Resent, Remaining: e.Remaining})
+		}
+	}()
+	var over atomic.Bool
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		over.Store(true)
+	}()
+	comm, err := node.Communicator(ctx, "cuts", c.Ranks)
+	if err != nil {
+		return err
+	}
+	if err := sums(ctx, comm, node, c.Elements, &over, say); err != nil {
+		return err
+	}
+	return node.Close(ctx)
+}
+
+// sums goes on until rank 0 is to end. Its operands are whole numbers, so that there is one right sum.
+func sums(ctx context.Context, comm *polyrail.Communicator, node *polyrail.Node, elements int, over *atomic.Bool, say func(line)) error {
+	buf := make([]float32, elements)
+	sent := func() map[string]int64 {
+		m := map[string]int64{}
+		for _, r := range node.Rails() {
+			m[r.Name] = int64(r.BytesSent)
+		}
+		return m
+	}
+	operand := func(i, k, rank int) int { return (i + 7*k + 13*rank) % 1021 }
+	for k := 1; ; k++ {
+		goOn := []int32{1}
+		if comm.Rank() == 0 && over.Load() {
+			goOn[0] = 0
+		}
+		for i := range buf {
+			buf[i] = float32(operand(i, k, comm.Rank()))
+		}
+		if err := polyrail.AllReduce(ctx, comm, goOn, polyrail.Min); err != nil || goOn[0] == 0 {
+			return err
+		}
+		before, l := sent(), line{Operation: k, Begin: time.Now()}
+		if err := polyrail.AllReduce(ctx, comm, buf, polyrail.Sum); err != nil {
+			return fmt.Errorf("operation %d: %w", k, err)
+		}
+		l.Took, l.Sent = time.Since(l.Begin), sent()
+		for r := range l.Sent {
+			l.Sent[r] -= before[r]
+		}
+		for i, x := range buf {
+			want := 0
+			for rank := range comm.Size() {
+				want += operand(i, k, rank)
+			}
+			if x != float32(want) {
+				l.Wrong++
+			}
+		}
+		say(l)
+	}
+}
