@@ -1,0 +1,57 @@
+package polyrail
+
+import (
+	"flag"
+	"log/slog"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var rounds = flag.Int("rounds", 6, "how often a rank is killed and comes back")
+
+// TestKillAndRejoinLeaveNothingBehind: in each round a rank dies in mid-operation, the others shrink and go on, it comes
+// back under its name, and all form a communicator again. What runs and what is kept stays the same.
+func TestKillAndRejoinLeaveNothingBehind(t *testing.T) {
+	silent := func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) } // the bed keeps what is logged
+	inBed(t, 3, 2, silent, func(b *bed) {
+		var goroutines, connections int
+		var heap uint64
+		for round := range *rounds {
+			comms := b.form("train")
+			dead := 1 + round%2 // node 0 is the seed of the gossip
+			b.breakInMidOperation(comms, dead)
+			left := []int{0, 3 - dead}
+			rest, _, errs := b.shrink(comms, left...)
+			b.goOn(rest, errs, left...)
+			b.each(func(i int) error { return rest[i].Close(b.t.Context()) })
+			b.restart(dead)
+			again := b.form("train")
+			b.each(func(i int) error { return again[i].Barrier(b.t.Context()) })
+			b.each(func(i int) error { return again[i].Close(b.t.Context()) })
+			<-time.After(5 * time.Minute) // what lingers ends, gossip forgets
+			synctest.Wait()
+			g, c, h := runtime.NumGoroutine(), b.rails.Connections(), heapInUse()
+			switch {
+			case round == 1: // the first one fills pools
+				goroutines, connections, heap = g, c, h
+			case round > 1 && (g != goroutines || c != connections):
+				t.Errorf("round %d: %d goroutines and %d connections, %d and %d after the second", round, g, c, goroutines, connections)
+			case round > 1 && h > heap+heap/20+1<<20:
+				t.Errorf("round %d: %d bytes in use, %d after the second", round, h, heap)
+			}
+			if testing.Verbose() {
+				t.Logf("round %d: %d goroutines, %d connections, %d bytes", round, g, c, h)
+			}
+		}
+	})
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what pools held is gone after two
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
