@@ -61,7 +61,7 @@ func marshal(t testing.TB, m proto.Message) []byte {
 func end(c transport.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
 	for {
-		if _, err := c.ReadFull(make([]byte, 1), 0); err != nil {
+		if _, err := c.ReadFull(make([]byte, 1)); err != nil {
 			break
 		}
 	}
