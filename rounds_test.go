@@ -4,6 +4,8 @@ import (
 	"flag"
 	"log/slog"
 	"runtime"
+	"runtime/pprof"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +47,9 @@ func TestKillAndRejoinLeaveNothingBehind(t *testing.T) {
 			case round == 1: // the first one fills pools
 				goroutines, connections, heap = g, c, h
 			case round > 1 && (g != goroutines || c != connections):
-				t.Errorf("round %d: %d goroutines and %d connections, %d and %d after the second", round, g, c, goroutines, connections)
+				var stacks strings.Builder
+				_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a Builder takes everything
+				t.Errorf("round %d: %d goroutines and %d connections, %d and %d after the second\n%s", round, g, c, goroutines, connections, &stacks)
 			case round > 1 && h > heap+heap/20+registries:
 				t.Errorf("round %d: %d bytes in use, %d after the second", round, h, heap)
 			}
