@@ -92,6 +92,24 @@ func TestSharesSettleByMeasurement(t *testing.T) {
 	}
 }
 
+func TestWhatAFailoverDisturbedIsNotMeasured(t *testing.T) {
+	adapt, rails := limitedRails(40e6, 10e6)
+	inBed(t, 3, 2, adapt, func(b *bed) {
+		comms := b.form("train")
+		b.share(comms, 60, 1<<20)
+		before := comms[0].Table()
+		for range 8 { // more than one in each window: the slowest operation doesn't count anyway
+			rails(1)[1].Drop() // between node1 and the others
+			b.share(comms, 4, 1<<20)
+			rails(1)[1].Drop()
+			time.Sleep(time.Second) // of virtual time: the rail is back
+		}
+		if after := comms[0].Table(); after.Version != before.Version {
+			t.Errorf("operations that lost a rail on their way made table %d (%v) of table %d (%v)", after.Version, after.Entries, before.Version, before.Entries)
+		}
+	})
+}
+
 func TestATableOfTheCallersStays(t *testing.T) {
 	adapt, _ := limitedRails(40e6, 10e6)
 	inBed(t, 2, 2, adapt, func(b *bed) {

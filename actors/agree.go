@@ -181,12 +181,20 @@ func tableOf(m *messages.Table) *table.Table {
 	return t
 }
 
-func windowMessage(w balance.Window) *messages.Window {
-	return &messages.Window{Rail: uint32(w.Rail), SizeClass: uint32(w.Class), Table: w.Table,
-		Operations: uint32(w.Operations), Bytes: w.Bytes, ElapsedNs: int64(w.Elapsed)}
+func windowsMessage(set []balance.Window) *messages.Control {
+	m := &messages.Windows{}
+	for _, w := range set {
+		m.Windows = append(m.Windows, &messages.Window{Rail: uint32(w.Rail), SizeClass: uint32(w.Class), Table: w.Table,
+			Operations: uint32(w.Operations), Bytes: w.Bytes, ElapsedNs: int64(w.Elapsed)})
+	}
+	return &messages.Control{Body: &messages.Control_Windows{Windows: m}}
 }
 
-func windowOf(m *messages.Window) balance.Window {
-	return balance.Window{Rail: int(m.GetRail()), Class: balance.Class(min(m.GetSizeClass(), balance.Classes)), Table: m.GetTable(),
-		Operations: int(m.GetOperations()), Bytes: m.GetBytes(), Elapsed: time.Duration(m.GetElapsedNs())}
+// windowsOf translates what came from the network; the core validates it.
+func windowsOf(m *messages.Windows) (set []balance.Window) {
+	for _, w := range m.GetWindows() {
+		set = append(set, balance.Window{Rail: int(w.GetRail()), Class: balance.Class(min(w.GetSizeClass(), balance.Classes)), Table: w.GetTable(),
+			Operations: int(w.GetOperations()), Bytes: w.GetBytes(), Elapsed: time.Duration(w.GetElapsedNs())})
+	}
+	return set
 }

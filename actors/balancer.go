@@ -15,23 +15,21 @@ type balancer struct {
 	group *group
 	timer *balance.Timer
 
-	// Rank 0 only.
+	// Rank 0 only, and nil where the table is the user's alone.
 	collector *balance.Collector
-	core      *balance.Balancer // nil where the table is the user's alone
-	proposed  bool              // a table is being agreed on: what comes in until then is of the one before
-	pinned    bool              // a caller has set the table
-	fresh     bool              // something was measured that the tuning file doesn't have
+	core      *balance.Balancer
+	proposed  bool // a table is being agreed on: what comes in until then is of the one before
+	pinned    bool // a caller has set the table
+	fresh     bool // something was measured that the tuning file doesn't have
 }
 
 func newBalancer(g *group) *balancer {
-	b := &balancer{group: g, timer: balance.NewTimer(g.node.rails)}
+	b := &balancer{group: g, timer: balance.NewTimer()}
 	n, start := g.node, g.table.Load()
-	if g.rank == 0 && g.timed() {
-		b.collector = balance.NewCollector(g.size, n.rails, start.Version, int64(n.config.EagerBytes))
-	}
 	if g.rank != 0 || !g.measured() {
 		return b
 	}
+	b.collector = balance.NewCollector(g.size, n.rails, start.Version, int64(n.config.EagerBytes))
 	b.core = balance.NewBalancer(balance.Setup{
 		Rails: n.rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
 		Algorithm: func(bytes int64) op.Algorithm {
@@ -49,8 +47,10 @@ func newBalancer(g *group) *balancer {
 
 func (b *balancer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *railTiming:
+	case *operationTimed:
 		b.time(ctx, m)
+	case railChanged:
+		b.disturbed()
 	case *controlMessage:
 		b.windows(ctx, m)
 	case tableSwitched:
@@ -69,17 +69,27 @@ func (b *balancer) Receive(ctx actor.Context) {
 	}
 }
 
-func (b *balancer) time(ctx actor.Context, m *railTiming) {
-	w, full := b.timer.Add(m.rail, balance.ClassOf(int64(m.bytes)), m.table, int64(m.carried), m.elapsed)
+func (b *balancer) time(ctx actor.Context, m *operationTimed) {
+	set, full := b.timer.Add(m.table, balance.ClassOf(int64(m.bytes)), m.rails)
+	timings.Put(m)
 	if !full {
 		return
 	}
 	if b.collector != nil {
-		b.observe(ctx, int(b.group.rank), w)
+		b.observe(ctx, int(b.group.rank), set)
 		return
 	}
-	b.group.control(0, &messages.Control{Body: &messages.Control_Windows{Windows: &messages.Windows{
-		Windows: []*messages.Window{windowMessage(w)}}}})
+	b.group.control(0, windowsMessage(set))
+}
+
+// disturbed: what this rank has measured since its last windows doesn't count, nor what the others have.
+func (b *balancer) disturbed() {
+	b.timer.Drop()
+	if b.collector != nil {
+		b.collector.Disturbed()
+		return
+	}
+	b.group.control(0, &messages.Control{Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}})
 }
 
 // switched: windows of another table count from now on.
@@ -87,9 +97,6 @@ func (b *balancer) switched(version uint32) {
 	b.proposed = false
 	if b.collector != nil {
 		b.collector.Switch(version)
-	}
-	if b.core != nil {
-		b.core.Switched()
 	}
 }
 
@@ -99,16 +106,19 @@ func (b *balancer) windows(ctx actor.Context, m *controlMessage) {
 		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.name, "from", m.from, "rank", b.group.rank)
 		return
 	}
-	for _, w := range m.body.GetWindows().GetWindows() {
-		b.observe(ctx, int(m.from), windowOf(w))
+	if w := m.body.GetWindows(); w.GetDisturbed() {
+		b.timer.Drop()
+		b.collector.Disturbed()
+	} else {
+		b.observe(ctx, int(m.from), windowsOf(w))
 	}
 }
 
-func (b *balancer) observe(ctx actor.Context, rank int, w balance.Window) {
+func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
 	if b.proposed {
 		return
 	}
-	merged, complete, err := b.collector.Observe(rank, w)
+	merged, complete, err := b.collector.Observe(rank, set)
 	if err != nil {
 		b.group.node.log.Warn("timings refused", "communicator", b.group.name, "from", rank, "error", err)
 		return
@@ -116,8 +126,10 @@ func (b *balancer) observe(ctx actor.Context, rank int, w balance.Window) {
 	if !complete {
 		return
 	}
-	b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", merged.Rail,
-		"class", merged.Class.String(), "bytes", merged.Bytes, "mean", merged.Elapsed)
+	for _, w := range merged {
+		b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", w.Rail,
+			"class", w.Class.String(), "bytes", w.Bytes, "mean", w.Elapsed)
+	}
 	if b.core == nil {
 		return
 	}

@@ -54,6 +54,8 @@ func (c *communicator) Receive(ctx actor.Context) {
 		c.leave(m)
 	case memberLost:
 		c.acknowledged(op.Rank(m))
+	case railChanged:
+		c.group.node.tell(c.balancer, m)
 	case *proposeTable: // the balancer's
 		n := c.group.node
 		n.tell(c.handle.coordinator, m)

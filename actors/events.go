@@ -128,7 +128,7 @@ func (e *events) close() {
 // Subscribe opens a subscription to what happens from now on. The channel is closed by cancel and by Close.
 func (n *Node) Subscribe() (_ <-chan Event, cancel func()) { return n.events.subscribe() }
 
-// watchPair tells subscribers what the rails report.
+// watchPair tells subscribers what the rails report, and the balancers that what they measure just now doesn't count.
 func (n *node) watchPair(e railactors.PairEvent) {
 	v := Event{Node: e.Node, Rail: e.Rail, Err: e.Err, Unacknowledged: e.Unacknowledged, Waiting: e.Waiting, Resent: e.Resent, To: e.To}
 	switch e.Kind {
@@ -144,6 +144,7 @@ func (n *node) watchPair(e railactors.PairEvent) {
 		}
 	}
 	n.events.emit(v)
+	n.disturb(e.Node)
 }
 
 // remaining is how many operations are under way here, and the bytes that they have yet to receive, or to send if

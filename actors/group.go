@@ -51,6 +51,8 @@ type group struct {
 	spin   atomic.Int64  // how long a caller polls, in ns; 0: not at all
 	sunk   atomic.Uint64 // frames that nobody waited for
 	formed atomic.Bool   // its members agreed on it: what happens to it is told
+
+	disturbed atomic.Uint64 // how often a rail to a member was lost or came back
 }
 
 func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *group {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -405,6 +406,20 @@ func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *me
 	}
 	if rank, ok := m.group.ranks[from]; ok {
 		m.group.depart(rank, leave.GetLast())
+	}
+}
+
+// disturb: frames to and from a node went over other rails than planned, or do so no longer. What is being
+// measured in its communicators does not count.
+func (n *node) disturb(node string) {
+	for _, m := range *n.groups.Load() {
+		if !m.group.formed.Load() || !slices.Contains(m.group.nodes, node) {
+			continue
+		}
+		m.group.disturbed.Add(1)
+		if pid := m.pid.Load(); pid != nil && m.group.measured() {
+			n.tell(pid, railChanged{})
+		}
 	}
 }
 

@@ -47,8 +47,9 @@ type operation struct {
 	actor   *operationActor
 
 	// The rails' clocks, under mu; finish is empty where nobody wants to know.
-	begun  time.Time
-	finish []time.Time // by planned rail: its last arrival
+	begun     time.Time
+	finish    []time.Time // by planned rail: its last arrival
+	disturbed uint64      // group.disturbed at the launch
 }
 
 type phase uint8

@@ -50,7 +50,7 @@ func (a *operationActor) start(ctx actor.Context) {
 	a.workers = a.workers[:0]
 	for rail := range a.node.rails {
 		a.workers = append(a.workers, ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
-			return &worker{node: a.node, balancer: a.balancer, rail: rail}
+			return &worker{node: a.node, rail: rail}
 		}, actor.WithDispatcher(a.node.inline)), "worker"))
 	}
 }
@@ -72,10 +72,8 @@ func (a *operationActor) expire(m *operationExpired) {
 func (a *operationActor) end(m *operationEnded) {
 	a.disarm()
 	a.current = nil
-	for rail := range m.operation.finish {
-		if f, ok := m.operation.timing(rail); ok {
-			a.node.tell(a.workers[rail], f)
-		}
+	if t := m.operation.timed(); t != nil {
+		a.node.tell(a.balancer, t)
 	}
 	a.node.tell(a.coordinator, m)
 }

@@ -29,15 +29,6 @@ type transmit struct {
 	to    *railactors.Peer
 }
 
-// railFinished tells a worker that its rail has nothing more to do for the operation.
-// Sent by the operation actor; answered by railTiming to the balancer.
-type railFinished struct {
-	table   uint32
-	bytes   int           // the operation's size
-	carried int           // the rail's part of it
-	elapsed time.Duration // see operation.begun
-}
-
 // operationEnded: nothing refers to the operation any more. Sent by the goroutine that
 // saw its last event to the operation actor, by that one to the coordinator.
 type operationEnded struct {
@@ -48,14 +39,16 @@ type operationEnded struct {
 // operationExpired is the operation's own timer.
 type operationExpired struct{ seq uint64 }
 
-// railTiming is one operation's completion time on one rail. Worker to balancer.
-type railTiming struct {
-	table   uint32
-	rail    int
-	bytes   int
-	carried int
-	elapsed time.Duration
+// operationTimed is what the rails took for an operation. Operation actor to balancer, which gives it back to its pool.
+type operationTimed struct {
+	table uint32
+	bytes int // the operation's size
+	rails []balance.RailTime
 }
+
+// railChanged: a rail to another member was lost, or has come back. From the fabric through the communicator
+// actor to the balancer.
+type railChanged struct{}
 
 // breakCommunicator: the first failure of any operation. Sent by whoever met it to the communicator actor.
 type breakCommunicator struct {
@@ -110,8 +103,8 @@ type memberLost op.Rank
 // What may still be on its way when its receiver has ended with the communicator: no news for the log.
 func (memberLost) IgnoreDeadLetterLogging()         {}
 func (*operationEnded) IgnoreDeadLetterLogging()    {}
-func (*railFinished) IgnoreDeadLetterLogging()      {}
-func (*railTiming) IgnoreDeadLetterLogging()        {}
+func (*operationTimed) IgnoreDeadLetterLogging()    {}
+func (railChanged) IgnoreDeadLetterLogging()        {}
 func (*breakCommunicator) IgnoreDeadLetterLogging() {}
 func (*controlMessage) IgnoreDeadLetterLogging()    {}
 func (*saveBalance) IgnoreDeadLetterLogging()       {}

@@ -15,7 +15,6 @@ const copyLimit = 64 << 10
 
 var frames = sync.Pool{New: func() any { return new(railactors.Frame) }}
 var transmits = sync.Pool{New: func() any { return new(transmit) }}
-var finishes = sync.Pool{New: func() any { return new(railFinished) }}
 
 func recycle(f *railactors.Frame) {
 	*f = railactors.Frame{}

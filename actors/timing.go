@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"sync"
 	"time"
 
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/task"
 )
@@ -11,8 +13,8 @@ import (
 // one that is divided among ranks and could be among rails, and whose algorithm its caller left open. Others cost no
 // look at the clock. Under mu.
 func (o *operation) startClocks() {
-	o.begun, o.finish = time.Time{}, o.finish[:0]
-	if !o.group.timed() || o.request.Kind != op.KindAllReduce || o.request.Algorithm != op.Auto || o.request.rail != 0 || len(o.request.Src) == 0 {
+	o.begun, o.finish, o.disturbed = time.Time{}, o.finish[:0], o.group.disturbed.Load()
+	if !o.group.measured() || o.request.Kind != op.KindAllReduce || o.request.Algorithm != op.Auto || o.request.rail != 0 || len(o.request.Src) == 0 {
 		return
 	}
 	for range o.shape.config.Plan.PerRail {
@@ -41,30 +43,40 @@ func (o *operation) clock(kind task.EventKind, rail int) {
 	}
 }
 
-// timing is what a rail took for its part of an operation that has ended well.
-func (o *operation) timing(rail int) (*railFinished, bool) {
-	last := o.finish[rail]
-	if last.IsZero() || o.cause != nil || !last.After(o.begun) {
-		return nil, false
+var timings = sync.Pool{New: func() any { return new(operationTimed) }}
+
+// timed is what the rails took for an operation that has ended well, or nil where that says nothing: rails came or
+// went, and frames were carried by others than planned. (While a rail stays down, others carry its
+// part, and take longer for it: that is measured, and the table gives it less.)
+func (o *operation) timed() *operationTimed {
+	if len(o.finish) == 0 || o.cause != nil || o.disturbed != o.group.disturbed.Load() {
+		return nil
 	}
-	p := o.shape.config.Plan
-	carried, share := p.Bytes, p.PerRail[rail]
-	if share.Rounds < p.Rounds {
-		carried = 0
-		for owner := range p.Owners {
-			_, length := p.Range(share.First, share.Rounds, owner)
-			carried += length
+	t := timings.Get().(*operationTimed)
+	t.table, t.bytes, t.rails = o.shape.table, o.shape.config.Plan.Bytes, t.rails[:0]
+	for rail, last := range o.finish {
+		if last.After(o.begun) {
+			t.rails = append(t.rails, balance.RailTime{Rail: rail, Bytes: int64(o.carried(rail)), Elapsed: last.Sub(o.begun)})
 		}
 	}
-	f := finishes.Get().(*railFinished)
-	*f = railFinished{table: o.shape.table, bytes: p.Bytes, carried: carried, elapsed: last.Sub(o.begun)}
-	return f, true
+	return t
 }
 
-// timed reports whether there is anything to learn from the group's timings.
-func (g *group) timed() bool { return g.node.rails > 1 && g.size > 1 }
+// carried is the part of the operation that the plan gives a rail, in bytes.
+func (o *operation) carried(rail int) (bytes int) {
+	p := o.shape.config.Plan
+	share := p.PerRail[rail]
+	if share.Rounds == p.Rounds {
+		return p.Bytes
+	}
+	for owner := range p.Owners {
+		_, length := p.Range(share.First, share.Rounds, owner)
+		bytes += length
+	}
+	return bytes
+}
 
-// measured reports whether the group's rails are balanced by measurement.
+// measured reports whether the group's rails are balanced by measurement. It is the same on all ranks.
 func (g *group) measured() bool {
-	return g.node.config.Measured && g.timed()
+	return g.node.config.Measured && g.node.rails > 1 && g.size > 1
 }

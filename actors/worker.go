@@ -7,31 +7,20 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// worker is one rail's part in one operation: it hands frames to the peers and reports
-// what the rail took (Nezha's Timer, §III-E). It belongs to a pooled operation actor.
+// worker is one rail's part in one operation: it hands frames to the peers. It belongs to a pooled operation actor.
 type worker struct {
-	node     *node
-	balancer *actor.PID
-	rail     int
+	node *node
+	rail int
 }
 
 func (w *worker) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *transmit:
 		w.transmit(m)
-	case *railFinished:
-		w.finish(m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		w.node.unknown(ctx)
 	}
-}
-
-// finish reports the rail's time to the balancer.
-func (w *worker) finish(m *railFinished) {
-	f := *m
-	finishes.Put(m)
-	w.node.tell(w.balancer, &railTiming{table: f.table, rail: w.rail, bytes: f.bytes, carried: f.carried, elapsed: f.elapsed})
 }
 
 // transmit hands over one frame. If that fails, the frame has an owner who must hear of it.

@@ -745,11 +745,11 @@ func (x *Window) GetElapsedNs() int64 {
 	return 0
 }
 
-// Windows: a member's timings, to rank 0. Nothing answers.
+// Windows: a member's timings of one size class, by ascending rail, to rank 0. Nothing answers.
 type Windows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Windows       []*Window              `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`
-	Down          []uint32               `protobuf:"varint,2,rep,packed,name=down,proto3" json:"down,omitempty"` // rails that this rank finds dead
+	Disturbed     bool                   `protobuf:"varint,2,opt,name=disturbed,proto3" json:"disturbed,omitempty"` // instead: this rank has lost a rail or got it back, and what was measured meanwhile doesn't count
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,11 +791,11 @@ func (x *Windows) GetWindows() []*Window {
 	return nil
 }
 
-func (x *Windows) GetDown() []uint32 {
+func (x *Windows) GetDisturbed() bool {
 	if x != nil {
-		return x.Down
+		return x.Disturbed
 	}
-	return nil
+	return false
 }
 
 // TableShare is one rail's part in a size class, in parts of the sum of all.
@@ -1409,10 +1409,10 @@ const file_control_proto_rawDesc = "" +
 	"operations\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x1d\n" +
 	"\n" +
-	"elapsed_ns\x18\x06 \x01(\x03R\telapsedNs\"I\n" +
+	"elapsed_ns\x18\x06 \x01(\x03R\telapsedNs\"S\n" +
 	"\aWindows\x12*\n" +
-	"\awindows\x18\x01 \x03(\v2\x10.polyrail.WindowR\awindows\x12\x12\n" +
-	"\x04down\x18\x02 \x03(\rR\x04down\"8\n" +
+	"\awindows\x18\x01 \x03(\v2\x10.polyrail.WindowR\awindows\x12\x1c\n" +
+	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"8\n" +
 	"\n" +
 	"TableShare\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\rR\x04rail\x12\x16\n" +

@@ -31,89 +31,115 @@ func TestClassesAreUpperPowersOfTwo(t *testing.T) {
 	})
 }
 
-// fillWindow adds operations until a window is full, and returns it.
-func fillWindow(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(i int) time.Duration) Window {
+// fillSet adds operations of one rail until a set is full, and returns its window.
+func fillSet(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(i int) time.Duration) Window {
 	t.Helper()
 	for i := 0; ; i++ {
-		w, full := timer.Add(rail, 10, version, 1000, elapsed(i))
+		set, full := timer.Add(version, 10, []RailTime{{Rail: rail, Bytes: 1000, Elapsed: elapsed(i)}})
 		if full != (i == WindowOperations-1) {
-			t.Fatalf("operation %d: window full: %v", i+1, full)
+			t.Fatalf("operation %d: set full: %v", i+1, full)
 		}
 		if full {
-			return w
+			if len(set) != 1 {
+				t.Fatalf("one rail filled the windows %+v", set)
+			}
+			return set[0]
 		}
 	}
 }
 
 func TestTimerGivesTheMeanOfTenOperationsWithoutTheSlowest(t *testing.T) {
-	timer := NewTimer(2)
-	w := fillWindow(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Millisecond })
-	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 10, Bytes: 1000, Elapsed: 5 * time.Millisecond}
+	timer := NewTimer()
+	w := fillSet(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Millisecond })
+	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 9, Bytes: 1000, Elapsed: 5 * time.Millisecond}
 	if w != want {
 		t.Errorf("window is %+v, want %+v", w, want)
 	}
-	if err := w.Validate(2); err != nil {
+	if err := validateSet([]Window{w}, 2); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTimerKeepsRailsAndClassesApart(t *testing.T) {
-	timer := NewTimer(2)
-	for range WindowOperations - 1 {
-		for rail := range 2 {
-			for class := range Class(4) {
-				if _, full := timer.Add(rail, class, 1, 1, time.Second); full {
-					t.Fatalf("rail %d, class %v: full after fewer than ten", rail, class)
-				}
+func TestTheWindowsOfASetAreOfTheSameOperations(t *testing.T) {
+	timer := NewTimer()
+	for i := range WindowOperations {
+		elapsed := []time.Duration{time.Millisecond, time.Microsecond}
+		if i == 4 { // the slowest operation counts for neither rail
+			elapsed = []time.Duration{2 * time.Millisecond, time.Second}
+		}
+		set, full := timer.Add(1, 7, []RailTime{{0, 300, elapsed[0]}, {1, 100, elapsed[1]}})
+		if full != (i == WindowOperations-1) {
+			t.Fatalf("operation %d: full %v", i, full)
+		}
+		want := []Window{{0, 7, 1, 9, 300, time.Millisecond}, {1, 7, 1, 9, 100, time.Microsecond}}
+		if full && !slices.Equal(set, want) {
+			t.Errorf("set is %+v, want %+v", set, want)
+		}
+	}
+}
+
+func TestARailThatOnlyLargerOperationsUseHasItsOwnMean(t *testing.T) {
+	timer := NewTimer()
+	for i := range WindowOperations {
+		samples := []RailTime{{0, 100, time.Second}}
+		if i%2 == 0 {
+			samples = append(samples, RailTime{1, 10, 2 * time.Second})
+		}
+		if set, full := timer.Add(1, 7, samples); full {
+			want := []Window{{0, 7, 1, 9, 100, time.Second}, {1, 7, 1, 4, 10, 2 * time.Second}}
+			if !slices.Equal(set, want) {
+				t.Errorf("set is %+v, want %+v", set, want)
 			}
 		}
 	}
-	if w, full := timer.Add(1, 2, 1, 1, time.Second); !full || w.Rail != 1 || w.Class != 2 {
-		t.Errorf("the tenth gave %+v, %v", w, full)
+}
+
+func TestTimerKeepsClassesApart(t *testing.T) {
+	timer := NewTimer()
+	for range WindowOperations - 1 {
+		for class := range Class(4) {
+			if _, full := timer.Add(1, class, []RailTime{{0, 1, time.Second}}); full {
+				t.Fatalf("class %v: full after fewer than ten", class)
+			}
+		}
+	}
+	if set, full := timer.Add(1, 2, []RailTime{{0, 1, time.Second}}); !full || set[0].Class != 2 {
+		t.Errorf("the tenth gave %+v, %v", set, full)
 	}
 }
 
 func TestTimerNeverMixesTables(t *testing.T) {
-	timer := NewTimer(1)
+	timer := NewTimer()
 	for range WindowOperations - 1 {
-		timer.Add(0, 0, 1, 0, time.Hour)
+		timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}})
 	}
-	w := fillWindow(t, timer, 0, 2, func(int) time.Duration { return time.Second })
+	w := fillSet(t, timer, 0, 2, func(int) time.Duration { return time.Second })
 	if w.Elapsed != time.Second || w.Table != 2 {
 		t.Errorf("window under table 2 is %+v", w)
 	}
 	for range 2 * WindowOperations {
-		if _, full := timer.Add(0, 0, 1, 0, time.Hour); full {
+		if _, full := timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}}); full {
 			t.Fatal("operations under an old table filled a window")
 		}
 	}
 }
 
 func TestTimerDropsWhatAFailoverDisturbed(t *testing.T) {
-	timer := NewTimer(2)
-	timer.Add(0, 10, 1, 1000, time.Hour)
-	timer.Add(1, 10, 1, 1000, time.Second)
-	timer.Drop(0)
-	if w := fillWindow(t, timer, 0, 1, func(int) time.Duration { return time.Second }); w.Elapsed != time.Second {
+	timer := NewTimer()
+	for range WindowOperations - 1 {
+		timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}})
+	}
+	timer.Drop()
+	if w := fillSet(t, timer, 0, 1, func(int) time.Duration { return time.Second }); w.Elapsed != time.Second {
 		t.Errorf("the window still holds what was dropped: %+v", w)
 	}
-	for range WindowOperations - 2 {
-		timer.Add(1, 10, 1, 1000, time.Second)
-	}
-	if _, full := timer.Add(1, 10, 1, 1000, time.Second); !full {
-		t.Error("dropping rail 0 touched rail 1")
-	}
-}
-
-func window(version uint32, elapsed time.Duration) Window {
-	return Window{Rail: 1, Class: 20, Table: version, Operations: WindowOperations, Bytes: 500, Elapsed: elapsed}
 }
 
 func TestShortOperationsFillLongerWindows(t *testing.T) {
-	timer := NewTimer(1)
+	timer := NewTimer()
 	for i := 1; ; i++ {
-		if w, full := timer.Add(0, 3, 1, 8, 10*time.Microsecond); full {
-			if w.Operations != i || i < 100 || i > 102 || w.Elapsed != 10*time.Microsecond {
+		if set, full := timer.Add(1, 3, []RailTime{{0, 8, 10 * time.Microsecond}}); full {
+			if w := set[0]; w.Operations != i-1 || i < 100 || i > 102 || w.Elapsed != 10*time.Microsecond {
 				t.Errorf("the window of operation %d is %+v", i, w)
 			}
 			return
@@ -121,65 +147,128 @@ func TestShortOperationsFillLongerWindows(t *testing.T) {
 	}
 }
 
-func TestCollectorLeavesOutTheWaitingForLateRanks(t *testing.T) {
-	for _, c := range []struct {
-		eagerBytes  int64
-		first, next time.Duration
-	}{{1 << 10, 5, 1}, {1 << 20, 7, 3}} {
-		col := NewCollector(3, 2, 1, c.eagerBytes)
-		for _, r := range []struct {
-			rank     int
-			elapsed  time.Duration
-			complete bool
-			want     time.Duration
-		}{{0, 5, false, 0}, {2, 9, false, 0}, {2, 2, false, 0}, {1, 7, true, c.first}, {1, 3, false, 0}, {2, 1, false, 0}, {0, 5, true, c.next}} {
-			merged, complete, err := col.Observe(r.rank, window(1, r.elapsed))
-			if err != nil || complete != r.complete || merged.Elapsed != r.want {
-				t.Fatalf("eager to %d, rank %d: complete %v, merged %v, error %v", c.eagerBytes, r.rank, complete, merged.Elapsed, err)
-			}
+// setOf is what a rank reports of its rails, in order.
+func setOf(version uint32, elapsed ...time.Duration) (set []Window) {
+	for rail, e := range elapsed {
+		set = append(set, Window{Rail: rail, Class: 20, Table: version, Operations: WindowOperations, Bytes: 500, Elapsed: e})
+	}
+	return set
+}
+
+// merge gives a collector the ranks' sets, and returns what it makes of each rail.
+func merge(t *testing.T, c *Collector, sets ...[]Window) (elapsed []time.Duration) {
+	t.Helper()
+	for rank, set := range sets {
+		merged, complete, err := c.Observe(rank, set)
+		if err != nil || complete != (rank == len(sets)-1) {
+			t.Fatalf("rank %d: complete %v, error %v", rank, complete, err)
 		}
+		for _, w := range merged {
+			elapsed = append(elapsed, w.Elapsed)
+		}
+	}
+	return elapsed
+}
+
+func TestCollectorTakesOutTheWaitingAndKeepsASlowLink(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		eagerBytes int64
+		sets       [][]Window
+		want       []time.Duration
+	}{
+		{"all alike", 1 << 10, [][]Window{setOf(1, 50, 40), setOf(1, 50, 40)}, []time.Duration{50, 40}},
+		{"rank 1 came last", 1 << 10, [][]Window{setOf(1, 80, 70), setOf(1, 50, 40), setOf(1, 60, 50)}, []time.Duration{50, 40}},
+		{"rail 1 is slow towards rank 1", 1 << 10, [][]Window{setOf(1, 50, 40), setOf(1, 50, 80)}, []time.Duration{50, 80}},
+		{"and rank 0 came last", 1 << 10, [][]Window{setOf(1, 50, 40), setOf(1, 57, 87), setOf(1, 55, 45)}, []time.Duration{50, 80}},
+		{"one rail works alone", 1 << 10, [][]Window{setOf(1, 80), setOf(1, 50)}, []time.Duration{50}},
+		{"eager, rank 1 came last", 1 << 20, [][]Window{setOf(1, 60, 50), setOf(1, 40, 30)}, []time.Duration{50, 40}},
+		{"eager, rail 1 is slow towards rank 2", 1 << 20, [][]Window{setOf(1, 50, 40), setOf(1, 50, 40), setOf(1, 50, 90)}, []time.Duration{50, 90}},
+		{"eager, one rail works alone", 1 << 20, [][]Window{setOf(1, 60), setOf(1, 40)}, []time.Duration{50}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := merge(t, NewCollector(len(c.sets), 2, 1, c.eagerBytes), c.sets...); !slices.Equal(got, c.want) {
+				t.Errorf("the rails took %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCollectorTakesTheFirstSetOfARankThatIsAhead(t *testing.T) {
+	c := NewCollector(2, 2, 1, 0)
+	for _, e := range []time.Duration{5, 1} {
+		if _, complete, err := c.Observe(1, setOf(1, e, e)); complete || err != nil {
+			t.Fatal(complete, err)
+		}
+	}
+	if merged, complete, _ := c.Observe(0, setOf(1, 5, 5)); !complete || merged[0].Elapsed != 5 {
+		t.Errorf("merged %+v, complete %v", merged, complete)
 	}
 }
 
 func TestCollectorDropsWindowsOfAnotherTable(t *testing.T) {
 	c := NewCollector(2, 2, 4, 64<<10)
 	for _, version := range []uint32{3, 5} {
-		if _, complete, err := c.Observe(1, window(version, 9)); complete || err != nil {
+		if _, complete, err := c.Observe(1, setOf(version, 9)); complete || err != nil {
 			t.Fatal(complete, err)
 		}
 	}
-	if _, complete, _ := c.Observe(0, window(4, 1)); complete {
+	if _, complete, _ := c.Observe(0, setOf(4, 1)); complete {
 		t.Fatal("a window of another table counted")
 	}
 	c.Switch(5)
-	if _, complete, _ := c.Observe(1, window(5, 2)); complete {
+	if _, complete, _ := c.Observe(1, setOf(5, 2)); complete {
 		t.Fatal("a window from before the switch counted")
 	}
-	if merged, complete, _ := c.Observe(0, window(5, 1)); !complete || merged.Elapsed != 1 {
+	if merged, complete, _ := c.Observe(0, setOf(5, 1)); !complete || merged[0].Elapsed != 1 {
 		t.Fatalf("merged %+v, complete %v", merged, complete)
+	}
+}
+
+func TestCollectorDropsWhatAFailoverDisturbed(t *testing.T) {
+	c := NewCollector(2, 1, 1, 0)
+	if _, complete, err := c.Observe(0, setOf(1, 1000)); complete || err != nil {
+		t.Fatal(complete, err)
+	}
+	c.Disturbed()
+	for rank := range 2 { // may hold the operation that was hit
+		if _, complete, err := c.Observe(rank, setOf(1, 1000)); complete || err != nil {
+			t.Fatal(complete, err)
+		}
+	}
+	if got := merge(t, c, setOf(1, 3), setOf(1, 3)); !slices.Equal(got, []time.Duration{3}) {
+		t.Errorf("after the failover the rail took %v", got)
 	}
 }
 
 func TestCollectorRefusesWhatNoRankSends(t *testing.T) {
 	c := NewCollector(2, 2, 1, 64<<10)
-	refuse := func(rank int, change func(*Window), word string) {
+	refuse := func(rank int, change func(set []Window), word string) {
 		t.Helper()
-		w := window(1, 1)
-		change(&w)
-		if _, _, err := c.Observe(rank, w); err == nil || !strings.Contains(err.Error(), word) {
+		set := setOf(1, 1, 1)
+		change(set)
+		if _, _, err := c.Observe(rank, set); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("error is %v, want one with %q", err, word)
 		}
 	}
-	refuse(2, func(*Window) {}, "rank 2 of 2")
-	refuse(-1, func(*Window) {}, "rank -1")
-	refuse(1, func(w *Window) { w.Rail = 2 }, "rail 2")
-	refuse(1, func(w *Window) { w.Rail = -1 }, "rail -1")
-	refuse(1, func(w *Window) { w.Class = Classes }, "class 63")
-	refuse(1, func(w *Window) { w.Operations = 9 }, "9 operations")
-	refuse(1, func(w *Window) { w.Elapsed = -1 }, "-1ns")
-	refuse(1, func(w *Window) { w.Bytes = -1 }, "-1 bytes")
-	if len(c.cells) != 0 {
-		t.Error("a refused window was kept")
+	refuse(2, func([]Window) {}, "rank 2 of 2")
+	refuse(-1, func([]Window) {}, "rank -1")
+	refuse(1, func(s []Window) { s[1].Rail = 2 }, "rail 2")
+	refuse(1, func(s []Window) { s[0].Rail = -1 }, "rail -1")
+	refuse(1, func(s []Window) { s[1].Rail = 0 }, "rail 0 after the one of rail 0")
+	refuse(1, func(s []Window) { s[0].Class = Classes }, "class 63")
+	refuse(1, func(s []Window) { s[1].Class = 9 }, "classes 20 and 9")
+	refuse(1, func(s []Window) { s[1].Table = 9 }, "tables 1 and 9")
+	refuse(1, func(s []Window) { s[0].Operations = 0 }, "0 operations")
+	refuse(1, func(s []Window) { s[0].Elapsed = -1 }, "-1ns")
+	refuse(1, func(s []Window) { s[0].Bytes = -1 }, "-1 bytes")
+	for _, set := range [][]Window{nil, setOf(1, 1, 1, 1)} {
+		if _, _, err := c.Observe(1, set); err == nil || !strings.Contains(err.Error(), "2 rails") {
+			t.Errorf("a set of %d windows: %v", len(set), err)
+		}
+	}
+	if len(c.columns) != 0 {
+		t.Error("a refused set was kept")
 	}
 }
 

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -16,6 +17,18 @@ const (
 	gainToDisturb = 1.03 // once it has settled: hysteresis
 	gainToJump    = 1.02 // below it a change is one round, so that noise moves little
 	gainToMove    = 1.25 // from one single rail to another one: times of single rails carry the ranks' skew
+
+	gainToTeach = 1.1 // for a class that was never measured, to be worth a table
+
+	// What noise alone promises must not move a share: standard deviations that a gain must be above.
+	doubtWhileSettling = 0.5
+	doubtOnceSettled   = 2.0
+
+	// A wrong estimate must not cost much, and is corrected by the next windows.
+	leastToLead = 1.5 // a rail with that much less to carry than another isn't the better one alone, until it was measured alone
+	mostGrowth  = 2   // of a share, where there is noise: so many times from one table to the next, which at worst doubles the time
+	firstShare  = 8   // or up to one part in so many
+	quietGrowth = 4   // where there is none, or a change was confirmed, so many times that
 
 	settling     = 4    // sets before hysteresis begins
 	probeWeight  = 0.9  // of a probed point, in windows
@@ -58,12 +71,16 @@ type class struct {
 	bytes     float64 // mean size of the operations that were seen; its largest before
 	shares    []int   // rounds by rail, in force
 
-	sets    int // complete sets of windows, one of each rail that carries something
-	quiet   bool
-	waited  int // sets since the last trial
-	pause   int // sets until the next one
-	trial   bool
-	pending []Window // of the set that comes in, by rail; Operations 0: missing
+	sets    int   // of windows, one of each rail that carries something
+	settled int   // sets since a rail has changed
+	quiet   bool  // settled, and the last set promised no change
+	waited  int   // sets since the last trial
+	pause   int   // sets until the next one
+	before  []int // the shares that a trial has interrupted; nil: none goes on
+
+	suspects []float64 // by rail: how far off its last time was, where that may have been noise; 0: it wasn't
+	own      spread    // of the rails' times against each other's
+	common   spread    // of all rails' times, and of one that works alone
 }
 
 // NewBalancer starts from the table in force.
@@ -79,7 +96,7 @@ func NewBalancer(s Setup) *Balancer {
 		k.rounds = b.roundsOf(k)
 		k.shares = plan.Rounds(k.rounds, s.Start.Lookup(size).Weights)
 		k.pause = firstTrial
-		k.pending = make([]Window, s.Rails)
+		k.suspects = make([]float64, s.Rails)
 	}
 	return b
 }
@@ -90,13 +107,6 @@ const maxUnits = 1024
 // roundsOf is the number of rounds of the class's operations.
 func (b *Balancer) roundsOf(k *class) int {
 	return min(plan.NewLayout(int(k.bytes), 1, b.setup.Owners(k.algorithm)).Rounds, maxUnits)
-}
-
-// Switched begins all sets of windows anew: a table has come into force.
-func (b *Balancer) Switched() {
-	for c := range b.classes {
-		clear(b.classes[c].pending)
-	}
 }
 
 // Probed takes what one rail took alone for an operation of so many bytes, measured when
@@ -117,53 +127,27 @@ func (b *Balancer) Decide() []table.Entry {
 	return b.Table()
 }
 
-// Observe takes the merged windows of one rail and class. When the rails of the class have all reported, it
-// decides anew; changed: the table should be replaced by Table.
-func (b *Balancer) Observe(w Window) (changed bool) {
-	if w.Class > largestClass || w.Bytes == 0 {
+// Observe takes a merged set of windows, and decides anew; changed: the table should be replaced by Table.
+func (b *Balancer) Observe(set []Window) (changed bool) {
+	var total float64
+	for i := range set {
+		total += float64(set[i].Bytes)
+	}
+	if len(set) == 0 || set[0].Class > largestClass || total == 0 {
 		return false
 	}
-	k := &b.classes[w.Class]
-	again := k.pending[w.Rail].Operations > 0
-	if again {
-		// The others carry nothing in operations as small as these: the set is as complete as it gets.
-		changed = b.complete(w.Class)
-	}
-	k.pending[w.Rail] = w
-	for rail, share := range k.shares {
-		if share > 0 && k.pending[rail].Operations == 0 {
-			return changed
-		}
-	}
-	return b.complete(w.Class) || changed
-}
-
-// complete learns from a set of windows and decides.
-func (b *Balancer) complete(c Class) (changed bool) {
+	c := set[0].Class
 	k := &b.classes[c]
-	var total float64
-	reported := 0
-	for i := range k.pending {
-		if w := &k.pending[i]; w.Operations > 0 {
-			total += float64(w.Bytes)
-			reported++
-		}
+	if k.sets == 0 {
+		b.inherit(c)
 	}
 	k.sets++
 	b.resize(k, total)
-	rescaled := false
-	for rail := range k.pending {
-		if w := &k.pending[rail]; w.Operations > 0 {
-			if b.rails[rail].of(k.algorithm).observe(c, reported == 1, w.Bytes, w.Elapsed) {
-				rescaled = true
-			}
-		}
+	rescaled := b.learn(c, set)
+	if k.settled++; rescaled {
+		k.settled = 0
 	}
-	clear(k.pending)
-	if rescaled {
-		k.quiet = false
-	}
-	if rescaled && !k.trial {
+	if rescaled && k.before == nil {
 		k.pause, k.waited = firstTrial, 0
 	}
 	changed = b.decide(c)
@@ -171,6 +155,18 @@ func (b *Balancer) complete(c Class) (changed bool) {
 		changed = b.teach(c) || changed
 	}
 	return changed
+}
+
+// inherit begins with the noise of the nearest class that was measured: much of it is the host's.
+func (b *Balancer) inherit(c Class) {
+	for away := 1; away <= largestClass; away++ {
+		for _, near := range []int{int(c) - away, int(c) + away} {
+			if near >= 0 && near <= largestClass && b.classes[near].sets > 0 {
+				b.classes[c].own, b.classes[c].common = b.classes[near].own.anew(), b.classes[near].common.anew()
+				return
+			}
+		}
+	}
 }
 
 // resize follows the size of the operations that are seen in a class.
@@ -185,37 +181,117 @@ func (b *Balancer) resize(k *class, bytes float64) {
 	}
 }
 
+// option is a division that a class could change to.
+type option struct {
+	shares  []int
+	seconds float64
+	need    float64 // gain over the shares in force that it must promise
+}
+
 // decide brings a measured class nearer to what the model says is best.
 func (b *Balancer) decide(c Class) (changed bool) {
 	k := &b.classes[c]
-	want, seconds, ok := b.best(c)
-	if !ok {
-		return false
+	now := slices.Clone(k.shares)
+	if k.before != nil { // a trial takes one set: what it showed is in the models
+		copy(k.shares, k.before)
+		k.before = nil
 	}
-	ended := k.trial // a trial takes one set: what it showed is in the model
-	k.trial = false
-	now := b.predict(c, k.shares)
-	if !ended && b.isDue(c) {
-		return b.try(c, want)
+	if want := b.better(c); want != nil {
+		k.quiet = false
+		copy(k.shares, want)
+	} else {
+		k.quiet = k.settled >= settling
+		if try := b.due(c); try != nil {
+			k.before = slices.Clone(k.shares)
+			copy(k.shares, try)
+		}
 	}
-	need := gainToAdjust
-	switch single := count(k.shares) == 1; {
-	case single && count(want) == 1:
-		need = gainToMove
-	case k.quiet || single:
-		need = gainToDisturb
+	return !slices.Equal(now, k.shares)
+}
+
+// better is the option that promises most beyond what it must; nil: none does.
+func (b *Balancer) better(c Class) (shares []int) {
+	k := &b.classes[c]
+	now, most := b.predict(c, k.shares), 1.0
+	var chosen option
+	for _, o := range b.options(c) {
+		if gain := now / o.seconds / o.need; gain > most && !slices.Equal(o.shares, k.shares) {
+			chosen, most = o, gain
+		}
 	}
-	gain := now / seconds
-	if slices.Equal(want, k.shares) || gain < need && !ended {
-		k.quiet = k.sets >= settling
-		return false
+	if chosen.shares == nil {
+		return nil
 	}
-	k.quiet = false
-	if gain < gainToJump && count(want) > 1 && sameRails(want, k.shares) {
-		want = step(k.shares, want)
+	if now/chosen.seconds < gainToJump && count(chosen.shares) > 1 && sameRails(chosen.shares, k.shares) {
+		return step(k.shares, chosen.shares)
 	}
-	copy(k.shares, want)
-	return true
+	return chosen.shares
+}
+
+// options are the best division over several rails and the best single rail. What one must promise grows with
+// the doubt in the two times that are compared: the noise of the measurements, and how few of them there are.
+func (b *Balancer) options(c Class) (options []option) {
+	k := &b.classes[c]
+	single := count(k.shares) == 1
+	doubt := doubtWhileSettling
+	if k.quiet {
+		doubt = doubtOnceSettled
+	}
+	together := b.evidence(c, k.shares, false)
+	if shares, seconds := b.hot(c); shares != nil {
+		o := option{shares, seconds, gainToSplit}
+		switch {
+		case !single && k.quiet:
+			o.need = gainToDisturb
+		case !single:
+			o.need = gainToAdjust
+		}
+		if !single {
+			o.need *= math.Exp(doubt * k.own.deviation() / math.Sqrt(max(together, 1)))
+		} else if joint := b.evidence(c, shares, false); joint >= 0.5 { // that they are worth it was tried
+			o.need *= math.Exp(doubt * k.common.deviation() * math.Sqrt(1/joint+1/b.evidence(c, k.shares, true)))
+		}
+		if b.bound(k, o.shares); b.predict(c, o.shares) < b.predict(c, k.shares) { // each step is to be one forward
+			options = append(options, o)
+		}
+	}
+	if rail, seconds := b.bestAlone(c); rail >= 0 {
+		o := option{b.cold(c, rail), seconds, gainToAdjust}
+		known := together
+		if single {
+			o.need, known = gainToMove, b.evidence(c, k.shares, true)
+		}
+		o.need *= math.Exp(doubt * k.common.deviation() * math.Sqrt(1/known+1/b.evidence(c, o.shares, true)))
+		options = append(options, o)
+	}
+	return options
+}
+
+// bound keeps each share from growing by more than mostGrowth. In a division that is right, twice
+// a rail's share is twice the time, which is at most twice the best single rail's.
+func (b *Balancer) bound(k *class, shares []int) {
+	over, factor := 0, 1
+	if k.own.quiet() || k.settled == 0 {
+		factor = quietGrowth
+	}
+	for i, s := range shares {
+		if most := max(factor*mostGrowth*k.shares[i], factor*k.rounds/firstShare, 1); s > most {
+			over += s - most
+			shares[i] = most
+		}
+	}
+	shares[most(k.shares)] += over
+}
+
+// evidence is how many measurements speak for the time of a division: those of the rail that was measured least.
+func (b *Balancer) evidence(c Class, shares []int, alone bool) float64 {
+	least := math.Inf(1)
+	for i, s := range shares {
+		if s > 0 {
+			least = min(least, b.rails[i].of(b.classes[c].algorithm).evidence(c, alone))
+		}
+	}
+	return max(least, 1e-3)
 }
 
 // teach applies the model to near classes that have no measurements of their own.
@@ -229,7 +305,11 @@ func (b *Balancer) teach(c Class) (changed bool) {
 		if !ok || slices.Equal(want, k.shares) {
 			continue
 		}
-		if b.predict(Class(near), k.shares) > 1.1*seconds {
+		gain := b.predict(Class(near), k.shares) / seconds
+		if gain < gainToAdjust {
+			continue
+		}
+		if gain > gainToTeach*math.Exp(doubtOnceSettled*b.classes[c].own.deviation()) {
 			changed = true
 		}
 		copy(k.shares, want) // goes out with the next table, worth one of its own or not

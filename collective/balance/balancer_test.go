@@ -142,6 +142,79 @@ func TestBalancerReturnsToOneRailWhenTogetherTheyAreSlower(t *testing.T) {
 	}
 }
 
+// noisy is a host on which rails of 4 : 1 are measured as loopback measures: all of them up and down together by 30 %, each
+// by itself now and then up to twice as slow for a window.
+func noisy(seed uint64) *world {
+	w := randomWorld(seed)
+	w.alpha, w.rate, w.ranks = []float64{50e-6, 60e-6}, []float64{1e9, 0.25e9}, 2
+	w.noise, w.mood, w.stalls = 0.3, 0.3, 0.1
+	w.start(true)
+	return w
+}
+
+func TestNoOperationTakesTwiceTheBestRailsTimeOnANoisyHost(t *testing.T) {
+	worse := 0
+	const worlds, sets = 400, 60
+	for seed := range uint64(worlds) {
+		w := noisy(seed)
+		for range sets {
+			size := (256 << 10) << w.rng.IntN(5)
+			w.set(size)
+			if _, single := w.best(size); w.exact(size, w.shares(size)) > 2*single {
+				worse++
+			}
+		}
+	}
+	if worse > worlds*sets/500 {
+		t.Errorf("%d of %d windows would take more than twice the best single rail's time", worse, worlds*sets)
+	}
+}
+
+func TestNoiseMovesFewTables(t *testing.T) {
+	tables, sets, total := 0, 0, 0.0
+	for seed := range uint64(200) {
+		w := noisy(seed)
+		for range 20 {
+			w.set(1 << 20)
+		}
+		before := w.commit
+		for range 100 {
+			total += w.set(1 << 20)
+			sets++
+		}
+		tables += w.commit - before
+	}
+	if tables > sets/20 {
+		t.Errorf("%d tables in %d windows", tables, sets)
+	}
+	if mean := total / float64(sets); mean > 1.08 {
+		t.Errorf("operations take %.3f times the best on average", mean)
+	}
+}
+
+func TestAChangeIsFollowedOnANoisyHost(t *testing.T) {
+	late := 0
+	const n = 300
+	for seed := range uint64(n) {
+		w := noisy(seed)
+		for range 30 {
+			w.set(4 << 20)
+		}
+		w.rate[0] /= 8 // from the best rail to the worst one
+		w.known = nil
+		for range 10 {
+			w.set(4 << 20)
+		}
+		split, _ := w.best(4 << 20)
+		if w.exact(4<<20, w.shares(4<<20)) > 1.25*split {
+			late++
+		}
+	}
+	if late > n/20 {
+		t.Errorf("%d of %d changes by a factor of 8 were not followed within ten windows", late, n)
+	}
+}
+
 func TestSmallOperationsUseTheRailOfLeastLatency(t *testing.T) {
 	w := randomWorld(1)
 	w.alpha, w.rate, w.noise = []float64{200e-6, 20e-6, 100e-6}, []float64{1e9, 1e8, 1e9}, 0

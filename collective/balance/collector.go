@@ -7,79 +7,148 @@ import (
 
 // Collector is rank 0's view of all ranks' windows. It is not safe for concurrent use.
 //
-// Each rank measures from when it takes part until its last frame has come, and so includes
-// its waiting for ranks that are late. Above the eager limit no byte moves before its receiver is there,
-// and no rank ends before all data has gone round: the rank that came last has waited for nobody, and its
-// time, the least of all, is the operation's. Up to the limit the last rank finds the others'
-// frames waiting, and its time is too short by what the others' are too long: the mean counts.
+// What an operation took on a rail is what it took on the rank where it ended last: the largest time of
+// all ranks, once the waiting for late ranks is taken out. Each rank measures from when it takes part until its last
+// frame has come, and so includes that waiting, which is the same on all of its rails. A link that is slow, be it
+// in one direction only, is in one rail's times. So the rail that deviates least from the other ranks' times says
+// how long its rank has waited, and that much is taken off all rails of the rank.
+//
+// Deviation is counted from the least time of all ranks where no byte moves before its receiver is there:
+// whoever came last has waited for nobody. Up to the eager limit the last rank finds the
+// others' frames waiting, and its time is too short by what the others' are too long: there the mean is the reference.
+//
+// With a single rail at work, waiting and a slow link look the same; then the reference itself counts.
 type Collector struct {
 	ranks, rails int
 	eager        Class // the largest whose operations don't wait for their receivers
 	table        uint32
-	cells        map[cell]*column
+	columns      map[Class]*column
+
+	since []map[Class]struct{} // by rank: classes of which a set has come since a rail was lost or came back; nil: none was
 }
 
-type cell struct {
-	rail  int
-	class Class
-}
-
-// column is what has come in for one rail and class.
+// column is what has come in for one class.
 type column struct {
-	merged   Window // Bytes is the largest
-	sum      time.Duration
-	least    time.Duration
-	reported []bool // by rank
-	missing  int
+	sets    [][]Window // by rank; nil: missing
+	missing int
 }
 
 // NewCollector merges the windows of that many ranks about that many rails, measured under
 // that table version. Operations up to eagerBytes are sent eagerly.
 func NewCollector(ranks, rails int, table uint32, eagerBytes int64) *Collector {
-	return &Collector{ranks: ranks, rails: rails, table: table, eager: ClassOf(eagerBytes), cells: make(map[cell]*column)}
+	c := &Collector{ranks: ranks, rails: rails, eager: ClassOf(eagerBytes), columns: make(map[Class]*column)}
+	c.Switch(table)
+	return c
 }
 
 // Switch begins anew under another table version, the one that was just committed.
 func (c *Collector) Switch(table uint32) {
-	c.table = table
-	clear(c.cells)
+	c.table, c.since = table, nil
+	clear(c.columns)
 }
 
-// Observe takes a rank's window; one of another table version is dropped. When all ranks have
-// reported one for its rail and class, complete is true and merged is what the operations took; the next
-// round begins. Of a rank that is ahead of the others the first window counts. An error names the
+// Disturbed: a rail was lost or has come back between two of the ranks. What operations took that it hit says
+// nothing of the rails: the sets that have come are dropped, and of each rank and class the next one, which
+// may hold such an operation.
+func (c *Collector) Disturbed() {
+	clear(c.columns)
+	c.since = make([]map[Class]struct{}, c.ranks)
+	for rank := range c.since {
+		c.since[rank] = make(map[Class]struct{})
+	}
+}
+
+// tainted reports whether a set may hold a disturbed operation.
+func (c *Collector) tainted(rank int, class Class) bool {
+	if c.since == nil {
+		return false
+	}
+	_, later := c.since[rank][class]
+	c.since[rank][class] = struct{}{}
+	return !later
+}
+
+// Observe takes a rank's set of windows; one of another table version is dropped. When all ranks have
+// reported one for its class, complete is true and merged is what the operations took; the next
+// round begins. Of a rank that is ahead of the others the first set counts. An error names the
 // rank; nothing is changed by it.
-func (c *Collector) Observe(rank int, w Window) (merged Window, complete bool, err error) {
+func (c *Collector) Observe(rank int, set []Window) (merged []Window, complete bool, err error) {
 	if rank < 0 || rank >= c.ranks {
-		return Window{}, false, fmt.Errorf("window from rank %d of %d", rank, c.ranks)
+		return nil, false, fmt.Errorf("windows from rank %d of %d", rank, c.ranks)
 	}
-	if err := w.Validate(c.rails); err != nil {
-		return Window{}, false, fmt.Errorf("rank %d: %w", rank, err)
+	if err := validateSet(set, c.rails); err != nil {
+		return nil, false, fmt.Errorf("rank %d: %w", rank, err)
 	}
-	if w.Table != c.table {
-		return Window{}, false, nil
+	class := set[0].Class
+	if set[0].Table != c.table || c.tainted(rank, class) {
+		return nil, false, nil
 	}
-	at := cell{rail: w.Rail, class: w.Class}
-	col := c.cells[at]
+	col := c.columns[class]
 	if col == nil {
-		col = &column{merged: w, least: w.Elapsed, reported: make([]bool, c.ranks), missing: c.ranks}
-		c.cells[at] = col
+		col = &column{sets: make([][]Window, c.ranks), missing: c.ranks}
+		c.columns[class] = col
 	}
-	if col.reported[rank] {
-		return Window{}, false, nil
+	if col.sets[rank] != nil {
+		return nil, false, nil
 	}
-	col.reported[rank] = true
-	col.missing--
-	col.merged.Bytes = max(col.merged.Bytes, w.Bytes)
-	col.sum += w.Elapsed
-	col.least = min(col.least, w.Elapsed)
-	if col.missing > 0 {
-		return Window{}, false, nil
+	col.sets[rank] = set
+	if col.missing--; col.missing > 0 {
+		return nil, false, nil
 	}
-	delete(c.cells, at)
-	col.merged.Elapsed = col.least
-	if w.Class <= c.eager {
-		col.merged.Elapsed = col.sum / time.Duration(c.ranks)
+	delete(c.columns, class)
+	return c.merge(class, col.sets), true, nil
+}
+
+// merge makes one set of all ranks'.
+func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
+	references := make([]time.Duration, c.rails)
+	for rail := range c.rails {
+		references[rail] = reference(sets, rail, class <= c.eager)
 	}
-	return col.merged, true, nil
+	byRail := make([]Window, c.rails)
+	for _, set := range sets {
+		waited := time.Duration(-1)
+		for i := range set {
+			if d := set[i].Elapsed - references[set[i].Rail]; i == 0 || d.Abs() < waited.Abs() {
+				waited = d
+			}
+		}
+		for _, w := range set {
+			w.Elapsed -= waited
+			m := &byRail[w.Rail]
+			if m.Operations == 0 {
+				*m = w
+				continue
+			}
+			m.Operations = max(m.Operations, w.Operations)
+			m.Bytes = max(m.Bytes, w.Bytes)
+			m.Elapsed = max(m.Elapsed, w.Elapsed)
+		}
+	}
+	for _, w := range byRail {
+		if w.Operations > 0 {
+			merged = append(merged, w)
+		}
+	}
+	return merged
+}
+
+// reference is the time of a rail that the ranks' are compared with: the least, or the mean.
+func reference(sets [][]Window, rail int, mean bool) time.Duration {
+	var sum, least, n time.Duration
+	for _, set := range sets {
+		for i := range set {
+			if w := &set[i]; w.Rail == rail {
+				if n == 0 || w.Elapsed < least {
+					least = w.Elapsed
+				}
+				sum += w.Elapsed
+				n++
+			}
+		}
+	}
+	if mean && n > 0 {
+		return sum / n
+	}
+	return least
 }

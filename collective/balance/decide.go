@@ -6,27 +6,52 @@ import (
 )
 
 // best is the division that the model promises most of: all on the best rail (cold) or the shares
-// by fill (hot). ok is false while nothing is known.
+// by fill (hot). It is for classes of which nothing was measured; decide knows better. ok is false while nothing is known.
 func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	k := &b.classes[c]
-	shares = make([]int, b.setup.Rails)
 	rail, alone := b.bestAlone(c)
 	if rail < 0 {
 		return nil, 0, false
 	}
-	if k.rounds > 1 && Class(c).MaxBytes() >= b.setup.SplitBytes {
-		startup, perRound := b.together(c)
-		if hot := fill(k.rounds, startup, perRound, shares); hot*gainToSplit < alone && count(shares) > 1 {
-			b.giveUnknown(k, shares)
-			return shares, hot, true
-		}
+	if hot, together := b.hot(c); hot != nil && together*gainToSplit < alone {
+		b.giveUnknown(k, hot)
+		return hot, together, true
 	}
-	clear(shares)
-	shares[rail] = k.rounds
+	shares = b.cold(c, rail)
 	if k.sets == 0 {
 		b.giveUnknown(k, shares)
 	}
 	return shares, alone, true
+}
+
+// hot is the division over several rails that ends soonest by the model; nil if that is one on a single rail.
+func (b *Balancer) hot(c Class) (shares []int, seconds float64) {
+	k := &b.classes[c]
+	if k.rounds < 2 || c.MaxBytes() < b.setup.SplitBytes {
+		return nil, 0
+	}
+	startup, perRound := b.together(c)
+	if !slices.ContainsFunc(perRound, func(p float64) bool { return p > 0 }) {
+		return nil, 0
+	}
+	shares = make([]int, b.setup.Rails)
+	if seconds = fill(k.rounds, startup, perRound, shares); count(shares) < 2 {
+		return nil, 0
+	}
+	return shares, seconds
+}
+
+// cold is the division that gives everything to one rail.
+func (b *Balancer) cold(c Class, rail int) []int {
+	shares := make([]int, b.setup.Rails)
+	shares[rail] = b.classes[c].rounds
+	return shares
+}
+
+// line is a rail's cost around a class's sizes.
+func (b *Balancer) line(c Class, rail int, alone bool) line {
+	k := &b.classes[c]
+	return b.rails[rail].of(k.algorithm).fit(c, alone, k.own.lean())
 }
 
 // giveUnknown gives each rail that was never measured one round: that much is learned at little risk.
@@ -42,14 +67,16 @@ func (b *Balancer) giveUnknown(k *class, shares []int) {
 	}
 }
 
-// bestAlone is the rail that carries the class's operations soonest by itself. The one that does so
-// now stays, unless another one is clearly better.
+// bestAlone is the rail that carries the class's operations soonest by itself. A time alone that was not measured
+// near here is a guess from small operations, and could be far off: then only a rail that carries as much as any can be meant.
 func (b *Balancer) bestAlone(c Class) (rail int, seconds float64) {
 	k := &b.classes[c]
 	rail = -1
+	guess := k.sets == 0 || k.rounds < trialRounds || c.MaxBytes() < b.setup.SplitBytes
 	for i := range b.rails {
-		l := b.rails[i].of(k.algorithm).fit(c, true)
-		if !l.known {
+		l := b.line(c, i, true)
+		leads := leastToLead*float64(k.shares[i]) >= float64(k.shares[most(k.shares)])
+		if !l.known || !guess && !leads && !b.rails[i].of(k.algorithm).tested(c) {
 			continue
 		}
 		if t := l.at(k.bytes); rail < 0 || t < seconds {
@@ -64,7 +91,7 @@ func (b *Balancer) together(c Class) (startup, perRound []float64) {
 	k := &b.classes[c]
 	startup, perRound = make([]float64, b.setup.Rails), make([]float64, b.setup.Rails)
 	for i := range b.rails {
-		if l := b.rails[i].of(k.algorithm).fit(c, false); l.known {
+		if l := b.line(c, i, false); l.known {
 			startup[i], perRound[i] = l.startup, l.perByte*k.bytes/float64(k.rounds)
 		}
 	}
@@ -75,7 +102,7 @@ func (b *Balancer) together(c Class) (startup, perRound []float64) {
 func (b *Balancer) predict(c Class, shares []int) float64 {
 	k := &b.classes[c]
 	if main := most(shares); shares[main] == k.rounds {
-		if l := b.rails[main].of(k.algorithm).fit(c, true); l.known {
+		if l := b.line(c, main, true); l.known {
 			return l.at(k.bytes)
 		}
 		return math.Inf(1)
@@ -84,11 +111,30 @@ func (b *Balancer) predict(c Class, shares []int) float64 {
 	return slowest(startup, perRound, shares)
 }
 
-// isDue reports whether the class should try a rail that is out.
-func (b *Balancer) isDue(c Class) bool {
+// due is the division that the class should try for one set of windows, if it is time: one that
+// the balancer would choose if it knew more of it, or one in which a rail that is out has a round. nil: none.
+func (b *Balancer) due(c Class) (shares []int) {
 	k := &b.classes[c]
 	k.waited++
-	return k.waited >= k.pause && k.rounds >= trialRounds && k.bytes >= float64(b.setup.SplitBytes) && b.candidate(c) >= 0
+	if k.waited < k.pause || k.bytes < float64(b.setup.SplitBytes) {
+		return nil
+	}
+	rail, alone := b.bestAlone(c)
+	switch now := b.predict(c, k.shares); {
+	case rail >= 0 && count(k.shares) > 1 && alone < now:
+		shares = b.cold(c, rail)
+	case k.rounds < trialRounds:
+		return nil
+	default:
+		if rail = b.candidate(c); rail < 0 {
+			return nil
+		}
+		shares = slices.Clone(k.shares)
+		shares[most(shares)]--
+		shares[rail] = 1
+	}
+	k.waited, k.pause = 0, min(2*k.pause, lastTrial)
+	return shares
 }
 
 // candidate is the rail to be tried: of those that are out, the one whose single round would end first; -1 if
@@ -101,26 +147,12 @@ func (b *Balancer) candidate(c Class) (rail int) {
 		if share > 0 {
 			continue
 		}
-		l := b.rails[i].of(k.algorithm).fit(c, false)
+		l := b.line(c, i, false)
 		if t := l.at(k.bytes / float64(k.rounds)); !l.known || t < soonest {
 			rail, soonest = i, t
 		}
 	}
 	return rail
-}
-
-// try gives a rail that is out one round, for one set of windows.
-func (b *Balancer) try(c Class, want []int) bool {
-	k := &b.classes[c]
-	rail := b.candidate(c)
-	k.waited, k.pause = 0, min(2*k.pause, lastTrial)
-	if want[rail] == 0 {
-		want[most(want)]--
-		want[rail] = 1
-	}
-	k.trial = true
-	copy(k.shares, want)
-	return true
 }
 
 // count is the number of rails that carry something.

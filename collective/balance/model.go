@@ -3,22 +3,20 @@ package balance
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
 )
 
 // How a rail's model forgets, and what it takes for a change of the rail.
 const (
-	maxPointsPerClass = 3     // kept of one class and mode: where its share was before is what tells α from E
-	maxWeight         = 4     // windows that a point remembers
+	maxPointsPerClass = 2     // kept of one class and mode: where its share was before is what tells α from E
 	fade              = 0.5   // what older points of a class keep of their weight when a new one comes
 	nearby            = 0.15  // points whose bytes differ by less are one point
 	neighbour         = 0.3   // weight of a point per size class that it is away
 	otherMode         = 1e-3  // weight of a point that was taken alone when rails together are asked for, and the reverse
 	leanToZero        = 0.003 // pull of α towards 0, in squares of relative error: decides where points can't
-	changedRatio      = 1.35  // measured against predicted time, above which the rail itself has changed
-	changedFar        = 1.8   // the same where the prediction is that of other sizes or shares
+	changedRatio      = 1.35  // measured against expected time, above which the rail itself has changed
+	changedFar        = 1.8   // the same where what was to be expected is that of other sizes or shares
 	nearClasses       = 3     // how far away these may be
 )
 
@@ -60,22 +58,45 @@ func (m models) of(a op.Algorithm) *model {
 	return m[a]
 }
 
-// observe takes a measurement, and reports whether it shows that the rail has changed.
-func (m *model) observe(class Class, alone bool, bytes int64, elapsed time.Duration) (changed bool) {
-	p := point{class: class, alone: alone, bytes: float64(max(bytes, 1)), seconds: max(elapsed, 1).Seconds(), weight: 1}
-	at := slices.IndexFunc(m.points, func(q point) bool {
-		return q.class == class && q.alone == alone && math.Abs(math.Log(q.bytes/p.bytes)) < nearby
-	})
-	switch {
-	case at >= 0:
-		changed = m.rescale(p, changedRatio)
-	case m.near(class, alone):
-		changed = m.rescale(p, changedFar)
+// footing is how well a model can tell what a measurement should have been.
+type footing uint8
+
+const (
+	unmeasured footing = iota // nothing like it was measured
+	near                      // something near its size was, in the same company
+	exact                     // the same was
+)
+
+// expect is the time that was to be expected of so many bytes. How much slower rails are together
+// than alone is no change of theirs, and what a probe has seen once can't be held against a measurement.
+func (m *model) expect(class Class, alone bool, bytes, lean float64) (seconds float64, f footing) {
+	l := m.fit(class, alone, lean)
+	if at := m.same(class, alone, bytes); at >= 0 && m.points[at].weight >= 1 {
+		p := &m.points[at]
+		return p.seconds * l.at(bytes) / l.at(p.bytes), exact
 	}
+	if slices.ContainsFunc(m.points, func(p point) bool {
+		return p.alone == alone && p.weight >= 1 && math.Abs(float64(p.class)-float64(class)) <= nearClasses
+	}) {
+		return l.at(bytes), near
+	}
+	return 0, unmeasured
+}
+
+// same is the point that a measurement belongs to; -1 if there is none.
+func (m *model) same(class Class, alone bool, bytes float64) int {
+	return slices.IndexFunc(m.points, func(q point) bool {
+		return q.class == class && q.alone == alone && math.Abs(math.Log(q.bytes/bytes)) < nearby
+	})
+}
+
+// observe takes a measurement. A point is the mean of that many of its last ones.
+func (m *model) observe(p point, memory float64) {
+	at := m.same(p.class, p.alone, p.bytes)
 	count, oldest := 0, -1
 	for i := range m.points {
 		q := &m.points[i]
-		if q.class != class || q.alone != alone || i == at {
+		if q.class != p.class || q.alone != p.alone || i == at {
 			continue
 		}
 		q.weight *= fade
@@ -85,44 +106,27 @@ func (m *model) observe(class Class, alone bool, bytes int64, elapsed time.Durat
 		}
 	}
 	switch {
-	case at >= 0 && !changed:
+	case at >= 0:
 		q := &m.points[at]
-		keep := min(q.weight, maxWeight-1)
+		keep := min(q.weight, memory-1)
 		q.bytes = (q.bytes*keep + p.bytes) / (keep + 1)
 		q.seconds = (q.seconds*keep + p.seconds) / (keep + 1)
 		q.weight = keep + 1
-	case at >= 0:
-		m.points[at] = p
-	case count >= maxPointsPerClass-1:
+	case count >= maxPointsPerClass:
 		m.points[oldest] = p
 	default:
 		m.points = append(m.points, p)
 	}
-	return changed
 }
 
-// near reports whether something was measured near the class, in the same company: only that can be held against a
-// measurement; what a probe has seen once can't. How much slower rails are together than alone is no change of theirs.
-func (m *model) near(class Class, alone bool) bool {
-	return slices.ContainsFunc(m.points, func(p point) bool {
-		return p.alone == alone && p.weight >= 1 && math.Abs(float64(p.class)-float64(class)) <= nearClasses
-	})
-}
-
-// rescale compares a measurement with what was to be expected. A rail that has become faster
-// or slower has done so for all sizes: what was known of them is scaled along, and counts for little from then
-// on. What hangs on the startup alone is left as it is.
-func (m *model) rescale(p point, limit float64) (changed bool) {
-	l := m.fit(p.class, p.alone)
-	want := l.at(p.bytes)
-	if ratio := p.seconds / want; ratio < limit && ratio > 1/limit {
-		return false
-	}
-	base := max(l.startup, 0)
+// rescale follows a rail that has become faster or slower: it has done so for all sizes, so what was known
+// of them is scaled along, by the ratio to what was to be expected of p, and counts for little from then on. What hangs on the startup alone is left as it is.
+func (m *model) rescale(p point, want, ratio, lean float64) {
+	base := max(m.fit(p.class, p.alone, lean).startup, 0)
 	transfer := want - base
 	factor := 1.0
 	if transfer > 0.3*want {
-		factor = min(max((p.seconds-base)/transfer, 1.0/64), 64)
+		factor = min(max((want*ratio-base)/transfer, 1.0/64), 64)
 	}
 	for i := range m.points {
 		q := &m.points[i]
@@ -131,13 +135,39 @@ func (m *model) rescale(p point, limit float64) (changed bool) {
 		}
 		q.weight = min(q.weight, 0.2)
 	}
-	return true
+	if at := m.same(p.class, p.alone, p.bytes); at >= 0 {
+		m.points[at].weight = 0 // the measurement takes its place
+	}
+}
+
+// scale moves all that is known of the rail by a factor, and leaves how much it counts.
+func (m *model) scale(factor float64) {
+	for i := range m.points {
+		m.points[i].seconds *= factor
+	}
+}
+
+// tested reports whether the rail has worked alone for operations near the class.
+func (m *model) tested(class Class) bool {
+	return slices.ContainsFunc(m.points, func(p point) bool {
+		return p.alone && p.weight >= 1 && p.class <= class+1 && class <= p.class+1
+	})
+}
+
+// evidence is how many measurements speak for the line at a size.
+func (m *model) evidence(class Class, alone bool) (weight float64) {
+	for i := range m.points {
+		if p := &m.points[i]; p.alone == alone {
+			weight += p.weight * math.Pow(neighbour, math.Abs(float64(p.class)-float64(class)))
+		}
+	}
+	return weight
 }
 
 // fit is the line through the points around a class: least squares of the relative errors, in which
 // near classes count more. So one measurement teaches its neighbours, and each class follows its own
-// measurements once it has some.
-func (m *model) fit(class Class, alone bool) line {
+// measurements once it has some. Lean is the pull of α towards 0.
+func (m *model) fit(class Class, alone bool, lean float64) line {
 	var w, wb, wbb, wt, wbt float64
 	for i := range m.points {
 		p := &m.points[i]
@@ -157,7 +187,7 @@ func (m *model) fit(class Class, alone bool) line {
 	l := line{known: true}
 	// α is pulled towards 0 a little: then a single point is a line through the origin, which overrates
 	// what more bytes would take, and never underrates it.
-	if det := w*(1+leanToZero)*wbb - wb*wb; det > 0 {
+	if det := w*(1+lean)*wbb - wb*wb; det > 0 {
 		l.startup = (wt*wbb - wbt*wb) / det
 		l.perByte = (wbt - l.startup*wb) / wbb
 	}

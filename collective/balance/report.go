@@ -57,7 +57,7 @@ func (b *Balancer) Report() (r Report) {
 		}
 		for i, share := range k.shares {
 			cr.Shares = append(cr.Shares, float64(share)/float64(k.rounds))
-			cr.Rails = append(cr.Rails, b.rails[i].of(k.algorithm).fit(c, count(k.shares) == 1).report())
+			cr.Rails = append(cr.Rails, b.line(c, i, count(k.shares) == 1).report())
 		}
 		r.Classes = append(r.Classes, cr)
 	}

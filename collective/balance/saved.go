@@ -106,8 +106,8 @@ func (s *Sample) validate(rails int) error {
 		return fmt.Errorf("%d bytes of operations %v", s.Bytes, s.Class)
 	case s.Elapsed <= 0 || s.Elapsed > maxSampleElapsed:
 		return fmt.Errorf("a time of %v", s.Elapsed)
-	case !(s.Weight > 0 && s.Weight <= maxWeight): // NaN is neither
-		return fmt.Errorf("a weight of %v, the limit is %d", s.Weight, maxWeight)
+	case !(s.Weight > 0 && s.Weight <= mostMemory): // NaN is neither
+		return fmt.Errorf("a weight of %v, the limit is %d", s.Weight, mostMemory)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (b *Balancer) Save() (s Saved, ok bool) {
 			for _, p := range m.points {
 				s.Samples = append(s.Samples, Sample{
 					Rail: rail, Algorithm: algorithm, Class: p.class, Alone: p.alone,
-					Bytes: min(max(int64(p.bytes), 1), p.class.MaxBytes()), Elapsed: max(duration(p.seconds), 1), Weight: min(p.weight, maxWeight),
+					Bytes: min(max(int64(p.bytes), 1), p.class.MaxBytes()), Elapsed: max(duration(p.seconds), 1), Weight: min(p.weight, mostMemory),
 				})
 			}
 		}
@@ -152,16 +152,13 @@ func (b *Balancer) Save() (s Saved, ok bool) {
 func (b *Balancer) saveClass(c Class) SavedClass {
 	k := &b.classes[c]
 	shares := k.shares
-	if k.trial {
-		if best, _, ok := b.best(c); ok {
-			shares = best
-		}
+	if k.before != nil {
+		shares = k.before
 	}
 	saved := SavedClass{Class: c, Algorithm: k.algorithm, Bytes: min(max(int64(k.bytes), c.MaxBytes()/2+1), c.MaxBytes()), Windows: k.sets, Settled: k.quiet}
 	for rail, share := range shares {
 		saved.Shares = append(saved.Shares, uint32(share))
-		l := b.rails[rail].of(k.algorithm).fit(c, count(shares) == 1)
-		saved.Model = append(saved.Model, l.report())
+		saved.Model = append(saved.Model, b.line(c, rail, count(shares) == 1).report())
 	}
 	return saved
 }
@@ -204,7 +201,7 @@ func (b *Balancer) Restore(classes []SavedClass) []table.Entry {
 		k.bytes = float64(s.Bytes)
 		k.rounds = b.roundsOf(k)
 		k.shares = plan.Rounds(k.rounds, s.Shares)
-		k.sets, k.quiet = min(s.Windows, settling), s.Settled
+		k.sets, k.settled, k.quiet = min(s.Windows, settling), min(s.Windows, settling), s.Settled
 	}
 	for c := range b.classes {
 		if b.classes[c].sets > 0 {

@@ -43,7 +43,7 @@ func TestARestoredBalancerBeginsWhereTheOtherOneEnded(t *testing.T) {
 		if next.exact(size, next.shares(size)) <= 1.05*split {
 			good++
 		}
-		if !w.b.classes[ClassOf(int64(size))].trial && slices.Equal(next.shares(size), w.shares(size)) {
+		if w.b.classes[ClassOf(int64(size))].before == nil && slices.Equal(next.shares(size), w.shares(size)) {
 			kept++
 		}
 		for range 3 {

@@ -19,6 +19,8 @@ type world struct {
 	noise  float64
 	ranks  int
 	crowd  float64 // how much slower rails are when several of them work
+	mood   float64 // deviation, in logarithms, of what a busy host does to all rails alike, from one set or probe to the next
+	stalls float64 // part of the windows in which a rail took up to twice as long
 	b      *Balancer
 	table  *table.Table
 	known  map[int][2]float64 // best, by size
@@ -52,7 +54,7 @@ func (w *world) start(probe bool) {
 	}
 	for rail := range w.rate {
 		for _, bytes := range []int{8, 16 << 10, 32 << 10, 256 << 10} {
-			w.b.Probed(rail, int64(bytes), seconds(w.once(rail, float64(bytes), 1)))
+			w.b.Probed(rail, int64(bytes), seconds(w.once(rail, float64(bytes), 1)*w.swing()*w.stall()))
 		}
 	}
 	w.table = &table.Table{Entries: w.b.Decide()}
@@ -67,6 +69,17 @@ func (w *world) once(rail int, bytes float64, rails int) float64 {
 		t *= w.crowd
 	}
 	return t * (1 + w.noise*(2*w.rng.Float64()-1))
+}
+
+// swing is the host's mood during one set or probe.
+func (w *world) swing() float64 { return math.Exp(w.mood * w.rng.NormFloat64()) }
+
+// stall is what a rail suffers by itself in one window.
+func (w *world) stall() float64 {
+	if w.rng.Float64() >= w.stalls {
+		return 1
+	}
+	return 1 + w.rng.Float64()
 }
 
 // shares is how an operation of that size is divided now.
@@ -140,6 +153,7 @@ func (w *world) set(bytes int) (ratio float64) {
 	w.worst = max(w.worst, w.exact(bytes, shares)/single)
 	per := float64(bytes) / float64(w.rounds(bytes))
 	var windows []Window
+	swing := w.swing()
 	for rail, r := range shares {
 		if r == 0 {
 			continue
@@ -150,18 +164,13 @@ func (w *world) set(bytes int) (ratio float64) {
 			sum, top = sum+t, max(top, t)
 		}
 		windows = append(windows, Window{Rail: rail, Class: ClassOf(int64(bytes)), Operations: WindowOperations,
-			Bytes: int64(per * float64(r)), Elapsed: seconds((sum - top) / (WindowOperations - 1))})
+			Bytes: int64(per * float64(r)), Elapsed: seconds((sum - top) / (WindowOperations - 1) * swing * w.stall())})
 	}
-	w.rng.Shuffle(len(windows), func(i, j int) { windows[i], windows[j] = windows[j], windows[i] })
-	for _, m := range windows {
-		if w.b.Observe(m) {
-			w.table = &table.Table{Entries: w.b.Table()}
-			w.b.Switched()
-			w.commit++
-			if err := w.table.Validate(len(w.rate)); err != nil {
-				panic(err)
-			}
-			break
+	if w.b.Observe(windows) {
+		w.table = &table.Table{Entries: w.b.Table()}
+		w.commit++
+		if err := w.table.Validate(len(w.rate)); err != nil {
+			panic(err)
 		}
 	}
 	return w.exact(bytes, w.shares(bytes)) / split

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What makes a Window: the mean of ten operations (Nezha §IV-B), and so many more that the time
+// What makes a set of windows: the mean of ten operations (Nezha §IV-B), and so many more that the time
 // spent on reporting them is small against theirs.
 const (
 	WindowOperations = 10
@@ -13,74 +13,137 @@ const (
 	maxOperations    = 1 << 20
 )
 
-// Window is the mean of at least WindowOperations operations of one size class on one rail, of which
+// Window is the mean of one rail over at least WindowOperations operations of a size class, of which
 // the slowest was left out: one retransmission timeout would outweigh all the others.
+//
+// The windows of all rails that worked in the same operations are a set. They are taken together, so that what
+// disturbs all rails alike (a busy processor, a late rank) is in all of them alike.
 type Window struct {
 	Rail       int // index
 	Class      Class
 	Table      uint32        // version under which all of them ran
-	Operations int           // at least WindowOperations
+	Operations int           // in which the rail took part, without the slowest
 	Bytes      int64         // mean, of what the rail carried
 	Elapsed    time.Duration // mean
 }
 
-// Validate reports what is wrong with a window from the network, or nil.
-func (w *Window) Validate(rails int) error {
-	switch {
-	case w.Rail < 0 || w.Rail >= rails:
-		return fmt.Errorf("window of rail %d, there are %d", w.Rail, rails)
-	case !w.Class.Valid():
-		return fmt.Errorf("window of size class %d, there are %d", uint8(w.Class), Classes)
-	case w.Operations < WindowOperations || w.Operations > maxOperations:
-		return fmt.Errorf("window of %d operations instead of %d or more", w.Operations, WindowOperations)
-	case w.Bytes < 0 || w.Elapsed < 0:
-		return fmt.Errorf("window of %d bytes in %v", w.Bytes, w.Elapsed)
+// validateSet reports what is wrong with a set of windows from the network, or nil.
+func validateSet(set []Window, rails int) error {
+	if len(set) == 0 || len(set) > rails {
+		return fmt.Errorf("a set of %d windows, there are %d rails", len(set), rails)
+	}
+	for i := range set {
+		w, first := &set[i], &set[0]
+		switch {
+		case w.Rail < 0 || w.Rail >= rails:
+			return fmt.Errorf("window of rail %d, there are %d", w.Rail, rails)
+		case i > 0 && w.Rail <= set[i-1].Rail:
+			return fmt.Errorf("window of rail %d after the one of rail %d", w.Rail, set[i-1].Rail)
+		case !w.Class.Valid():
+			return fmt.Errorf("window of size class %d, there are %d", uint8(w.Class), Classes)
+		case w.Class != first.Class || w.Table != first.Table:
+			return fmt.Errorf("a set of windows of classes %d and %d, tables %d and %d", uint8(first.Class), uint8(w.Class), first.Table, w.Table)
+		case w.Operations < 1 || w.Operations > maxOperations:
+			return fmt.Errorf("window of %d operations", w.Operations)
+		case w.Bytes < 0 || w.Elapsed < 0:
+			return fmt.Errorf("window of %d bytes in %v", w.Bytes, w.Elapsed)
+		}
 	}
 	return nil
 }
 
-// Timer collects the completion times of one rank into windows. It is not safe for concurrent use.
+// RailTime is what one rail took for its part of one operation.
+type RailTime struct {
+	Rail    int
+	Bytes   int64
+	Elapsed time.Duration
+}
+
+// Timer collects the completion times of one rank into sets of windows. It is not safe for concurrent use.
 type Timer struct {
-	table uint32
-	sums  [][Classes]sum // by rail, class
+	table   uint32
+	classes [Classes]sums
+}
+
+// sums is what a class's next set is made of.
+type sums struct {
+	operations int
+	elapsed    time.Duration // of the operations, each as long as its slowest rail
+	slowest    time.Duration
+	rails      []sum      // made with the first operation
+	worst      []RailTime // of the slowest operation
 }
 
 type sum struct {
 	operations int
 	bytes      int64
 	elapsed    time.Duration
-	slowest    time.Duration
 }
 
-// NewTimer is for that many rails.
-func NewTimer(rails int) *Timer { return &Timer{sums: make([][Classes]sum, rails)} }
+// NewTimer has seen nothing.
+func NewTimer() *Timer { return &Timer{} }
 
-// Add takes one operation's time on one rail: the bytes that it carried, how long that took, the
-// table that divided the operation. full: w is complete, and the next window begins.
-// Times under an older table are ignored; a newer table begins all windows anew.
-func (t *Timer) Add(rail int, class Class, table uint32, bytes int64, elapsed time.Duration) (w Window, full bool) {
-	if table < t.table {
-		return Window{}, false
+// Add takes one operation's times, of each rail that carried a part of it, and the version of the table that
+// divided it. full: set is complete, and the next one begins.
+// Times under an older table are ignored; a newer table begins all sets anew.
+func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, full bool) {
+	if table < t.table || len(times) == 0 {
+		return nil, false
 	}
 	if table > t.table {
 		t.table = table
-		clear(t.sums)
+		t.Drop()
 	}
-	s := &t.sums[rail][class]
+	s := &t.classes[class]
+	var elapsed time.Duration
+	for _, m := range times {
+		for m.Rail >= len(s.rails) {
+			s.rails = append(s.rails, sum{})
+		}
+		r := &s.rails[m.Rail]
+		r.operations++
+		r.bytes += m.Bytes
+		r.elapsed += m.Elapsed
+		elapsed = max(elapsed, m.Elapsed)
+	}
 	s.operations++
-	s.bytes += bytes
 	s.elapsed += elapsed
-	s.slowest = max(s.slowest, elapsed)
+	if elapsed >= s.slowest {
+		s.slowest, s.worst = elapsed, append(s.worst[:0], times...)
+	}
 	if s.operations < WindowOperations || s.elapsed-s.slowest < windowElapsed && s.operations < maxOperations {
-		return Window{}, false
+		return nil, false
 	}
-	w = Window{
-		Rail: rail, Class: class, Table: table, Operations: s.operations,
-		Bytes: s.bytes / int64(s.operations), Elapsed: (s.elapsed - s.slowest) / time.Duration(s.operations-1),
-	}
-	*s = sum{}
-	return w, true
+	set = s.windows(table, class)
+	s.reset()
+	return set, true
 }
 
-// Drop begins all windows of a rail anew: a failover disturbed what was measured (DESIGN §4.1).
-func (t *Timer) Drop(rail int) { t.sums[rail] = [Classes]sum{} }
+// windows are the means without the slowest operation. A rail that worked in that one alone has none.
+func (s *sums) windows(table uint32, class Class) (set []Window) {
+	for _, m := range s.worst {
+		r := &s.rails[m.Rail]
+		r.operations--
+		r.bytes -= m.Bytes
+		r.elapsed -= m.Elapsed
+	}
+	for rail, r := range s.rails {
+		if r.operations > 0 {
+			set = append(set, Window{Rail: rail, Class: class, Table: table, Operations: r.operations,
+				Bytes: r.bytes / int64(r.operations), Elapsed: r.elapsed / time.Duration(r.operations)})
+		}
+	}
+	return set
+}
+
+func (s *sums) reset() {
+	clear(s.rails)
+	s.operations, s.elapsed, s.slowest, s.worst = 0, 0, 0, s.worst[:0]
+}
+
+// Drop begins all sets anew: a failover disturbed what was measured (DESIGN §4.1).
+func (t *Timer) Drop() {
+	for c := range t.classes {
+		t.classes[c].reset()
+	}
+}

@@ -1,0 +1,85 @@
+package balance
+
+import "math"
+
+// follow is how much of what all rails deviate by in common is taken for a new level of all of them.
+const follow = 0.25
+
+// lineError is how far a line may be off where nothing was measured yet, in logarithms.
+const lineError = 0.4
+
+// learn takes a set of windows into the rails' models, and reports whether a rail has changed.
+//
+// What disturbs all rails alike, as a busy processor does, says nothing of how they compare: of a set
+// in which several rails worked, the deviation that all of them share moves the level of everything that is known, and only
+// the rest is a rail's own. The rail that deviates least from what was measured of the same share before shows the common part.
+func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
+	k := &b.classes[c]
+	alone, lean := len(set) == 1, k.own.lean()
+	residuals, footings := make([]float64, len(set)), make([]footing, len(set))
+	common, all := math.Inf(1), exact
+	for i := range set {
+		p := pointOf(&set[i], alone)
+		want, f := b.rails[set[i].Rail].of(k.algorithm).expect(c, alone, p.bytes, lean)
+		footings[i], all = f, min(all, f)
+		if f != unmeasured {
+			residuals[i] = math.Log(p.seconds / want)
+		}
+		if f == exact && math.Abs(residuals[i]) < math.Abs(common) {
+			common = residuals[i]
+		}
+	}
+	if alone || math.IsInf(common, 1) {
+		common = 0
+	}
+	own := &k.own
+	if alone {
+		own = &k.common
+	}
+	v := expected
+	worst := 0.0 // of a rail's own, and no fault of the line's
+	for i := range set {
+		p, rail := pointOf(&set[i], alone), set[i].Rail
+		p.seconds *= math.Exp(-common)
+		rest, limit := residuals[i]-common, own.limit(changedRatio)
+		if footings[i] == near {
+			limit = own.limit(changedFar)
+		}
+		m := b.rails[rail].of(k.algorithm)
+		switch {
+		case footings[i] == unmeasured || math.Abs(rest) <= limit:
+			k.suspects[rail] = 0
+		case own.quiet() || k.suspects[rail]*rest > 0:
+			factor := rest
+			if s := k.suspects[rail]; s*rest > 0 && math.Abs(s) < math.Abs(rest) {
+				factor = s // what both have shown
+			}
+			v, k.suspects[rail] = changed, 0
+			m.rescale(p, p.seconds/math.Exp(rest), math.Exp(factor), lean)
+		default: // noise, unless the next set says the same
+			v, k.suspects[rail] = max(v, suspected), rest
+			p.seconds *= math.Exp(math.Copysign(limit, rest) - rest)
+		}
+		m.observe(p, own.memory())
+		if footings[i] == near {
+			rest = math.Copysign(max(math.Abs(rest)-lineError, 0), rest)
+		}
+		if math.Abs(rest) > math.Abs(worst) {
+			worst = rest
+		}
+	}
+	if all != unmeasured {
+		own.add(worst, v)
+	}
+	if common != 0 {
+		k.common.add(common, expected)
+		for _, m := range b.rails {
+			m.of(k.algorithm).scale(math.Exp(follow * common))
+		}
+	}
+	return v == changed
+}
+
+func pointOf(w *Window, alone bool) point {
+	return point{class: w.Class, alone: alone, bytes: float64(max(w.Bytes, 1)), seconds: max(w.Elapsed, 1).Seconds(), weight: 1}
+}

@@ -1,0 +1,86 @@
+package balance
+
+import "math"
+
+// How noise is learned and what it costs.
+const (
+	priorDeviation = 0.02 // relative, of a window's mean, before anything was seen: a quiet network
+	quietDeviation = 0.05 // up to which what is far off is a change, and must not be seen twice
+	noiseMemory    = 8    // sets
+	maxResidual    = 0.7  // in logarithms: more than a factor of 2 is no noise
+	certain        = 3    // standard deviations that noise doesn't go beyond
+	mostLean       = 25   // times leanToZero
+	leastMemory    = 4    // windows that a point is the mean of, on a quiet network
+	mostMemory     = 32   // and at most
+)
+
+// spread is how much a kind of measurement scatters. It doesn't take a change for noise: what is far from
+// what was to be expected waits for the next measurement, and is noise if that one doesn't confirm it.
+type spread struct {
+	variance float64
+	seen     float64
+	doubt    float64 // a residual that is either noise or a change
+	followed bool    // the model took it for a change
+}
+
+// verdict is what the model made of a measurement.
+type verdict uint8
+
+const (
+	expected  verdict = iota // within the noise
+	suspected                // beyond it, and to be confirmed
+	changed                  // what it measures has changed, and what is expected with it
+)
+
+// add takes a measurement's distance from what was to be expected, as a difference of logarithms.
+func (s *spread) add(residual float64, v verdict) {
+	residual = min(max(residual, -maxResidual), maxResidual)
+	back := residual*s.doubt < 0 && math.Abs(residual) > math.Abs(s.doubt)/2
+	if s.doubt != 0 && (s.followed && back || !s.followed && v != changed) {
+		s.learn(s.doubt)
+	}
+	s.doubt = 0
+	if v == expected {
+		s.learn(residual)
+		return
+	}
+	s.doubt, s.followed = residual, v == changed
+}
+
+func (s *spread) learn(residual float64) {
+	s.seen = min(s.seen+1, noiseMemory-2)
+	if s.variance == 0 {
+		s.variance = priorDeviation * priorDeviation
+	}
+	s.variance += (residual*residual - s.variance) / (s.seen + 2)
+}
+
+// deviation is the standard deviation of one window.
+func (s *spread) deviation() float64 {
+	if s.variance == 0 {
+		return priorDeviation
+	}
+	return math.Sqrt(s.variance)
+}
+
+// limit is the residual above which something has changed, in logarithms: never below that of a ratio.
+func (s *spread) limit(ratio float64) float64 { return max(math.Log(ratio), certain*s.deviation()) }
+
+// quiet reports whether what is far off must be a change. Where there is noise, it must be seen twice.
+func (s *spread) quiet() bool { return s.deviation() < quietDeviation }
+
+// memory is how many windows a mean is made of, so that it is good to 2 %.
+func (s *spread) memory() float64 {
+	const good = 0.02
+	d := s.deviation() / good
+	return min(max(d*d, leastMemory), mostMemory)
+}
+
+// lean is the pull of α towards 0: the more a line's points scatter, the less its slope can be told from them.
+func (s *spread) lean() float64 {
+	d := s.deviation() / priorDeviation
+	return leanToZero * min(max(d*d, 1), mostLean)
+}
+
+// anew is the same spread without a doubt, for another class.
+func (s *spread) anew() spread { return spread{variance: s.variance} }
