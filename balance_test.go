@@ -84,6 +84,9 @@ func TestSharesSettleByMeasurement(t *testing.T) {
 				if err != nil || len(r.Classes) == 0 || r.Static {
 					t.Errorf("report %+v, %v", r, err)
 				}
+				if k := r.Control; k.Operations < 100 || k.Busy <= 0 || k.Share() > 0.01 { // here time passes on the network alone
+					t.Errorf("control took %.2f %% of the time of the operations: %+v", 100*k.Share(), k)
+				}
 				if _, err := comms[1].Balance(b.t.Context()); err == nil || !strings.Contains(err.Error(), `"node0"`) {
 					t.Errorf("Balance on rank 1: %v, want an error that names rank 0's node", err)
 				}
@@ -98,11 +101,15 @@ func TestWhatAFailoverDisturbedIsNotMeasured(t *testing.T) {
 		comms := b.form("train")
 		b.share(comms, 60, 1<<20)
 		before := comms[0].Table()
-		for range 8 { // more than one in each window: the slowest operation doesn't count anyway
-			rails(1)[1].Drop() // between node1 and the others
-			b.share(comms, 4, 1<<20)
-			rails(1)[1].Drop()
-			time.Sleep(time.Second) // of virtual time: the rail is back
+		dropped := rails(1)[1].Counters().Lost
+		for range 6 {
+			for _, at := range []time.Duration{30, 90, 150} { // several in each window: the slowest operation doesn't count anyway
+				defer time.AfterFunc(at*time.Millisecond, rails(1)[1].Drop).Stop()
+			}
+			b.share(comms, 10, 1<<20)
+		}
+		if lost := rails(1)[1].Counters().Lost - dropped; lost < 12 {
+			t.Errorf("%d connections were lost, want one or two in each of 18 operations", lost)
 		}
 		if after := comms[0].Table(); after.Version != before.Version {
 			t.Errorf("operations that lost a rail on their way made table %d (%v) of table %d (%v)", after.Version, after.Entries, before.Version, before.Entries)

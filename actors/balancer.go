@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
@@ -18,10 +20,15 @@ type balancer struct {
 	// Rank 0 only, and nil where the table is the user's alone.
 	collector *balance.Collector
 	core      *balance.Balancer
-	proposed  bool // a table is being agreed on: what comes in until then is of the one before
-	pinned    bool // a caller has set the table
-	fresh     bool // something was measured that the tuning file doesn't have
+	proposed  bool   // a table is being agreed on: what comes in until then is of the one before
+	pinned    bool   // a caller has set the table
+	fresh     bool   // something was measured that the tuning file doesn't have
+	timed     uint64 // operations
+	control   balance.Control
 }
+
+// sampled: of so many timed operations one has the time measured that timing it takes.
+const sampled = 64
 
 func newBalancer(g *group) *balancer {
 	b := &balancer{group: g, timer: balance.NewTimer()}
@@ -70,8 +77,22 @@ func (b *balancer) Receive(ctx actor.Context) {
 }
 
 func (b *balancer) time(ctx actor.Context, m *operationTimed) {
+	var began time.Time
+	b.timed++
+	b.control.Operations += uint64(m.standsFor)
+	if b.timed%sampled == 0 {
+		began = time.Now()
+	}
+	var busy time.Duration
+	for _, r := range m.rails {
+		busy = max(busy, r.Elapsed)
+	}
+	b.control.Busy += busy * time.Duration(m.standsFor)
 	set, full := b.timer.Add(m.table, balance.ClassOf(int64(m.bytes)), m.rails)
 	timings.Put(m)
+	if !began.IsZero() {
+		b.control.Spent += sampled * time.Since(began)
+	}
 	if !full {
 		return
 	}
@@ -118,6 +139,8 @@ func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
 	if b.proposed {
 		return
 	}
+	began := time.Now()
+	defer func() { b.control.Spent += time.Since(began) }()
 	merged, complete, err := b.collector.Observe(rank, set)
 	if err != nil {
 		b.group.node.log.Warn("timings refused", "communicator", b.group.name, "from", rank, "error", err)
@@ -180,6 +203,7 @@ func (b *balancer) explain(m *explainBalance) {
 		return
 	}
 	r := b.core.Report()
-	r.Static = b.pinned
+	r.Static, r.Control = b.pinned, b.control
+	r.Control.Held = time.Duration(b.group.held.Load())
 	m.done <- r
 }

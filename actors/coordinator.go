@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -34,6 +35,7 @@ type coordinator struct {
 	pinned   bool     // a caller has set a table
 
 	held     []*Request // turned away by a Prepare; bounded by the operations in flight
+	since    time.Time  // of the first of them
 	spare    []*operationActor
 	programs map[op.Algorithm]*schedule.Program
 	plans    map[planKey]*plan.Plan
@@ -96,6 +98,7 @@ func (c *coordinator) start(ctx actor.Context, r *Request) {
 	}
 	seq, t, ok := c.member.Begin()
 	if !ok {
+		c.since = time.Now()
 		c.held = append(c.held, r)
 		return
 	}
@@ -108,6 +111,10 @@ func (c *coordinator) resume(ctx actor.Context) {
 		seq, t, ok := c.member.Begin()
 		if !ok {
 			return
+		}
+		if !c.since.IsZero() {
+			c.group.held.Add(int64(time.Since(c.since)))
+			c.since = time.Time{}
 		}
 		r := c.held[0]
 		c.held = c.held[1:]

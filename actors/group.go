@@ -52,6 +52,7 @@ type group struct {
 	sunk   atomic.Uint64 // frames that nobody waited for
 	formed atomic.Bool   // its members agreed on it: what happens to it is told
 
+	held      atomic.Int64  // how long calls have waited for a table to be agreed on, in ns
 	disturbed atomic.Uint64 // how often a rail to a member was lost or came back
 }
 

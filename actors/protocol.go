@@ -41,9 +41,10 @@ type operationExpired struct{ seq uint64 }
 
 // operationTimed is what the rails took for an operation. Operation actor to balancer, which gives it back to its pool.
 type operationTimed struct {
-	table uint32
-	bytes int // the operation's size
-	rails []balance.RailTime
+	table     uint32
+	bytes     int // the operation's size
+	standsFor int // how many operations it is one of
+	rails     []balance.RailTime
 }
 
 // railChanged: a rail to another member was lost, or has come back. From the fabric through the communicator

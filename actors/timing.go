@@ -14,7 +14,9 @@ import (
 // look at the clock. Under mu.
 func (o *operation) startClocks() {
 	o.begun, o.finish, o.disturbed = time.Time{}, o.finish[:0], o.group.disturbed.Load()
-	if !o.group.measured() || o.request.Kind != op.KindAllReduce || o.request.Algorithm != op.Auto || o.request.rail != 0 || len(o.request.Src) == 0 {
+	r := o.request
+	if !o.group.measured() || r.Kind != op.KindAllReduce || r.Algorithm != op.Auto || r.rail != 0 || len(r.Src) == 0 ||
+		o.seq%uint64(o.sample()) != 0 {
 		return
 	}
 	for range o.shape.config.Plan.PerRail {
@@ -23,6 +25,20 @@ func (o *operation) startClocks() {
 	if o.shape.eager {
 		o.begun = time.Now()
 	}
+}
+
+// Of operations so small that looking at the clock can be felt, one in a few is timed: the same ones on all ranks.
+const (
+	seldomBytes = 4 << 10
+	seldom      = 8
+)
+
+// sample is how many operations of this size are timed as one.
+func (o *operation) sample() int {
+	if len(o.request.Src) <= seldomBytes {
+		return seldom
+	}
+	return 1
 }
 
 // clock notes an event on a rail. A rail's time ends with its last arrival; sends and acknowledgements
@@ -53,7 +69,7 @@ func (o *operation) timed() *operationTimed {
 		return nil
 	}
 	t := timings.Get().(*operationTimed)
-	t.table, t.bytes, t.rails = o.shape.table, o.shape.config.Plan.Bytes, t.rails[:0]
+	t.table, t.bytes, t.standsFor, t.rails = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0]
 	for rail, last := range o.finish {
 		if last.After(o.begun) {
 			t.rails = append(t.rails, balance.RailTime{Rail: rail, Bytes: int64(o.carried(rail)), Elapsed: last.Sub(o.begun)})

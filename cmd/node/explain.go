@@ -36,6 +36,11 @@ func explainTo(ctx context.Context, w io.Writer, c *polyrail.Communicator, node 
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	_, err = fmt.Fprintf(w, "# control: %.3f %% of the time of %d operations (measuring and deciding %v, calls held back for tables %v)\n",
+		100*report.Control.Share(), report.Control.Operations, rounded(report.Control.Spent), rounded(report.Control.Held))
+	if err != nil {
+		return err
+	}
 	_, err = fmt.Fprintln(w, "# start: cold on one rail, hot over several; times and rails (startup + rate) by the model;\n"+
 		"# gain: against the best rail alone; windows of ten operations and more, … still settling")
 	return err

@@ -5,7 +5,7 @@ import "math"
 // How noise is learned and what it costs.
 const (
 	priorDeviation = 0.02 // relative, of a window's mean, before anything was seen: a quiet network
-	quietDeviation = 0.05 // up to which what is far off is a change, and must not be seen twice
+	quietDeviation = 0.07 // up to which what is far off is a change, and must not be seen twice
 	noiseMemory    = 8    // sets
 	maxResidual    = 0.7  // in logarithms: more than a factor of 2 is no noise
 	certain        = 3    // standard deviations that noise doesn't go beyond

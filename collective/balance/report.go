@@ -10,6 +10,23 @@ import (
 type Report struct {
 	Static  bool // the table is the configured one, or a caller's
 	Classes []ClassReport
+	Control Control
+}
+
+// Control is what balancing has cost on this rank, against what it is for.
+type Control struct {
+	Operations uint64        // of those that are timed, or stand for others of their size
+	Busy       time.Duration // what they took, one after the other
+	Spent      time.Duration // on taking their times, on windows and decisions
+	Held       time.Duration // while calls waited for ranks to agree on a table
+}
+
+// Share is the part of the operations' time that went into control.
+func (c Control) Share() float64 {
+	if c.Busy <= 0 {
+		return 0
+	}
+	return float64(c.Spent+c.Held) / float64(c.Busy)
 }
 
 // ClassReport is one size class of which something was measured, or probed near.
