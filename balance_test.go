@@ -95,28 +95,6 @@ func TestSharesSettleByMeasurement(t *testing.T) {
 	}
 }
 
-func TestWhatAFailoverDisturbedIsNotMeasured(t *testing.T) {
-	adapt, rails := limitedRails(40e6, 10e6)
-	inBed(t, 3, 2, adapt, func(b *bed) {
-		comms := b.form("train")
-		b.share(comms, 60, 1<<20)
-		before := comms[0].Table()
-		dropped := rails(1)[1].Counters().Lost
-		for range 6 {
-			for _, at := range []time.Duration{30, 90, 150} { // several in each window: the slowest operation doesn't count anyway
-				defer time.AfterFunc(at*time.Millisecond, rails(1)[1].Drop).Stop()
-			}
-			b.share(comms, 10, 1<<20)
-		}
-		if lost := rails(1)[1].Counters().Lost - dropped; lost < 12 {
-			t.Errorf("%d connections were lost, want one or two in each of 18 operations", lost)
-		}
-		if after := comms[0].Table(); after.Version != before.Version {
-			t.Errorf("operations that lost a rail on their way made table %d (%v) of table %d (%v)", after.Version, after.Entries, before.Version, before.Entries)
-		}
-	})
-}
-
 func TestATableOfTheCallersStays(t *testing.T) {
 	adapt, _ := limitedRails(40e6, 10e6)
 	inBed(t, 2, 2, adapt, func(b *bed) {
