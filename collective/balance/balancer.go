@@ -34,6 +34,7 @@ const (
 	probeWeight  = 0.9  // of a probed point, in windows
 	trialRounds  = 8    // an operation of fewer rounds tries nothing: one of them would be too large a part
 	trialHarm    = 1.25 // a rail whose single round would take this many times the operation's time isn't tried
+	guessHarm    = 1.9  // the same for one of which only a probe has said so: a busy moment is enough for that
 	firstTrial   = 8    // sets of windows until a rail that is out is tried
 	lastTrial    = 128  // the pause doubles up to this
 	reach        = 6    // classes that a measurement teaches to either side

@@ -142,13 +142,17 @@ func (b *Balancer) due(c Class) (shares []int) {
 func (b *Balancer) candidate(c Class) (rail int) {
 	k := &b.classes[c]
 	now := b.predict(c, k.shares)
-	rail, soonest := -1, now*trialHarm
+	rail, soonest := -1, math.Inf(1)
 	for i, share := range k.shares {
 		if share > 0 {
 			continue
 		}
 		l := b.line(c, i, false)
-		if t := l.at(k.bytes / float64(k.rounds)); !l.known || t < soonest {
+		t, harm := l.at(k.bytes/float64(k.rounds)), trialHarm
+		if !b.rails[i].of(k.algorithm).measured(c) {
+			harm = guessHarm
+		}
+		if !l.known || t < min(soonest, now*harm) {
 			rail, soonest = i, t
 		}
 	}

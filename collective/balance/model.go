@@ -75,12 +75,20 @@ func (m *model) expect(class Class, alone bool, bytes, lean float64) (seconds fl
 		p := &m.points[at]
 		return p.seconds * l.at(bytes) / l.at(p.bytes), exact
 	}
-	if slices.ContainsFunc(m.points, func(p point) bool {
-		return p.alone == alone && p.weight >= 1 && math.Abs(float64(p.class)-float64(class)) <= nearClasses
-	}) {
+	if slices.ContainsFunc(m.points, func(p point) bool { return p.alone == alone && p.speaksFor(class) }) {
 		return l.at(bytes), near
 	}
 	return 0, unmeasured
+}
+
+// measured reports whether anything near the class was, and not only probed.
+func (m *model) measured(class Class) bool {
+	return slices.ContainsFunc(m.points, func(p point) bool { return p.speaksFor(class) })
+}
+
+// speaksFor reports whether a point was measured near a class, and has not been doubted since.
+func (p point) speaksFor(class Class) bool {
+	return p.weight >= 1 && math.Abs(float64(p.class)-float64(class)) <= nearClasses
 }
 
 // same is the point that a measurement belongs to; -1 if there is none.
