@@ -54,8 +54,8 @@ func newBalancer(g *group) *balancer {
 
 func (b *balancer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *operationTimed:
-		b.time(ctx, m)
+	case *railFinished:
+		b.finished(ctx, m)
 	case railChanged:
 		b.disturbed()
 	case *controlMessage:
@@ -73,6 +73,16 @@ func (b *balancer) Receive(ctx actor.Context) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		b.group.node.unknown(ctx)
+	}
+}
+
+// finished counts the rails of an operation until all were reported: their times are compared with each other.
+func (b *balancer) finished(ctx actor.Context, m *railFinished) {
+	t := m.operation
+	*m = railFinished{}
+	finishes.Put(m)
+	if t.finished++; t.finished == len(t.rails) {
+		b.time(ctx, t)
 	}
 }
 

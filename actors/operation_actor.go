@@ -50,7 +50,7 @@ func (a *operationActor) start(ctx actor.Context) {
 	a.workers = a.workers[:0]
 	for rail := range a.node.rails {
 		a.workers = append(a.workers, ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
-			return &worker{node: a.node, rail: rail}
+			return &worker{node: a.node, balancer: a.balancer, rail: rail}
 		}, actor.WithDispatcher(a.node.inline)), "worker"))
 	}
 }
@@ -73,7 +73,11 @@ func (a *operationActor) end(m *operationEnded) {
 	a.disarm()
 	a.current = nil
 	if t := m.operation.timed(); t != nil {
-		a.node.tell(a.balancer, t)
+		for i := range t.rails {
+			f := finishes.Get().(*railFinished)
+			f.operation, f.index = t, i
+			a.node.tell(a.workers[t.rails[i].Rail], f)
+		}
 	}
 	a.node.tell(a.coordinator, m)
 }

@@ -39,12 +39,20 @@ type operationEnded struct {
 // operationExpired is the operation's own timer.
 type operationExpired struct{ seq uint64 }
 
-// operationTimed is what the rails took for an operation. Operation actor to balancer, which gives it back to its pool.
+// railFinished: a rail has nothing more to do for the operation, and took what its entry says. Sent by the operation
+// actor to the rail's worker, by that one to the balancer, which joins what belongs together and gives both back to their pools.
+type railFinished struct {
+	operation *operationTimed
+	index     int // in operation.rails
+}
+
+// operationTimed is what the rails took for an operation.
 type operationTimed struct {
 	table     uint32
 	bytes     int // the operation's size
 	standsFor int // how many operations it is one of
 	rails     []balance.RailTime
+	finished  int // the balancer's: how many of rails were reported
 }
 
 // railChanged: a rail to another member was lost, or has come back. From the fabric through the communicator
@@ -104,7 +112,7 @@ type memberLost op.Rank
 // What may still be on its way when its receiver has ended with the communicator: no news for the log.
 func (memberLost) IgnoreDeadLetterLogging()         {}
 func (*operationEnded) IgnoreDeadLetterLogging()    {}
-func (*operationTimed) IgnoreDeadLetterLogging()    {}
+func (*railFinished) IgnoreDeadLetterLogging()      {}
 func (railChanged) IgnoreDeadLetterLogging()        {}
 func (*breakCommunicator) IgnoreDeadLetterLogging() {}
 func (*controlMessage) IgnoreDeadLetterLogging()    {}

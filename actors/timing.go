@@ -60,6 +60,7 @@ func (o *operation) clock(kind task.EventKind, rail int) {
 }
 
 var timings = sync.Pool{New: func() any { return new(operationTimed) }}
+var finishes = sync.Pool{New: func() any { return new(railFinished) }}
 
 // timed is what the rails took for an operation that has ended well, or nil where that says nothing: rails came or
 // went, and frames were carried by others than planned. (While a rail stays down, others carry its
@@ -69,7 +70,7 @@ func (o *operation) timed() *operationTimed {
 		return nil
 	}
 	t := timings.Get().(*operationTimed)
-	t.table, t.bytes, t.standsFor, t.rails = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0]
+	t.table, t.bytes, t.standsFor, t.rails, t.finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0], 0
 	for rail, last := range o.finish {
 		if last.After(o.begun) {
 			t.rails = append(t.rails, balance.RailTime{Rail: rail, Bytes: int64(o.carried(rail)), Elapsed: last.Sub(o.begun)})

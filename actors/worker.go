@@ -7,16 +7,20 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// worker is one rail's part in one operation: it hands frames to the peers. It belongs to a pooled operation actor.
+// worker is one rail's part in one operation: it hands frames to the peers, and reports what the rail took
+// (Nezha's Timer, §III-E). It belongs to a pooled operation actor.
 type worker struct {
-	node *node
-	rail int
+	node     *node
+	balancer *actor.PID
+	rail     int
 }
 
 func (w *worker) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *transmit:
 		w.transmit(m)
+	case *railFinished:
+		w.node.tell(w.balancer, m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		w.node.unknown(ctx)
