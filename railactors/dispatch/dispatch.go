@@ -23,7 +23,8 @@ const throughput = 300
 
 // Warm runs each mailbox on a goroutine that it keeps for the next one: a fresh
 // goroutine would grow its stack again for every wake-up, which costs more than
-// everything else in a hop.
+// everything else in a hop. It has all that it keeps from the start, so that a node at rest has the same
+// number of goroutines whatever it did before: one more is a leak.
 type Warm struct {
 	hand    chan func() // unbuffered: a send succeeds only into the hands of an idle worker
 	stop    chan struct{}
@@ -34,10 +35,14 @@ type Warm struct {
 
 var _ actor.Dispatcher = (*Warm)(nil)
 
-// NewWarm returns a dispatcher that keeps at most maxIdle goroutines waiting for work
+// NewWarm returns a dispatcher that keeps maxIdle goroutines waiting for work
 // (0 keeps none: every mailbox gets a goroutine of its own). Close ends them.
 func NewWarm(maxIdle int) *Warm {
-	return &Warm{hand: make(chan func()), stop: make(chan struct{}), maxIdle: int64(maxIdle)}
+	w := &Warm{hand: make(chan func()), stop: make(chan struct{}), maxIdle: int64(maxIdle)}
+	for range maxIdle {
+		go func() { w.work(w.next()) }()
+	}
+	return w
 }
 
 // Schedule runs f on an idle worker, or on a new one. It never blocks, and works after Close too.
@@ -57,20 +62,23 @@ func (w *Warm) Throughput() int { return throughput }
 func (w *Warm) Close() { w.once.Do(func() { close(w.stop) }) }
 
 func (w *Warm) work(f func()) {
-	for {
+	for f != nil {
 		f()
-		if w.idle.Add(1) > w.maxIdle {
-			w.idle.Add(-1)
-			return
-		}
+		f = w.next()
+	}
+}
+
+// next waits for work; nil ends the worker. One that goes leaves maxIdle others, none of which has
+// gone, whatever the order in which they count themselves.
+func (w *Warm) next() (f func()) {
+	if w.idle.Add(1) <= w.maxIdle {
 		select {
 		case f = <-w.hand:
-			w.idle.Add(-1)
 		case <-w.stop:
-			w.idle.Add(-1)
-			return
 		}
 	}
+	w.idle.Add(-1)
+	return f
 }
 
 // Synchronized returns a dispatcher that works a mailbox off on the goroutine that sends to
