@@ -8,9 +8,10 @@ BENCHED ?= ./test/bench
 FUZZTIME ?= 10s
 SEEDS   ?= 100000
 CUTS    ?= 50
+ROUNDS  ?= 200
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts conformance sim faults steady fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts conformance sim faults steady rounds fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +59,10 @@ faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with w
 
 steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators cost nothing
 	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
+
+rounds: ## ROUNDS=n times a rank is lost and comes back: in virtual time, and with processes that are killed or stopped (3 s a round)
+	$(GO) test -count=1 -v -timeout 4h -run TestKillAndRejoinLeaveNothingBehind . -rounds $(ROUNDS)
+	$(GO) test -count=1 -v -timeout 4h ./test/rounds -rounds $(ROUNDS)
 
 fuzz: ## each fuzz test for FUZZTIME
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
