@@ -176,7 +176,7 @@ func (c *cluster) strike(victim int, signal syscall.Signal, delay time.Duration)
 		}
 		r := c.await(i, failed)
 		// Its own finding, or that of another one who was faster: both name who is lost.
-		if !r.Lost || !strings.Contains(r.Error, fmt.Sprintf("node %q lost", names[victim])) {
+		if !r.Lost || !strings.Contains(r.Error, fmt.Sprintf("node %q", names[victim])) {
 			c.t.Fatalf("%s: %q, want the loss of %s", names[i], r.Error, names[victim])
 		}
 		o.failed, o.early = max(o.failed, r.At.Sub(struck)), o.early && r.Begin.Before(struck)
