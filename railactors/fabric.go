@@ -174,6 +174,18 @@ func (f *Fabric) spawn(fn func()) bool {
 	return true
 }
 
+// adopt counts a peer's or pair's actor that is about to be spawned: Close waits for its end. False if Close
+// came first.
+func (f *Fabric) adopt() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return false
+	}
+	f.children.Add(1)
+	return true
+}
+
 // snapshot lists the peers that haven't finished.
 func (f *Fabric) snapshot() []*Peer {
 	f.mu.Lock()

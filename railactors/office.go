@@ -44,10 +44,9 @@ func (o *office) Receive(ctx actor.Context) {
 }
 
 func (o *office) spawn(ctx actor.Context, p *Peer) {
-	if o.peers[p] != nil || p.Lost() != nil {
+	if o.peers[p] != nil || p.Lost() != nil || !o.fabric.adopt() {
 		return
 	}
-	o.fabric.children.Add(1)
 	props := actor.PropsFromProducer(func() actor.Actor { return &peerActor{peer: p} }, actor.WithDispatcher(dispatch.Synchronized()))
 	o.peers[p] = ctx.SpawnPrefix(props, fmt.Sprintf("peer-%s-%d-", p.node, p.session))
 }

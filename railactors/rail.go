@@ -71,10 +71,9 @@ func (a *railActor) Receive(ctx actor.Context) {
 }
 
 func (a *railActor) spawn(ctx actor.Context, p *Peer) {
-	if a.pairs[p] != nil || p.Lost() != nil {
+	if a.pairs[p] != nil || p.Lost() != nil || !a.fabric.adopt() {
 		return
 	}
-	a.fabric.children.Add(1)
 	props := actor.PropsFromProducer(func() actor.Actor { return &pairActor{peer: p, rail: a.rail} },
 		actor.WithDispatcher(dispatch.Synchronized()))
 	a.pairs[p] = ctx.SpawnPrefix(props, fmt.Sprintf("pair-%s-%d-", p.node, p.session))
