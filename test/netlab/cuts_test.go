@@ -263,6 +263,9 @@ func cutOnce(t *testing.T, b *Bed, d *diary, random *rand.Rand, how Cut) (c cost
 			c.unacknowledged, c.resent = max(c.unacknowledged, e.Unacknowledged), max(c.resent, e.Resent)
 		}
 	}
+	if c.remaining == 0 { // no operation was under way: all bytes of the next one go over what is left
+		c.remaining = 2 * (cutHosts - 1) * cutBytes / cutHosts
+	}
 	left := time.Duration(float64(c.remaining) * 8 / float64(rate) * float64(time.Second))
 	c.over = c.hit - c.median - allowed[how] - left
 	if c.over > 0 {
