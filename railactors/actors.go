@@ -90,7 +90,7 @@ func (f *Fabric) startActors() error {
 		return err
 	}
 	<-started
-	f.office, err = spawn("peers-"+f.cfg.Node, func() actor.Actor { return &office{fabric: f, strategy: strategy} })
+	f.office, err = spawn("peers-"+f.cfg.Node, func() actor.Actor { return newOffice(f, strategy) })
 	if err != nil {
 		err = errors.Join(err, f.sys.Root.StopFuture(f.root).Wait())
 		f.warm.Close()

@@ -12,43 +12,54 @@ import (
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
-// office is the parent of the peer actors.
-type office struct {
+// parent is an actor with a child for each peer: the office, whose children are the peer actors, and each rail's
+// actor, whose children are the rail's pairs.
+type parent struct {
 	fabric   *Fabric
 	strategy *supervise.Strategy
-	peers    map[*Peer]*actor.PID
+	kind     string                    // what the children's names begin with
+	child    func(p *Peer) actor.Actor // a new one
+	pids     map[*Peer]*actor.PID      // of the children that aren't to stop
+}
+
+func newOffice(f *Fabric, s *supervise.Strategy) *parent {
+	return &parent{fabric: f, strategy: s, kind: "peer", child: func(p *Peer) actor.Actor { return &peerActor{peer: p} }}
+}
+
+func newRailActor(f *Fabric, rail int, s *supervise.Strategy) *parent {
+	return &parent{fabric: f, strategy: s, kind: "pair", child: func(p *Peer) actor.Actor { return &pairActor{peer: p, rail: rail} }}
 }
 
 // Receive implements actor.Actor.
-func (o *office) Receive(ctx actor.Context) {
-	defer supervise.Recover(ctx, o.fabric.log)
+func (a *parent) Receive(ctx actor.Context) {
+	defer supervise.Recover(ctx, a.fabric.log)
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		o.peers = make(map[*Peer]*actor.PID)
-		for _, p := range o.fabric.snapshot() { // after a restart
-			o.spawn(ctx, p)
+		a.pids = make(map[*Peer]*actor.PID)
+		for _, p := range a.fabric.snapshot() { // after a restart
+			a.spawn(ctx, p)
 		}
 	case *open:
-		o.spawn(ctx, m.peer)
+		a.spawn(ctx, m.peer)
 	case *shut:
-		if pid := o.peers[m.peer]; pid != nil {
-			delete(o.peers, m.peer)
-			o.strategy.Stop(ctx, pid)
+		if pid := a.pids[m.peer]; pid != nil {
+			delete(a.pids, m.peer)
+			a.strategy.Stop(ctx, pid)
 		}
 	case *actor.Terminated:
-		maps.DeleteFunc(o.peers, func(_ *Peer, pid *actor.PID) bool { return pid.Equal(m.Who) })
-		o.fabric.children.Done()
+		maps.DeleteFunc(a.pids, func(_ *Peer, pid *actor.PID) bool { return pid.Equal(m.Who) })
+		a.fabric.children.Done()
 	default:
-		o.fabric.unknown(ctx)
+		a.fabric.unknown(ctx)
 	}
 }
 
-func (o *office) spawn(ctx actor.Context, p *Peer) {
-	if o.peers[p] != nil || p.Lost() != nil || !o.fabric.adopt() {
+func (a *parent) spawn(ctx actor.Context, p *Peer) {
+	if a.pids[p] != nil || p.Lost() != nil || !a.fabric.adopt() {
 		return
 	}
-	props := actor.PropsFromProducer(func() actor.Actor { return &peerActor{peer: p} }, actor.WithDispatcher(dispatch.Synchronized()))
-	o.peers[p] = ctx.SpawnPrefix(props, fmt.Sprintf("peer-%s-%d-", p.node, p.session))
+	props := actor.PropsFromProducer(func() actor.Actor { return a.child(p) }, actor.WithDispatcher(dispatch.Synchronized()))
+	a.pids[p] = ctx.SpawnPrefix(props, fmt.Sprintf("%s-%s-%d-", a.kind, p.node, p.session))
 }
 
 // peerActor is the clock of a Peer, and opens and shuts its pairs. What a peer knows is in Peer.
