@@ -90,9 +90,10 @@ const (
 	Ring              = op.Ring
 	RecursiveDoubling = op.RecursiveDoubling
 	Bcube             = op.Bcube
+	Tree              = op.Tree
 )
 
-// ParseAlgorithm finds an algorithm by name: "ring", "recursive-doubling", "bcube", "auto".
+// ParseAlgorithm finds an algorithm by name: "ring", "recursive-doubling", "bcube", "tree", "auto".
 func ParseAlgorithm(name string) (Algorithm, error) { return op.ParseAlgorithm(name) }
 
 // What errors.Is finds in an error of this package.

@@ -40,7 +40,7 @@ func newBalancer(g *group) *balancer {
 	b.core = balance.NewBalancer(balance.Setup{
 		Rails: n.rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
 		Algorithm: func(bytes int64) op.Algorithm {
-			return fixedRule(bytes, start.Lookup(bytes).Algorithm)
+			return fixedRule(bytes, start.Lookup(bytes).Algorithm, g.size)
 		},
 		Owners: func(a op.Algorithm) int { return schedule.Owners(a, g.size) },
 	})

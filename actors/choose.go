@@ -6,6 +6,11 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
+// treeBytes is the largest operation of more than two ranks that a tree runs by default: it takes
+// the fewest frames, and a frame this small costs the same whatever it holds. Two ranks
+// are done with one exchange.
+const treeBytes = 2 << 10
+
 // doublingBytes is the largest operation that recursive doubling runs by default. Above it
 // the ring's 2(n-1)/n of the data beats doubling's log₂ n times all of it; below it
 // the number of steps decides. Measured in docs/performance.md.
@@ -16,18 +21,20 @@ const doublingBytes = 16 << 10
 func choose(r *Request, table op.Algorithm, n int) op.Algorithm {
 	switch {
 	case r.Kind != op.KindAllReduce || len(r.Src) == 0:
-		return op.RecursiveDoubling // a barrier: everybody's frame reaches everybody in log₂ n steps
+		return fixedRule(0, op.Auto, n) // a barrier
 	case r.Algorithm != op.Auto:
 		return r.Algorithm
 	}
-	return fixedRule(int64(len(r.Src)), table)
+	return fixedRule(int64(len(r.Src)), table, n)
 }
 
 // fixedRule is the algorithm of an operation whose caller leaves it open.
-func fixedRule(bytes int64, table op.Algorithm) op.Algorithm {
+func fixedRule(bytes int64, table op.Algorithm, n int) op.Algorithm {
 	switch {
 	case table != op.Auto:
 		return table
+	case bytes <= treeBytes && n > 2:
+		return op.Tree
 	case bytes <= doublingBytes:
 		return op.RecursiveDoubling
 	}

@@ -145,10 +145,11 @@ const (
 	Ring
 	RecursiveDoubling
 	Bcube
+	Tree
 	algorithmEnd
 )
 
-var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube"}
+var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree"}
 
 // Valid reports whether a names a schedule (Auto does not).
 func (a Algorithm) Valid() bool { return a > Auto && a < algorithmEnd }

@@ -25,7 +25,7 @@ func TestAlgorithmsHaveNamesThatParse(t *testing.T) {
 			t.Errorf("%v: parsed as %v, %v", a, got, err)
 		}
 	}
-	if a, err := ParseAlgorithm("tree"); err == nil {
+	if a, err := ParseAlgorithm("star"); err == nil {
 		t.Errorf("parsed as %v", a)
 	}
 }

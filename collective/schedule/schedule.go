@@ -95,7 +95,7 @@ const MaxRanks = 1 << 15
 
 // Owners is the number of owners that the algorithm divides a buffer between.
 func Owners(a op.Algorithm, n int) int {
-	if a == op.RecursiveDoubling {
+	if a == op.RecursiveDoubling || a == op.Tree {
 		return 1
 	}
 	return n
@@ -125,6 +125,8 @@ func Build(a op.Algorithm, rank op.Rank, n, base int) (*Program, error) {
 		b.doubling()
 	case a == op.Bcube:
 		b.bcube(Dimensions(n, base))
+	case a == op.Tree:
+		b.tree()
 	}
 	return b.finish(), nil
 }

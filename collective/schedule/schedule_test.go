@@ -16,7 +16,7 @@ type variant struct {
 }
 
 var variants = []variant{
-	{op.Ring, 2}, {op.RecursiveDoubling, 2}, {op.Bcube, 2}, {op.Bcube, 3}, {op.Bcube, 4}, {op.Bcube, 17},
+	{op.Ring, 2}, {op.RecursiveDoubling, 2}, {op.Bcube, 2}, {op.Bcube, 3}, {op.Bcube, 4}, {op.Bcube, 17}, {op.Tree, 2},
 }
 
 // each runs a test for every variant and number of ranks, with the programs of all ranks.
@@ -76,6 +76,8 @@ func TestDeclaredOrders(t *testing.T) {
 		{variant{op.RecursiveDoubling, 0}, 6, 0, "(((0+1)+(2+3))+(4+5))"},
 		{variant{op.Bcube, 2}, 8, 3, "(((0+1)+(2+3))+((4+5)+(6+7)))"},
 		{variant{op.Bcube, 4}, 4, 2, "(((0+1)+2)+3)"},
+		{variant{op.Tree, 2}, 9, 0, "((((((((0+1)+2)+3)+4)+5)+6)+7)+8)"},
+		{variant{op.Tree, 2}, 10, 0, "((((((((0+1)+2)+3)+4)+5)+6)+7)+(8+9))"},
 		{variant{op.Bcube, 2}, 6, 5, "(((0+1)+(2+3))+(4+5))"},
 	} {
 		if got := reference.Fold(c.v.algorithm, c.n, c.v.base, c.owner, symbol, join); got != c.want {
@@ -175,10 +177,10 @@ func TestValuesInScratchDontOverwriteOneAnother(t *testing.T) {
 	})
 }
 
-func TestSlotsAreOneForEachOtherOperand(t *testing.T) {
+func TestSlotsAreOneForEachOtherOperandWhereOwnersShareTheWork(t *testing.T) {
 	for n := 2; n <= 17; n++ {
 		for _, v := range variants {
-			if v.algorithm == op.RecursiveDoubling {
+			if schedule.Owners(v.algorithm, n) == 1 {
 				continue
 			}
 			for r, p := range build(t, v, n) {

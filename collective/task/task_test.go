@@ -14,7 +14,7 @@ import (
 
 func anySetup(t *rapid.T) setup {
 	s := setup{
-		algorithm: rapid.SampledFrom([]op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube}).Draw(t, "algorithm"),
+		algorithm: rapid.SampledFrom([]op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree}).Draw(t, "algorithm"),
 		base:      rapid.IntRange(2, 5).Draw(t, "base"),
 		n:         rapid.IntRange(1, 9).Draw(t, "n"),
 		window:    rapid.IntRange(1, 4).Draw(t, "window"),
@@ -48,7 +48,7 @@ func TestAbortEndsEveryRankWhateverIsOutstanding(t *testing.T) {
 }
 
 func TestBitsDontDependOnRails(t *testing.T) {
-	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube} {
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree} {
 		for i, weights := range [][]uint32{{1}, {1, 1}, {5, 0, 1}, {1, 2, 3}} {
 			t.Run(fmt.Sprintf("%v/weights=%v", a, weights), func(t *testing.T) {
 				// Each world compares its bits with one and the same reference.

@@ -111,7 +111,7 @@ func BenchmarkActorHop(b *testing.B) {
 
 // BenchmarkSchedule is what the coordinator does once for each new shape of operation.
 func BenchmarkSchedule(b *testing.B) {
-	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube} {
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree} {
 		b.Run(fmt.Sprintf("build/algorithm=%v/n=6", a), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -18,7 +18,7 @@ const (
 
 var (
 	lengths    = []int{0, 1, 7, 100, 1000, 65537} // elements
-	algorithms = []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube}
+	algorithms = []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree}
 	codes      = []op.Code{op.CodeSum, op.CodeProd, op.CodeMin, op.CodeMax, op.CodeAvg,
 		op.CodeBitAnd, op.CodeBitOr, op.CodeBitXor, op.CodeUser}
 )

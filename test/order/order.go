@@ -32,7 +32,7 @@ func (e *Expr) String() string {
 
 // Owners is the number of blocks that the algorithm cuts a buffer into.
 func Owners(a op.Algorithm, n int) int {
-	if a == op.RecursiveDoubling {
+	if a == op.RecursiveDoubling || a == op.Tree {
 		return 1
 	}
 	return n
@@ -68,15 +68,21 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 			values = groups(values, size)
 		}
 		return values[0]
+	case op.Tree:
+		// Eight neighbours, then eight of those groups; the last group may be smaller.
+		for len(values) > 1 {
+			values = groups(values, 8)
+		}
+		return values[0]
 	}
 	panic(fmt.Sprintf("no order for algorithm %v", a))
 }
 
-// groups folds each run of size values.
+// groups folds each run of size values, the last one being what is left.
 func groups(values []*Expr, size int) []*Expr {
 	var folded []*Expr
 	for i := 0; i < len(values); i += size {
-		folded = append(folded, fold(values[i:i+size]))
+		folded = append(folded, fold(values[i:min(i+size, len(values))]))
 	}
 	return folded
 }

@@ -27,6 +27,10 @@ func TestOrders(t *testing.T) {
 		{op.Bcube, 8, 4, 0, "((0 1 2 3) (4 5 6 7))"},
 		{op.Bcube, 5, 2, 0, "(0 1 2 3 4)"},
 		{op.Bcube, 1, 2, 0, "0"},
+		{op.Tree, 1, 0, 0, "0"},
+		{op.Tree, 6, 0, 0, "(0 1 2 3 4 5)"},
+		{op.Tree, 9, 0, 0, "((0 1 2 3 4 5 6 7) 8)"},
+		{op.Tree, 17, 0, 0, "((0 1 2 3 4 5 6 7) (8 9 10 11 12 13 14 15) 16)"},
 	} {
 		if got := Of(c.algorithm, c.n, c.base, c.owner).String(); got != c.want {
 			t.Errorf("%v, n=%d, base %d, owner %d: %s, want %s", c.algorithm, c.n, c.base, c.owner, got, c.want)

@@ -118,7 +118,7 @@ func (s *Sim) draw() setup {
 // drawCall invents an operation, the same for all ranks.
 func (s *Sim) drawCall() *call {
 	c := &call{
-		algorithm: pick(s, op.Ring, op.RecursiveDoubling, op.Bcube),
+		algorithm: pick(s, op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree),
 		bytes:     4 * s.upTo(s.setup.maxBytes/4),
 		inPlace:   s.rng.Uint32(),
 		subtract:  s.chance(50),
@@ -148,7 +148,7 @@ func (s *Sim) drawEntry(end int64) table.Entry {
 	}
 	e.Weights[s.rng.IntN(s.setup.rails)] = 1
 	if s.chance(20) {
-		e.Algorithm = pick(s, op.Ring, op.RecursiveDoubling, op.Bcube)
+		e.Algorithm = pick(s, op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree)
 	}
 	return e
 }

@@ -127,7 +127,8 @@ func (e *evaluation[T]) run(r op.Rank, v schedule.Value, in schedule.Instr, comb
 //   - recursive doubling: each odd one of the first 2(n-2^k) ranks is folded into its left
 //     neighbour, then halves into wholes, the lower half first;
 //   - bcube: groups of consecutive ranks from left to right, then groups of those, by the
-//     sizes that schedule.Dimensions names.
+//     sizes that schedule.Dimensions names;
+//   - tree: the same by groups of schedule.TreeRadix, the last one being what is left.
 //
 // combine may reuse the memory of its first argument if input returns fresh values.
 func Fold[T any](a op.Algorithm, n, base, owner int, input func(op.Rank) T, combine func(a, b T) T) T {
@@ -163,16 +164,24 @@ func Fold[T any](a op.Algorithm, n, base, owner int, input func(op.Rank) T, comb
 			operands = group(operands, size, combine)
 		}
 		return operands[0]
+	case op.Tree:
+		for r := range n {
+			operands = append(operands, input(op.Rank(r)))
+		}
+		for len(operands) > 1 {
+			operands = group(operands, schedule.TreeRadix, combine)
+		}
+		return operands[0]
 	}
 	panic(fmt.Sprintf("reference: no order declared for %v", a))
 }
 
-// group folds each size consecutive operands into one, from left to right.
+// group folds each size consecutive operands into one, the last group being what is left, from left to right.
 func group[T any](operands []T, size int, combine func(a, b T) T) []T {
 	var out []T
 	for i := 0; i < len(operands); i += size {
 		v := operands[i]
-		for _, x := range operands[i+1 : i+size] {
+		for _, x := range operands[i+1 : min(i+size, len(operands))] {
 			v = combine(v, x)
 		}
 		out = append(out, v)

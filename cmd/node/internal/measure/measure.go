@@ -186,10 +186,15 @@ func (m *run) check() {
 	m.wrong += int64(m.c.Pattern.Wrong(m.dst))
 }
 
-// collect sums up what the ranks counted, in one operation: errors, processor time, bytes per rail.
+// collect sums up what the ranks counted, in one operation: errors, processor time, time, bytes per rail.
 func (m *run) collect(ctx context.Context, before, after map[string]int64) (osu.Result, error) {
 	rails := slices.Sorted(maps.Keys(after))
-	counts := []int64{m.wrong, int64(m.cpu)}
+	var took time.Duration
+	for _, t := range m.times {
+		took += t
+	}
+	counts := []int64{m.wrong, int64(m.cpu), int64(took)}
+	fixed := len(counts)
 	for _, rail := range rails {
 		counts = append(counts, after[rail]-before[rail])
 	}
@@ -198,9 +203,9 @@ func (m *run) collect(ctx context.Context, before, after map[string]int64) (osu.
 	}
 	sent := make(map[string]int64, len(rails))
 	for i, rail := range rails {
-		sent[rail] = counts[2+i]
+		sent[rail] = counts[fixed+i]
 	}
-	r := osu.NewResult(m.c.Op, m.g.Size(), m.c.Bytes, m.times)
+	r := osu.NewResult(m.c.Op, m.g.Size(), m.c.Bytes, m.times, time.Duration(counts[2]))
 	r.Errors = counts[0]
 	r.CPUMicros = float64(counts[1]) / float64(m.g.Size()) / float64(len(m.times)) / float64(time.Microsecond)
 	r.Shares = osu.Shares(sent)

@@ -19,20 +19,20 @@ func hundred() []time.Duration {
 }
 
 func TestFiguresOfAHundredSamples(t *testing.T) {
-	r := NewResult("allreduce", 4, 1000, hundred())
+	r := NewResult("allreduce", 4, 1000, hundred(), 4*5150*time.Microsecond)
 	for _, c := range []struct {
 		name      string
 		got, want float64
 	}{
 		{"iterations", float64(r.Iterations), 100},
 		{"min", r.MinMicros, 1},
-		{"avg", r.AvgMicros, 50.5},
+		{"avg over all ranks", r.AvgMicros, 51.5},
 		{"p50", r.P50Micros, 50},
 		{"p95", r.P95Micros, 95},
 		{"p99", r.P99Micros, 99},
 		{"max", r.MaxMicros, 100},
-		{"algbw", r.AlgBW, 1000 / 50.5e3},
-		{"busbw", r.BusBW, 1.5 * 1000 / 50.5e3},
+		{"algbw", r.AlgBW, 1000 / 51.5e3},
+		{"busbw", r.BusBW, 1.5 * 1000 / 51.5e3},
 	} {
 		if math.Abs(c.got-c.want) > 1e-9*c.want {
 			t.Errorf("%s = %v, want %v", c.name, c.got, c.want)
@@ -41,10 +41,10 @@ func TestFiguresOfAHundredSamples(t *testing.T) {
 }
 
 func TestFiguresOfFewSamples(t *testing.T) {
-	if r := NewResult("allreduce", 2, 8, nil); r.Iterations != 0 || r.AvgMicros != 0 || r.AlgBW != 0 {
+	if r := NewResult("allreduce", 2, 8, nil, 0); r.Iterations != 0 || r.AvgMicros != 0 || r.AlgBW != 0 {
 		t.Errorf("no samples gave %+v", r)
 	}
-	r := NewResult("allreduce", 1, 8, []time.Duration{time.Millisecond})
+	r := NewResult("allreduce", 1, 8, []time.Duration{time.Millisecond}, time.Millisecond)
 	if r.MinMicros != 1000 || r.P50Micros != 1000 || r.P99Micros != 1000 || r.MaxMicros != 1000 {
 		t.Errorf("one sample gave %+v", r)
 	}
@@ -69,7 +69,7 @@ func TestSharesSumToOne(t *testing.T) {
 func TestJSONKeysAreTheAgreedOnes(t *testing.T) {
 	var out bytes.Buffer
 	p := NewJSON(&out)
-	r := NewResult("allreduce", 2, 8, hundred())
+	r := NewResult("allreduce", 2, 8, hundred(), 0)
 	r.Shares = map[string]float64{"a": 1}
 	for range 2 {
 		if err := p.Print(r); err != nil {
@@ -106,7 +106,7 @@ func TestTableColumnsStandUnderTheirNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := NewResult("allreduce", 2, 16<<20, hundred())
+	r := NewResult("allreduce", 2, 16<<20, hundred(), 0)
 	r.Shares, r.Errors = map[string]float64{"a": 0.25, "b": 0.75}, 3
 	if err := p.Print(r); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func NewTable(w io.Writer, h Header) (*Table, error) {
 	}
 	lines := []string{
 		fmt.Sprintf("# polyrail %s, %s %s, algorithm %s, %d ranks, rails %s", h.Op, h.DType, h.Reduce, h.Algorithm, h.Ranks, strings.Join(t.rails, " ")),
-		"# Times are rank 0's, of one operation; a barrier stands before each and is not timed.",
+		"# Times are of one operation, avg over all ranks, the others rank 0's; a barrier stands before each and is not timed.",
 		"# algbw = bytes / avg, busbw = algbw * 2(n-1)/n, in GB/s (10^9 bytes).",
 		"# cpu = user + system time of a process per operation, mean over the ranks.",
 		"# cores of readers and writers: " + affinity + ".",

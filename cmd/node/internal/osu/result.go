@@ -54,18 +54,16 @@ type Part struct {
 }
 
 // NewResult computes a result's figures from the times that rank 0 took for its
-// operations, which it sorts. CPUMicros, Shares and Errors are the caller's to fill in.
-func NewResult(op string, ranks, bytes int, times []time.Duration) Result {
+// operations, which it sorts, and from the sum of all ranks' times: the average is theirs, since with some
+// algorithms rank 0 is done sooner than the others. CPUMicros, Shares and Errors are the
+// caller's to fill in.
+func NewResult(op string, ranks, bytes int, times []time.Duration, sum time.Duration) Result {
 	r := Result{Op: op, Ranks: ranks, Bytes: bytes, Iterations: len(times), Shares: map[string]float64{}}
 	if len(times) == 0 {
 		return r
 	}
 	slices.Sort(times)
-	var sum time.Duration
-	for _, t := range times {
-		sum += t
-	}
-	avg := float64(sum) / float64(len(times))
+	avg := float64(sum) / float64(ranks) / float64(len(times))
 	r.MinMicros = micros(times[0])
 	r.AvgMicros = avg / float64(time.Microsecond)
 	r.P50Micros = micros(Percentile(times, 50))
