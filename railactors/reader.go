@@ -108,7 +108,7 @@ func (r *reader) take() error {
 			}
 			return nil
 		}
-		if err := r.frame(); err != nil {
+		if err := r.frame(); err != nil || r.poller.Drained() {
 			return err
 		}
 	}

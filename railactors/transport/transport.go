@@ -65,6 +65,9 @@ type Poller interface {
 	Await() error
 	// Poll takes in some of what is there, without waiting, and returns what is Buffered then.
 	Poll() (int, error)
+	// Drained reports whether the last read left nothing behind, as far as it could see:
+	// neither Buffered nor in the system. Await finds what has come since.
+	Drained() bool
 }
 
 // Progress is what a connection's host knows of the bytes that it sent.

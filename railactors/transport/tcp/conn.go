@@ -76,7 +76,8 @@ type reader struct {
 	vector [2]unix.Iovec // what is left of the caller's slice, and room ahead
 	full   bool          // nothing is left to do
 	err    error
-	water  int // what SO_RCVLOWAT is set to; 0 as it was at the start, 1
+	short  bool // the last read got less than it had room for
+	water  int  // what SO_RCVLOWAT is set to; 0 as it was at the start, 1
 }
 
 // ReadFull fills p: first from what was read ahead, then straight from the socket.
@@ -127,7 +128,9 @@ func (r *reader) attempt(fd uintptr) { r.full = r.drain(fd) }
 // drain reads what there is, and reports whether that was all: the slice is full, or the stream has ended.
 func (r *reader) drain(fd uintptr) bool {
 	for r.vector[0].Len > 0 {
+		room := int(r.vector[0].Len + r.vector[1].Len)
 		n, err := readVec(int(fd), r.vector[:])
+		r.short = n < room
 		switch {
 		case n > 0:
 			k := min(n, int(r.vector[0].Len))
@@ -177,6 +180,7 @@ func (r *reader) takeIn(fd uintptr) {
 		r.vector[0] = vector(r.ahead[:])
 		n, err := readVec(int(fd), r.vector[:1])
 		r.vector[0] = unix.Iovec{}
+		r.short = n < len(r.ahead)
 		switch {
 		case n > 0:
 			r.start, r.end = 0, n
@@ -205,16 +209,28 @@ func (c *conn) Poll() (int, error) {
 	return r.end - r.start, c.opError("read", err)
 }
 
+// Drained implements transport.Poller.
+func (c *conn) Drained() bool { return c.reader.short && c.Buffered() == 0 }
+
 // awaiter is the state of the one goroutine that waits for input.
 type awaiter struct {
-	loop func(fd uintptr) bool
-	poll unix.PollFd
+	loop  func(fd uintptr) bool
+	poll  unix.PollFd
+	asked bool // the system was asked, and said no
 }
 
 // Await implements transport.Poller.
-func (c *conn) Await() error { return c.opError("read", c.raw.Read(c.awaiter.loop)) }
+func (c *conn) Await() error {
+	c.awaiter.asked = false
+	return c.opError("read", c.raw.Read(c.awaiter.loop))
+}
 
+// readable asks once. After a wake-up there is input, unless somebody else has taken it.
 func (a *awaiter) readable(fd uintptr) bool {
+	if a.asked {
+		return true
+	}
+	a.asked = true
 	a.poll = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	return hasInput(&a.poll)
 }
