@@ -8,10 +8,11 @@ BENCHED ?= ./test/bench
 FUZZTIME ?= 10s
 SEEDS   ?= 100000
 CUTS    ?= 50
+PAIRS   ?= 20
 ROUNDS  ?= 200
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts conformance sim faults steady rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim faults steady rounds fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +48,9 @@ netlab: ## hosts as network namespaces (root only); -count=1, since the program 
 
 cuts: ## CUTS=n cuts of a rail in each way under load, each held against what it may cost (root only; 6 s a cut)
 	$(GO) test -count=1 -v -timeout 4h -run EveryCut ./test/netlab -cuts $(CUTS)
+
+pairs: ## PAIRS=n pairs of runs over all rails and over the best alone on unequal rails, and one of changed rates (root only; half an hour)
+	$(GO) test -count=1 -v -timeout 4h -run 'AllRails|ChangedRate' ./test/netlab -pairs $(PAIRS) -changes 1 $(ARGS)
 
 conformance: ## every dtype, operator, size, algorithm and number of ranks and rails
 	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all

@@ -27,12 +27,14 @@ const (
 var node string
 
 func TestMain(m *testing.M) {
-	if config := os.Getenv(childEnv); config != "" {
-		if err := child(config); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for env, run := range map[string]func(config string) error{childEnv: child, pairsEnv: pairsChild} {
+		if config := os.Getenv(env); config != "" {
+			if err := run(config); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	dir, err := os.MkdirTemp("", "polyrail-netlab-")
 	if err != nil {

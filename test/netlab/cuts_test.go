@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -50,24 +51,7 @@ func ranksOn(t *testing.T, b *Bed) (d *diary, end func()) {
 		for r := 1; r <= rails; r++ {
 			c.Rails = append(c.Rails, NIC(r))
 		}
-		config, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := b.Command(host, os.Args[0])
-		cmd.Env = append(os.Environ(), childEnv+"="+string(config))
-		cmd.Stderr = &d.errs[host-1]
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd, in, out := spawn(t, b, host, childEnv, c, &d.errs[host-1])
 		ends = append(ends, in.Close)
 		all.Go(func() { d.keep(t, host, cmd, bufio.NewScanner(out)) })
 	}
@@ -77,6 +61,30 @@ func ranksOn(t *testing.T, b *Bed) (d *diary, end func()) {
 		}
 		all.Wait()
 	}
+}
+
+// spawn runs this test's program on a host, as what an environment variable makes of it.
+func spawn(t *testing.T, b *Bed, host int, env string, config any, errs io.Writer) (*exec.Cmd, io.WriteCloser, io.Reader) {
+	t.Helper()
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := b.Command(host, os.Args[0])
+	cmd.Env = append(os.Environ(), env+"="+string(text))
+	cmd.Stderr = errs
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, in, out
 }
 
 // keep writes down what a rank tells, until it ends.
