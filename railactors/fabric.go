@@ -53,6 +53,7 @@ type Fabric struct {
 	peers    map[string]*Peer   // the latest of each node
 	all      map[*Peer]struct{} // that haven't finished
 	awaited  map[string]chan struct{}
+	losses   map[string]loss // the last one of each node
 	held     int
 	shaking  map[transport.Conn]struct{} // in a handshake
 	closed   bool                        // no more peers
@@ -77,7 +78,7 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), done: make(chan struct{}),
-		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}), awaited: make(map[string]chan struct{}),
+		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}), awaited: make(map[string]chan struct{}), losses: make(map[string]loss),
 		shaking: make(map[transport.Conn]struct{})}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	for _, rc := range slices.SortedFunc(slices.Values(cfg.Rails), func(a, b RailConfig) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -317,6 +318,7 @@ func (f *Fabric) forget(p *Peer) {
 	if f.peers[p.node] == p {
 		delete(f.peers, p.node)
 	}
+	f.remember(p)
 	if p.lingers != nil {
 		p.lingers.Stop()
 	}

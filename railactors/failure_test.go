@@ -3,6 +3,7 @@ package railactors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,6 +81,33 @@ func TestASilentPeerIsLostWithinTheRankTimeout(t *testing.T) {
 			net.Heal("b", r)
 		}
 	})
+}
+
+// A process that was stopped, or cut off, for long is lost to others without its knowledge. It asks for the session that it
+// knows, whoever dials, and is told what happened.
+func TestAPeerThatWasGivenUpIsToldWhy(t *testing.T) {
+	for _, victim := range []int{0, 1} { // a dials, b is dialed
+		t.Run(fmt.Sprint(victim), func(t *testing.T) {
+			virtual(t, 2, func(b *bed, _ *mem.Network) {
+				n := b.start("a", "b")
+				ab, ba := join(n[0], n[1])
+				peers, other := []*Peer{ab, ba}, n[1-victim]
+				other.fabric.mu.Lock()
+				for i := range maxLosses {
+					other.fabric.losses[fmt.Sprint(i)] = loss{}
+				}
+				other.fabric.mu.Unlock()
+				peers[1-victim].lose("unheard for ages")
+				n[victim].expectLost(peers[victim], fmt.Sprintf("session 1 of node %q has ended: node %q lost: unheard for ages", other.name, n[victim].name))
+				<-peers[1-victim].ended
+				other.fabric.mu.Lock()
+				defer other.fabric.mu.Unlock()
+				if len(other.fabric.losses) != maxLosses {
+					t.Errorf("%d losses are remembered, the limit is %d", len(other.fabric.losses), maxLosses)
+				}
+			})
+		})
+	}
 }
 
 func TestASilentRailIsLeftAndTakenBack(t *testing.T) {

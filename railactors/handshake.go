@@ -133,7 +133,7 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 	defer func() { p.unlock(fx) }()
 	switch {
 	case p.cause != nil || p.farewell || p.parted:
-		return refuse(messages.Refuse_GONE, "node %q has ended its session %d with node %q", p.fabric.cfg.Node, p.session, p.node)
+		return p.fabric.over(p.session, p.cause)
 	case h.ToSession != 0 && h.ToSession != p.session:
 		return refuse(messages.Refuse_GONE, "session %d of node %q is meant, it has ended", h.ToSession, p.fabric.cfg.Node)
 	case p.remoteSession != 0 && h.Session < p.remoteSession:
@@ -344,7 +344,7 @@ func (f *Fabric) lookup(h *messages.Hello) (*Peer, <-chan struct{}, error) {
 		}
 	}
 	if h.ToSession != 0 {
-		return nil, nil, refuse(messages.Refuse_GONE, "session %d of node %q has ended", h.ToSession, f.cfg.Node)
+		return nil, nil, f.over(h.ToSession, f.whyLost(h.Node, h.ToSession))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

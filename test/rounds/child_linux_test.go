@@ -28,7 +28,8 @@ type childConfig struct {
 // What a member is told to do, a line each on its standard input; whose end is the member's.
 const (
 	form    = "form"    // the whole communicator
-	operate = "operate" // until an operation fails; then shrink and go on
+	operate = "operate" // until an operation fails
+	shrink  = "shrink"  // the communicator that failed, and go on with who is left
 	measure = "measure" // what it has
 )
 
@@ -37,11 +38,11 @@ type report struct {
 	Kind  string
 	Addr  string        // started: of its gossip
 	Nodes []string      // formed, shrunk: the members
-	Begin time.Time     // failed: when the operation began
-	At    time.Time     // failed: when it ended
-	Error string        // failed: how
+	At    time.Time     // passed, failed: when the operation ended
+	Error string        // failed, refused: how
 	Lost  bool          // failed: because a rank was lost
-	Took  time.Duration // formed, shrunk: how long
+	Left  bool          // refused: because too few are left
+	Took  time.Duration // operating: the operation before; formed, shrunk, refused: how long
 	Wrong int           // elements of all sums since the last report that said so
 	Use   use           // measured
 }
@@ -50,9 +51,11 @@ type report struct {
 const (
 	started   = "started"
 	formed    = "formed"
-	operating = "operating" // it is in the second operation
-	failed    = "failed"
-	shrunk    = "shrunk" // and the rest has gone on
+	operating = "operating" // it calls the operation that is to be hit
+	passed    = "passed"    // that operation is over, and went well
+	failed    = "failed"    // it, or a later one
+	shrunk    = "shrunk"    // and the rest has gone on
+	refused   = "refused"   // the others go on without it, it can't without them
 	measured  = "measured"
 )
 
@@ -96,7 +99,9 @@ func child(config string) error {
 		case form:
 			err = m.form(doing)
 		case operate:
-			err = m.operate(doing)
+			m.operate(doing)
+		case shrink:
+			err = m.shrink(doing)
 		case measure:
 			err = m.measure()
 		default:
@@ -134,27 +139,42 @@ func (m *member) form(ctx context.Context) (err error) {
 	return nil
 }
 
-// operate sums until a rank is lost, and goes on with the others.
-func (m *member) operate(ctx context.Context) error {
-	r := report{Kind: failed}
+// operate sums until a rank is lost. The second sum is the one to be hit: when all have called it, none has ended it.
+func (m *member) operate(ctx context.Context) {
+	var took time.Duration
 	for k := 0; ; k++ {
-		if k == 1 { // now all are at it: the first one has ended
-			m.say(report{Kind: operating})
+		m.fill(k, len(m.buf))
+		if k == 1 {
+			m.say(report{Kind: operating, Took: took})
 		}
-		begin, err := m.sum(ctx, k, len(m.buf))
+		begin := time.Now()
+		err := m.sum(ctx, k, len(m.buf))
+		end := time.Now()
 		if err != nil {
-			r.Begin, r.At, r.Error, r.Lost = begin, time.Now(), err.Error(), errors.Is(err, polyrail.ErrRankLost)
-			break
+			m.say(report{Kind: failed, At: end, Error: err.Error(), Lost: errors.Is(err, polyrail.ErrRankLost)})
+			return
 		}
+		if k == 1 {
+			m.say(report{Kind: passed, At: end})
+		}
+		m.check(k, len(m.buf))
+		took = end.Sub(begin)
 	}
-	m.say(r)
+}
+
+// shrink goes on with who is left. Where that is not for this member to do, it is free to form the whole again.
+func (m *member) shrink(ctx context.Context) error {
 	begin := time.Now()
 	rest, _, err := m.comm.Shrink(ctx)
+	took := time.Since(begin)
 	if err != nil {
-		return err
+		if err := m.comm.Close(ctx); err != nil {
+			return err
+		}
+		m.say(report{Kind: refused, Error: err.Error(), Left: errors.Is(err, polyrail.ErrMinority), Took: took})
+		return nil
 	}
 	m.comm = rest
-	took := time.Since(begin)
 	if err := m.sums(ctx, 3); err != nil {
 		return err
 	}
@@ -170,32 +190,39 @@ func (m *member) operate(ctx context.Context) error {
 func (m *member) sums(ctx context.Context, times int) error {
 	for k := range times {
 		for _, n := range []int{1, 1000, len(m.buf)} {
-			if _, err := m.sum(ctx, k, n); err != nil {
+			m.fill(k, n)
+			if err := m.sum(ctx, k, n); err != nil {
 				return err
 			}
+			m.check(k, n)
 		}
 	}
 	return nil
 }
 
-// sum is one operation and a check of its result; begin is when it was called. Operands are whole numbers, of
-// which the sum is exact.
-func (m *member) sum(ctx context.Context, k, n int) (begin time.Time, err error) {
-	of := func(i int) int { return i&1023 + k%100 }
+// operand is this rank's, but for the rank's factor: whole numbers, of which the sum is exact.
+func operand(k, i int) int { return i&1023 + k%100 }
+
+func (m *member) fill(k, n int) {
 	for i := range n {
-		m.buf[i] = float32((m.comm.Rank() + 1) * of(i))
+		m.buf[i] = float32((m.comm.Rank() + 1) * operand(k, i))
 	}
-	begin = time.Now()
+}
+
+func (m *member) sum(ctx context.Context, k, n int) error {
 	if err := polyrail.AllReduce(ctx, m.comm, m.buf[:n], polyrail.Sum); err != nil {
-		return begin, fmt.Errorf("sum %d of %d elements: %w", k, n, err)
+		return fmt.Errorf("sum %d of %d elements: %w", k, n, err)
 	}
+	return nil
+}
+
+func (m *member) check(k, n int) {
 	all := m.comm.Size() * (m.comm.Size() + 1) / 2
 	for i := range n {
-		if m.buf[i] != float32(all*of(i)) {
+		if m.buf[i] != float32(all*operand(k, i)) {
 			m.wrong++
 		}
 	}
-	return begin, nil
 }
 
 // measure takes the least of goroutines and descriptors over half a second: gossip has a few more now and then.
