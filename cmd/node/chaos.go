@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +72,7 @@ func (f *chaosFlags) load() (faults.Scenario, error) {
 	if f.scenario == "" {
 		return onLoopback(faults.Random(f.seed)), nil
 	}
-	text, err := os.ReadFile(f.scenario)
+	text, err := settings.ReadFile(f.scenario)
 	if err != nil {
 		return faults.Scenario{}, err
 	}

@@ -18,7 +18,7 @@ const MaxCores = 1024
 // Parse reads a list of cores: numbers and ranges, separated by commas or plus signs ("0-3,8" or
 // "0-3+8", for use where a comma separates something else). The result ascends.
 func Parse(s string) ([]int, error) {
-	var cores []int
+	var named [MaxCores]bool // however often: a list of repetitions takes no more memory
 	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == '+' }) {
 		from, to, isRange := strings.Cut(part, "-")
 		if !isRange {
@@ -30,14 +30,19 @@ func Parse(s string) ([]int, error) {
 			return nil, fmt.Errorf("%q in cores %q is not a number or an ascending range within 0-%d", part, s, MaxCores-1)
 		}
 		for c := first; c <= last; c++ {
+			named[c] = true
+		}
+	}
+	var cores []int
+	for c, is := range named {
+		if is {
 			cores = append(cores, c)
 		}
 	}
 	if len(cores) == 0 {
 		return nil, fmt.Errorf("cores %q: none is named", s)
 	}
-	slices.Sort(cores)
-	return slices.Compact(cores), nil
+	return cores, nil
 }
 
 // Format writes cores in the form that Parse reads: "0-3+8".

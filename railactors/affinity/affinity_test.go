@@ -9,6 +9,7 @@ import (
 func TestParseReadsNumbersAndRanges(t *testing.T) {
 	for s, want := range map[string][]int{
 		"0": {0}, "0-2": {0, 1, 2}, "4,0-1": {0, 1, 4}, "0-1+4": {0, 1, 4}, "3,3,2-3": {2, 3}, "1023": {1023},
+		strings.Repeat("5,", 1<<18): {5},
 	} {
 		got, err := Parse(s)
 		if err != nil || !slices.Equal(got, want) {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 )
 
 // ConfigFlag is the flag that names the YAML file. It has an environment twin, but
@@ -40,8 +39,7 @@ func WithoutTwins(env []string) []string {
 // all commands, so that one file serves them all; any other key is an error that names it.
 // An error names the variable or the file and key whose value is at fault.
 func Apply(flags *pflag.FlagSet, known func(key string) bool) error {
-	v := viper.New()
-	file, err := readFile(v, flags, known)
+	file, err := openConfig(flags, known)
 	if err != nil {
 		return err
 	}
@@ -50,64 +48,27 @@ func Apply(flags *pflag.FlagSet, known func(key string) bool) error {
 		if fault != nil || f.Changed || !hasKey(f.Name) {
 			return
 		}
-		fault = applyOne(flags, f, v, file)
+		fault = applyOne(flags, f, file)
 	})
 	return fault
 }
 
-// readFile reads the file that --config names, if any, into v, and returns its name.
-func readFile(v *viper.Viper, flags *pflag.FlagSet, known func(key string) bool) (string, error) {
-	f := flags.Lookup(ConfigFlag)
-	if f == nil {
-		return "", nil
-	}
-	file := f.Value.String()
-	if env := os.Getenv(EnvName(ConfigFlag)); !f.Changed && env != "" {
-		file = env
-	}
-	if file == "" {
-		return "", nil
-	}
-	v.SetConfigFile(file)
-	v.SetConfigType("yaml")
-	if err := v.ReadInConfig(); err != nil {
-		return "", fmt.Errorf("config file %s: %w", file, err)
-	}
-	var unknown []string
-	for _, key := range v.AllKeys() {
-		if !hasKey(key) || !known(key) {
-			unknown = append(unknown, key)
-		}
-	}
-	if len(unknown) > 0 {
-		slices.Sort(unknown)
-		return "", fmt.Errorf("config file %s: unknown key %s (a key is the name of a flag)", file, strings.Join(unknown, ", "))
-	}
-	return file, nil
-}
-
 func hasKey(flag string) bool { return flag != ConfigFlag && flag != "help" }
 
-func applyOne(flags *pflag.FlagSet, f *pflag.Flag, v *viper.Viper, file string) error {
-	source := "environment " + EnvName(f.Name)
-	var value any = os.Getenv(EnvName(f.Name))
-	if value == "" {
-		source = fmt.Sprintf("config file %s: key %s", file, f.Name)
-		value = v.Get(f.Name)
+func applyOne(flags *pflag.FlagSet, f *pflag.Flag, file *config) error {
+	source, items := "environment "+EnvName(f.Name), []string{os.Getenv(EnvName(f.Name))}
+	if items[0] == "" {
+		var err error
+		source = fmt.Sprintf("config file %s: key %s", file.name, f.Name)
+		if items, err = file.values(f.Name); err != nil {
+			return fmt.Errorf("%s: %w", source, err)
+		}
 	}
-	var items []any
-	switch value := value.(type) {
-	case nil:
-		return nil
-	case []any:
-		items = value
-	case map[string]any:
-		return fmt.Errorf("%s: a value or a list is wanted", source)
-	default:
-		items = []any{value}
+	if _, several := f.Value.(interface{ takesSeveral() }); len(items) > 1 && !several {
+		return fmt.Errorf("%s: one value is wanted, not %d", source, len(items))
 	}
 	for _, item := range items {
-		if err := flags.Set(f.Name, fmt.Sprint(item)); err != nil {
+		if err := flags.Set(f.Name, item); err != nil {
 			return fmt.Errorf("%s: %w", source, err)
 		}
 	}

@@ -111,6 +111,15 @@ func TestTheFileMayBeNamedByTheEnvironment(t *testing.T) {
 	}
 }
 
+func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
+	f := mustParse(t, "--config", writeConfig(t, "join: [007, 2001-01-01, 0x10, &x 1e3, *x, yes, '~']\nranks: ~\n"))
+	if want := []string{"007", "2001-01-01", "0x10", "1e3", "1e3", "yes", "~"}; !slices.Equal(f.join, want) || f.ranks != 1 {
+		t.Errorf("join %q, ranks %d, want %q and the default", f.join, f.ranks, want)
+	}
+	mustParse(t, "--config", writeConfig(t, ""))
+	mustParse(t, "--config", writeConfig(t, "# nothing\n"))
+}
+
 func TestOneFileServesAllCommands(t *testing.T) {
 	mustParse(t, "--config", writeConfig(t, "of-another-command: 1\nranks: 2\n"))
 }
@@ -120,9 +129,18 @@ func TestFaultsNameTheirSource(t *testing.T) {
 		name, yaml, env string
 		want            []string
 	}{
-		{"unknown key", "rnaks: 2", "", []string{"node.yaml", "unknown key rnaks"}},
-		{"nested key", "rail:\n  eth0: tcp", "", []string{"unknown key rail.eth0"}},
-		{"file in a file", "config: other.yaml", "", []string{"unknown key config"}},
+		{"unknown key", "rnaks: 2", "", []string{"node.yaml", `unknown key "rnaks"`}},
+		{"nested key", "rail:\n  eth0: tcp", "", []string{`unknown key "rail"`}},
+		{"file in a file", "config: other.yaml", "", []string{`unknown key "config"`}},
+		{"another spelling of a key", "ranks: 2\nRanks: 3", "", []string{`unknown key "Ranks"`}},
+		{"a key twice", "ranks: 2\nranks: 3", "", []string{"node.yaml", "already defined"}},
+		{"a second document", "ranks: 2\n---\nranks: 3", "", []string{"node.yaml", "second document"}},
+		{"several of what there is one of", "ranks: [2, 3]", "", []string{"key ranks", "one value is wanted"}},
+		{"a list in a list", "sizes: [[8]]", "", []string{"key sizes", "a value or a list"}},
+		{"keys for a value", "sizes: {a: 8}", "", []string{"key sizes", "a value or a list"}},
+		{"no value in a list", "sizes: [8, ~]", "", []string{"key sizes", "a value or a list"}},
+		{"a size of another notation", "eager-bytes: 0x10", "", []string{"key eager-bytes", "0x10"}},
+		{"a file without an end", strings.Repeat("# and on\n", MaxFileBytes/9+1), "", []string{"node.yaml", "longer than 1MiB"}},
 		{"not YAML", "ranks: [", "", []string{"node.yaml"}},
 		{"wrong value in the file", "sizes: [8, 1Kb]", "", []string{"node.yaml", "key sizes", "1Kb"}},
 		{"wrong value in the environment", "", "four", []string{"POLYRAIL_RANKS", "four"}},

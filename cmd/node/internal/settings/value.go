@@ -57,6 +57,8 @@ type list[T any] struct {
 
 func (v *list[T]) Type() string { return v.kind }
 
+func (v *list[T]) takesSeveral() {}
+
 func (v *list[T]) String() string {
 	items := make([]string, len(*v.p))
 	for i, x := range *v.p {
