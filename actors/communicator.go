@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -15,6 +14,7 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
 // Communicator is the handle of a communicator: what a caller's goroutine holds.
@@ -76,8 +76,7 @@ func (c *communicator) survive(ctx actor.Context) {
 		panic(r)
 	}
 	n := c.group.node
-	n.log.Error("actor panicked", "actor", ctx.Self().GetId(), "message", fmt.Sprintf("%T", ctx.Message()), "reason", fmt.Sprint(r),
-		"stack", string(debug.Stack()))
+	supervise.Log(ctx.Self(), ctx.Message(), r, n.log)
 	cause := fmt.Errorf("%w: communicator: %v", fault.ErrInternal, r)
 	n.breakGroup(c.group, cause, 0, true)
 	if m, ok := ctx.Message().(*closeCommunicator); ok {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -81,9 +82,10 @@ func (f *Fabric) startActors() error {
 		return pid, nil
 	}
 	started := make(chan struct{})
+	begun := sync.OnceFunc(func() { close(started) })
 	var err error
 	f.root, err = spawn("rails-"+f.cfg.Node, func() actor.Actor {
-		return &railSupervisor{fabric: f, strategy: strategy, started: started}
+		return &railSupervisor{fabric: f, strategy: strategy, begun: begun}
 	})
 	if err != nil {
 		f.warm.Close()

@@ -317,7 +317,7 @@ func TestARestartOfAnActorCostsAConnectionAndNoFrame(t *testing.T) {
 			case 30:
 				restart(pair)
 			case 60:
-				restart(n[0].fabric.rails[0].pid)
+				restart(n[0].fabric.rails[0].pid.Load())
 			case 90:
 				restart(n[0].fabric.office)
 			}

@@ -92,7 +92,7 @@ func (p *Peer) finish() {
 	over := &shut{peer: p}
 	p.fabric.tell(p.fabric.office, over)
 	for _, r := range p.fabric.rails {
-		p.fabric.tell(r.pid, over)
+		p.fabric.tell(r.pid.Load(), over)
 	}
 	close(p.ended)
 }

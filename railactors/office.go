@@ -19,7 +19,7 @@ type parent struct {
 	strategy *supervise.Strategy
 	kind     string                    // what the children's names begin with
 	child    func(p *Peer) actor.Actor // a new one
-	pids     map[*Peer]*actor.PID      // of the children that aren't to stop
+	pids     map[*Peer]*actor.PID      // of the children that aren't to stop; nil when this actor stops
 }
 
 func newOffice(f *Fabric, s *supervise.Strategy) *parent {
@@ -46,6 +46,8 @@ func (a *parent) Receive(ctx actor.Context) {
 			delete(a.pids, m.peer)
 			a.strategy.Stop(ctx, pid)
 		}
+	case *actor.Stopping, *actor.Restarting:
+		a.pids = nil // a child that came now would never be stopped, and its parent wait for it
 	case *actor.Terminated:
 		maps.DeleteFunc(a.pids, func(_ *Peer, pid *actor.PID) bool { return pid.Equal(m.Who) })
 		a.fabric.children.Done()
@@ -55,7 +57,7 @@ func (a *parent) Receive(ctx actor.Context) {
 }
 
 func (a *parent) spawn(ctx actor.Context, p *Peer) {
-	if a.pids[p] != nil || p.Lost() != nil || !a.fabric.adopt() {
+	if a.pids == nil || a.pids[p] != nil || p.Lost() != nil || !a.fabric.adopt() {
 		return
 	}
 	props := actor.PropsFromProducer(func() actor.Actor { return a.child(p) }, actor.WithDispatcher(dispatch.Synchronized()))
@@ -77,7 +79,7 @@ func (a *peerActor) Receive(ctx actor.Context) {
 	case *actor.Started:
 		a.epoch = int(f.epochs.Add(1))
 		for _, r := range f.rails {
-			ctx.Send(r.pid, &open{peer: a.peer})
+			ctx.Send(r.pid.Load(), &open{peer: a.peer})
 		}
 		a.schedule(ctx)
 	case *tick:

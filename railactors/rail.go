@@ -2,7 +2,6 @@ package railactors
 
 import (
 	"log/slog"
-	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -15,8 +14,7 @@ import (
 type railSupervisor struct {
 	fabric   *Fabric
 	strategy *supervise.Strategy
-	started  chan struct{}
-	once     sync.Once
+	begun    func() // may be called again, by the one that comes after a panic
 }
 
 // Receive implements actor.Actor.
@@ -25,11 +23,11 @@ func (s *railSupervisor) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
 		for i, r := range s.fabric.rails {
-			r.pid = ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
+			r.pid.Store(ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 				return newRailActor(s.fabric, i, s.strategy)
-			}, actor.WithDispatcher(s.fabric.warm), s.strategy.Props()), "rail-"+r.name+"-")
+			}, actor.WithDispatcher(s.fabric.warm), s.strategy.Props()), "rail-"+r.name+"-"))
 		}
-		s.once.Do(func() { close(s.started) })
+		s.begun()
 	default:
 		s.fabric.unknown(ctx)
 	}

@@ -14,10 +14,10 @@ type rail struct {
 	name         string
 	transport    transport.Transport
 	device       transport.Device
-	cpus         []int // that its readers and writers are bound to; none: any
-	pid          *actor.PID
-	unidentified atomic.Int64 // accepted connections whose Hello isn't in yet
-	deaf         atomic.Bool  // the device accepts no more
+	cpus         []int                     // that its readers and writers are bound to; none: any
+	pid          atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
+	unidentified atomic.Int64              // accepted connections whose Hello isn't in yet
+	deaf         atomic.Bool               // the device accepts no more
 
 	unplugged atomic.Bool // the system says that its link is down
 

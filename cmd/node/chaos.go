@@ -32,7 +32,7 @@ A scenario is text, a statement a line:
   at 4s reset node2 rail1           connections break once
   at 5s delay node0 rail0 5ms       at 5s rate node0 rail1 1MiB
   at 5s duplicate node0 rail0       or corrupt, replay, stale: a frame comes that must not
-  at 5s panic node1 pair            or peer, rail, node, coordinator, worker, …: its actors panic
+  at 5s panic node1 pair            or peer, rail, rails, node, coordinator, …: its actors panic
   at 6s kill node3                  at 6s stop node3
   at 7s part node0 node1            gossip passes within the parts only, until: at 8s unite
   expect lost node3                 or expect broken node1; without it: expect done

@@ -66,6 +66,11 @@ func KindOf(id string) string {
 func MayExplode(ctx actor.Context) {
 	if e, ok := ctx.Message().(*explosion); ok {
 		e.panics.met.Add(1)
-		panic(fmt.Sprintf("actor %q was told to panic", ctx.Self().GetId()))
+		panic(told{ctx.Self().GetId()})
 	}
 }
+
+// told is what an actor panics with because it was told to.
+type told struct{ actor string }
+
+func (t told) Error() string { return fmt.Sprintf("actor %q was told to panic", t.actor) }

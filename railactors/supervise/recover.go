@@ -22,6 +22,15 @@ func Recover(ctx actor.Context, log *slog.Logger) {
 	}
 }
 
+// Log is for an actor that recovers from its panics by itself.
+func Log(self *actor.PID, message, reason any, log *slog.Logger) {
+	about := []any{"actor", self.GetId(), "message", fmt.Sprintf("%T", message), "reason", fmt.Sprint(reason)}
+	if _, is := reason.(told); !is { // that one has no cause to be found
+		about = append(about, "stack", string(debug.Stack()))
+	}
+	log.Error("actor panicked", about...)
+}
+
 // Middleware does what Recover does, from outside the actor. It costs an allocation for
 // each message: actors of the data path defer Recover instead.
 func Middleware(log *slog.Logger) actor.ReceiverMiddleware {
@@ -38,8 +47,7 @@ func Middleware(log *slog.Logger) actor.ReceiverMiddleware {
 }
 
 func report(self *actor.PID, message, reason any, log *slog.Logger) {
-	log.Error("actor panicked", "actor", self.GetId(), "message", fmt.Sprintf("%T", message),
-		"reason", fmt.Sprint(reason), "stack", string(debug.Stack()))
+	Log(self, message, reason, log)
 	switch message.(type) {
 	case *actor.Stopping, *actor.Stopped:
 	default:

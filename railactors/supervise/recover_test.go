@@ -87,6 +87,31 @@ func TestPanicIsLoggedWithItsStackAndPassedOn(t *testing.T) {
 	})
 }
 
+// TestAPanicThatWasAskedForHasNoStack: it has no cause to be found, and whoever asks for many reads what comes of them.
+func TestAPanicThatWasAskedForHasNoStack(t *testing.T) {
+	var log bytes.Buffer
+	sys := newSystem()
+	var panics supervise.Panics
+	panics.Bind(sys)
+	pid, err := sys.Root.SpawnNamed(actor.PropsFromFunc(func(ctx actor.Context) {
+		defer supervise.Recover(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+		supervise.MayExplode(ctx)
+	}, actor.WithDispatcher(dispatch.Synchronized())), "brittle-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := panics.Throw("brittle"); n != 1 || panics.Met() != 1 {
+		t.Errorf("%d actors were told, %d met it", n, panics.Met())
+	}
+	if text := log.String(); !strings.Contains(text, "brittle-1") || !strings.Contains(text, "was told to panic") || strings.Contains(text, "stack=") {
+		t.Errorf("logged:\n%s", text)
+	}
+	if err := sys.Root.StopFuture(pid).Wait(); err != nil {
+		t.Error(err)
+	}
+	sys.Shutdown()
+}
+
 func TestPanicAtTheEndDoesNotKeepTheActorAlive(t *testing.T) {
 	eachWay(t, func(t *testing.T, props func(func(any) bool) *actor.Props, log *bytes.Buffer) {
 		sys := newSystem()

@@ -60,7 +60,7 @@ func (a Action) toRail() bool { return a < Kill }
 func (a Action) tampers() bool { return a >= Duplicate && a <= Stale }
 
 // actors are the kinds that can panic. The first ones are the communicator's own, which breaks; the others cost nothing.
-var actors = []string{"coordinator", "balancer", "operation", "worker", "communicator", "node", "pair", "peer", "peers", "rail"}
+var actors = []string{"coordinator", "balancer", "operation", "worker", "communicator", "node", "pair", "peer", "peers", "rail", "rails"}
 
 // AllRails is the Step.Rail for every rail.
 const AllRails = -1

@@ -58,16 +58,17 @@ func TestEachFaultIsFeltAndNothingIsLost(t *testing.T) {
 		"a frame of the past":         "at 50ms reset node1 rail0\nat 150ms stale node1 rail0",
 		"each of them, everywhere": "operations 40\nat 50ms duplicate node0 rail*\nat 60ms corrupt node1 rail*\nat 70ms replay node2 rail*\n" +
 			"at 100ms stale node0 rail*",
-		"a panic of the coordinator":  "at 50ms panic node1 coordinator\nexpect broken node1",
-		"a panic of the balancer":     "at 50ms panic node1 balancer\nexpect broken node1",
-		"a panic of operations":       "at 50ms panic node0 operation\nexpect broken node0",
-		"a panic of workers":          "at 50ms panic node2 worker\nexpect broken node2",
-		"a panic of the communicator": "at 50ms panic node1 communicator\nexpect broken node1",
-		"a panic of pairs":            "at 50ms panic node1 pair",
-		"a panic of peers":            "at 50ms panic node1 peer\nat 60ms panic node0 peer",
-		"a panic of the node":         "at 50ms panic node1 node",
-		"a panic of the office":       "at 50ms panic node1 peers\nat 60ms reset node1 rail0",
-		"a panic of rails":            "at 50ms panic node1 rail\nat 150ms panic node0 rail",
+		"a panic of the coordinator":     "at 50ms panic node1 coordinator\nexpect broken node1",
+		"a panic of the balancer":        "at 50ms panic node1 balancer\nexpect broken node1",
+		"a panic of operations":          "at 50ms panic node0 operation\nexpect broken node0",
+		"a panic of workers":             "at 50ms panic node2 worker\nexpect broken node2",
+		"a panic of the communicator":    "at 50ms panic node1 communicator\nexpect broken node1",
+		"a panic of pairs":               "at 50ms panic node1 pair",
+		"a panic of peers":               "at 50ms panic node1 peer\nat 60ms panic node0 peer",
+		"a panic of the node":            "at 50ms panic node1 node",
+		"a panic of the office":          "at 50ms panic node1 peers\nat 60ms reset node1 rail0",
+		"a panic of rails":               "at 50ms panic node1 rail\nat 150ms panic node0 rail",
+		"a panic of the rail supervisor": "at 50ms panic node1 rails\nat 150ms panic node0 rails\nat 300ms cut node2 rail0\nat 400ms heal node2 rail0",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Parse("speed 20MiB\nsizes 1MiB 64KiB 8\n" + text)

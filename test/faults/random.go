@@ -65,7 +65,7 @@ func (r generator) trouble(s Scenario, spare int) []Step {
 		return []Step{step(begin, []Action{Duplicate, Corrupt, Replay, Stale}[r.IntN(4)])}
 	case n < 12:
 		bug := step(begin, Panic)
-		bug.Rail, bug.Actor = 0, []string{"pair", "peer", "rail"}[r.IntN(3)]
+		bug.Rail, bug.Actor = 0, []string{"pair", "peer", "rail", "rails"}[r.IntN(4)]
 		return []Step{bug}
 	}
 	return []Step{{At: begin, Do: Part, Nodes: node}, {At: min(end, begin+200*time.Millisecond), Do: Unite}}
