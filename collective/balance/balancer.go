@@ -63,6 +63,7 @@ type Balancer struct {
 	setup   Setup
 	rails   []models
 	classes [largestClass + 1]class
+	probe   spread // of operations, while nothing was known of windows
 }
 
 // class is the state of one size class.
@@ -82,6 +83,14 @@ type class struct {
 	suspects []float64 // by rail: how far off its last time was, where that may have been noise; 0: it wasn't
 	own      spread    // of the rails' times against each other's
 	common   spread    // of all rails' times, and of one that works alone
+
+	home    []int    // equal shares
+	contest *contest // of home and other shares; nil: none goes on
+	refused []int    // the other shares, where home has won the last one; nil: it hasn't
+	idle    int      // sets since it
+	proof   int      // sets until the next one
+	last    float64  // what the set before took per byte, in logarithms; 0: it was under other shares
+	whole   spread   // of that
 }
 
 // NewBalancer starts from the table in force.
@@ -96,7 +105,8 @@ func NewBalancer(s Setup) *Balancer {
 		k.bytes = float64(size)
 		k.rounds = b.roundsOf(k)
 		k.shares = plan.Rounds(k.rounds, s.Start.Lookup(size).Weights)
-		k.pause = firstTrial
+		k.home = slices.Clone(k.shares)
+		k.pause, k.proof = firstTrial, firstProof
 		k.suspects = make([]float64, s.Rails)
 	}
 	return b
@@ -110,12 +120,16 @@ func (b *Balancer) roundsOf(k *class) int {
 	return min(plan.NewLayout(int(k.bytes), 1, b.setup.Owners(k.algorithm)).Rounds, maxUnits)
 }
 
-// Probed takes what one rail took alone for an operation of so many bytes, measured when
-// the communicator formed. Decide makes shares of it.
-func (b *Balancer) Probed(rail int, bytes int64, elapsed time.Duration) {
+// Probed takes what one rail took alone for operations of so many bytes, measured when
+// the communicator formed: the quickest is the rail's, the others show the noise. Decide makes shares of it.
+func (b *Balancer) Probed(rail int, bytes int64, elapsed ...time.Duration) {
 	c := min(ClassOf(bytes), largestClass)
 	m := b.rails[rail].of(b.classes[c].algorithm)
-	m.points = append(m.points, point{class: c, alone: true, bytes: float64(max(bytes, 1)), seconds: max(elapsed, 1).Seconds(), weight: probeWeight})
+	quickest := max(slices.Min(elapsed), 1)
+	m.points = append(m.points, point{class: c, alone: true, bytes: float64(max(bytes, 1)), seconds: quickest.Seconds(), weight: probeWeight})
+	if bytes >= b.setup.SplitBytes {
+		b.noise(elapsed)
+	}
 }
 
 // Decide makes shares for all classes from what is known, and returns the table.
@@ -144,14 +158,20 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	}
 	k.sets++
 	b.resize(k, total)
+	took := math.Log(slowestOf(set) / total)
+	k.note(took)
 	rescaled := b.learn(c, set)
+	k.idle++
 	if k.settled++; rescaled {
 		k.settled = 0
+		k.contest, k.refused, k.idle, k.proof = nil, nil, 0, firstProof
 	}
 	if rescaled && k.before == nil {
 		k.pause, k.waited = firstTrial, 0
 	}
-	changed = b.decide(c)
+	if changed = b.decide(c, took); changed {
+		k.last = 0
+	}
 	if changed || rescaled || k.sets <= 3 {
 		changed = b.teach(c) || changed
 	}
@@ -163,7 +183,8 @@ func (b *Balancer) inherit(c Class) {
 	for away := 1; away <= largestClass; away++ {
 		for _, near := range []int{int(c) - away, int(c) + away} {
 			if near >= 0 && near <= largestClass && b.classes[near].sets > 0 {
-				b.classes[c].own, b.classes[c].common = b.classes[near].own.anew(), b.classes[near].common.anew()
+				k, from := &b.classes[c], &b.classes[near]
+				k.own, k.common, k.whole = from.own.anew(), from.common.anew(), from.whole.anew()
 				return
 			}
 		}
@@ -179,6 +200,8 @@ func (b *Balancer) resize(k *class, bytes float64) {
 			weights[i] = uint32(s)
 		}
 		k.rounds, k.shares = rounds, plan.Rounds(rounds, weights)
+		k.home = plan.Rounds(rounds, b.setup.Start.Lookup(int64(bytes)).Weights)
+		k.contest = nil
 	}
 }
 
@@ -189,25 +212,46 @@ type option struct {
 	need    float64 // gain over the shares in force that it must promise
 }
 
-// decide brings a measured class nearer to what the model says is best.
-func (b *Balancer) decide(c Class) (changed bool) {
+// decide brings a measured class nearer to what the model says is best. Took is what the set's operations did, per byte in logarithms.
+func (b *Balancer) decide(c Class, took float64) (changed bool) {
 	k := &b.classes[c]
 	now := slices.Clone(k.shares)
-	if k.before != nil { // a trial takes one set: what it showed is in the models
+	if k.contest != nil {
+		b.contend(c, took)
+		return !slices.Equal(now, k.shares)
+	}
+	tried := k.before != nil
+	if tried { // a trial takes one set: what it showed is in the models
 		copy(k.shares, k.before)
 		k.before = nil
 	}
-	if want := b.better(c); want != nil {
+	want := b.better(c)
+	if want != nil && !b.mustProve(c, want) {
 		k.quiet = false
 		copy(k.shares, want)
-	} else {
-		k.quiet = k.settled >= settling
-		if try := b.due(c); try != nil {
-			k.before = slices.Clone(k.shares)
-			copy(k.shares, try)
-		}
+		return !slices.Equal(now, k.shares)
+	}
+	k.quiet = k.settled >= settling
+	doubtful, strictly := b.doubtful(c)
+	switch {
+	case tried:
+	case want != nil && b.worthwhile(c, want):
+		b.begin(c, want, took, true)
+	case doubtful:
+		b.begin(c, k.shares, took, strictly)
+	default:
+		b.try(c)
 	}
 	return !slices.Equal(now, k.shares)
+}
+
+// try begins a trial, if one is due.
+func (b *Balancer) try(c Class) {
+	k := &b.classes[c]
+	if shares := b.due(c); shares != nil {
+		k.before = slices.Clone(k.shares)
+		copy(k.shares, shares)
+	}
 }
 
 // better is the option that promises most beyond what it must; nil: none does.

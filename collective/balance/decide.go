@@ -14,6 +14,9 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 		return nil, 0, false
 	}
 	if hot, together := b.hot(c); hot != nil && together*gainToSplit < alone {
+		if b.homely(k) && b.predict(c, k.home) < min(alone, together*tieGain*math.Exp(k.own.deviation())) {
+			return slices.Clone(k.home), b.predict(c, k.home), true
+		}
 		b.giveUnknown(k, hot)
 		return hot, together, true
 	}

@@ -1,6 +1,9 @@
 package balance
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // follow is how much of what all rails deviate by in common is taken for a new level of all of them.
 const follow = 0.25
@@ -82,4 +85,13 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 
 func pointOf(w *Window, alone bool) point {
 	return point{class: w.Class, alone: alone, bytes: float64(max(w.Bytes, 1)), seconds: max(w.Elapsed, 1).Seconds(), weight: 1}
+}
+
+// slowestOf is what a set's operations took, in seconds.
+func slowestOf(set []Window) float64 {
+	var elapsed time.Duration
+	for i := range set {
+		elapsed = max(elapsed, set[i].Elapsed)
+	}
+	return max(elapsed, 1).Seconds()
 }
