@@ -181,7 +181,7 @@ func (b *balancer) propose(ctx actor.Context, m *proposeTable) {
 
 func (b *balancer) learn(timings []probeTiming) {
 	for _, t := range timings {
-		b.core.Probed(t.rail, int64(t.bytes), t.elapsed)
+		b.core.Probed(t.rail, int64(t.bytes), t.elapsed...)
 	}
 }
 

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -13,24 +12,28 @@ import (
 )
 
 // What the probe runs on each rail (DESIGN §6): operations small enough to show the startup and large
-// enough to show the rate, of both algorithms of the fixed rule.
+// enough to show the rate, of both algorithms of the fixed rule. Where they are quick it goes several rounds over the rails, since a busy
+// host disturbs one and then the other: of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
 const (
 	probeName    = "polyrail probe"
 	probeTimeout = 30 * time.Second      // for all rails, beyond any caller's context: the ranks go through it together
-	probeBudget  = 30 * time.Millisecond // of one rail for probeLarge, of which there are up to two
+	probeBudget  = 30 * time.Millisecond // of one rail for probeLarge, of which there are up to two in a round
 	probeSmall   = 32 << 10
 	probeLarge   = 256 << 10
+
+	probeRounds = 6                     // at most
+	probeEnough = 10 * time.Millisecond // of one rail, to be in no further round
 
 	maxProbes = 64 // sets of nodes whose results are kept
 )
 
 var probeSizes = []int{8, 8, 8, 16 << 10, 16 << 10, probeSmall, probeSmall}
 
-// probeTiming is what one rail took alone for an operation, on the slowest rank.
+// probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round.
 type probeTiming struct {
 	rail    int
 	bytes   int
-	elapsed time.Duration
+	elapsed []time.Duration
 }
 
 // probes are the results by communicator, so that the hundredth one of the same nodes costs nothing.
@@ -79,8 +82,8 @@ func (c *Communicator) probe(ctx context.Context) error {
 		known = 1
 	}
 	known = p.run(0, 8, known) // rank 0 decides the table: what it knows is enough
-	for rail := 0; rail < g.node.rails && known == 0; rail++ {
-		timings = append(timings, p.measure(rail)...)
+	if known == 0 {
+		timings = p.measure(g.node.rails)
 	}
 	if p.err != nil {
 		return fmt.Errorf("communicator %q: probing the rails: %w", g.name, p.err)
@@ -147,12 +150,47 @@ func (p *prober) run(rail, bytes int, value int64) int64 {
 	return p.buf[0]
 }
 
-// measure is one rail's result. Of repeated operations the quickest counts.
-func (p *prober) measure(rail int) (timings []probeTiming) {
-	best := make(map[int]time.Duration)
+// measure goes in rounds over the rails.
+func (p *prober) measure(rails int) (timings []probeTiming) {
+	results := make([]map[int][]time.Duration, rails)
+	spent := make([]time.Duration, rails)
+	for range probeRounds {
+		for rail := range rails {
+			if spent[rail] >= probeEnough {
+				continue
+			}
+			if results[rail] == nil {
+				results[rail] = make(map[int][]time.Duration)
+			}
+			best, took := p.round(rail)
+			spent[rail] += took
+			for bytes, elapsed := range best {
+				if bytes > 0 && elapsed > 0 { // no time passes on a network in memory
+					results[rail][bytes] = append(results[rail][bytes], elapsed)
+				}
+			}
+		}
+	}
+	for rail := range rails {
+		for _, bytes := range []int{8, 16 << 10, probeSmall, probeLarge} {
+			if e := results[rail][bytes]; len(e) > 0 {
+				timings = append(timings, probeTiming{rail, bytes, e})
+			}
+		}
+	}
+	return timings
+}
+
+// round is one rail's quickest operation of each size, and what all of them took together. They follow each other on the same
+// rail: one that was idle may have saved up a burst. What it returns is the same on all ranks.
+func (p *prober) round(rail int) (best map[int]time.Duration, took time.Duration) {
+	best = make(map[int]time.Duration)
 	before := 0 // size of the operation whose time the next one carries
 	run := func(bytes int) {
 		elapsed := time.Duration(p.run(rail+1, bytes, int64(p.last)))
+		if before > 0 {
+			took += elapsed
+		}
 		if old, ok := best[before]; !ok || elapsed < old {
 			best[before] = elapsed
 		}
@@ -167,12 +205,7 @@ func (p *prober) measure(rail int) (timings []probeTiming) {
 		run(probeLarge)
 	}
 	run(8)
-	for _, bytes := range []int{8, 16 << 10, probeSmall, probeLarge} {
-		if elapsed, ok := best[bytes]; ok && elapsed > 0 && elapsed < math.MaxInt64 { // no time passes on a network in memory
-			timings = append(timings, probeTiming{rail, bytes, elapsed})
-		}
-	}
-	return timings
+	return best, took
 }
 
 // Balance is what rank 0 knows of its rails and has decided for each size.

@@ -147,6 +147,29 @@ func TestShortOperationsFillLongerWindows(t *testing.T) {
 	}
 }
 
+func TestWindowsGrowWhileTheTableStays(t *testing.T) {
+	timer := NewTimer()
+	next := func(table uint32) (operations int) {
+		for {
+			set, full := timer.Add(table, 3, []RailTime{{0, 8, 100 * time.Microsecond}})
+			if operations++; full {
+				if w := set[0]; w.Operations != operations-1 || w.Table != table {
+					t.Errorf("the window after %d operations is %+v", operations, w)
+				}
+				return operations
+			}
+		}
+	}
+	for _, c := range []struct {
+		table uint32
+		want  int
+	}{{1, 11}, {1, 21}, {1, 41}, {1, 81}, {1, 161}, {1, 161}, {2, 11}, {2, 21}} {
+		if got := next(c.table); got != c.want {
+			t.Errorf("table %d: a window of %d operations, want %d", c.table, got, c.want)
+		}
+	}
+}
+
 // setOf is what a rank reports of its rails, in order.
 func setOf(version uint32, elapsed ...time.Duration) (set []Window) {
 	for rail, e := range elapsed {

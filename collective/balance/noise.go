@@ -89,8 +89,8 @@ func (s *spread) lean() float64 {
 // anew is the same spread without a doubt, for another class.
 func (s *spread) anew() spread { return spread{variance: s.variance} }
 
-// noise takes the times of like operations, of a probe. What they scatter by is what windows are assumed to, at first: much of it is
-// the mood of the host, which a mean of ten operations keeps. One of them is the quickest, and shows nothing.
+// noise takes the times of like operations, of a probe's rounds: what they scatter by is what windows are assumed to,
+// at first. Much of it is the mood of the host, which a mean of ten operations keeps. One of them is the quickest, and shows nothing.
 func (b *Balancer) noise(elapsed []time.Duration) {
 	quickest := max(slices.Min(elapsed), 1)
 	for _, e := range elapsed {
@@ -100,10 +100,7 @@ func (b *Balancer) noise(elapsed []time.Duration) {
 	}
 	for c := range b.classes {
 		if k := &b.classes[c]; k.sets == 0 && b.probe.deviation() > priorDeviation {
-			k.own, k.common, k.whole = b.probe.halved(), b.probe.halved(), b.probe.halved()
+			k.own, k.common, k.whole = b.probe.anew(), b.probe.anew(), b.probe.anew()
 		}
 	}
 }
-
-// halved is the same spread without a doubt, half as wide.
-func (s *spread) halved() spread { return spread{variance: s.variance / 4} }

@@ -9,7 +9,8 @@ import (
 // spent on reporting them is small against theirs.
 const (
 	WindowOperations = 10
-	windowElapsed    = time.Millisecond
+	windowElapsed    = time.Millisecond      // of the first windows under a table
+	quietElapsed     = 16 * time.Millisecond // of later ones: each takes twice as long as the one before, up to this
 	maxOperations    = 1 << 20
 )
 
@@ -67,6 +68,7 @@ type Timer struct {
 
 // sums is what a class's next set is made of.
 type sums struct {
+	needed     time.Duration // to be complete; 0: as for the first one
 	operations int
 	elapsed    time.Duration // of the operations, each as long as its slowest rail
 	slowest    time.Duration
@@ -93,6 +95,9 @@ func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, 
 	if table > t.table {
 		t.table = table
 		t.Drop()
+		for c := range t.classes {
+			t.classes[c].needed = 0
+		}
 	}
 	s := &t.classes[class]
 	var elapsed time.Duration
@@ -111,10 +116,11 @@ func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, 
 	if elapsed >= s.slowest {
 		s.slowest, s.worst = elapsed, append(s.worst[:0], times...)
 	}
-	if s.operations < WindowOperations || s.elapsed-s.slowest < windowElapsed && s.operations < maxOperations {
+	if s.operations < WindowOperations || s.elapsed-s.slowest < max(s.needed, windowElapsed) && s.operations < maxOperations {
 		return nil, false
 	}
 	set = s.windows(table, class)
+	s.needed = min(2*max(s.needed, windowElapsed), quietElapsed)
 	s.reset()
 	return set, true
 }
