@@ -232,13 +232,14 @@ func (b *Balancer) decide(c Class, took float64) (changed bool) {
 		return !slices.Equal(now, k.shares)
 	}
 	k.quiet = k.settled >= settling
-	doubtful, strictly := b.doubtful(c)
-	switch {
+	switch q := b.doubt(c); {
 	case tried:
 	case want != nil && b.worthwhile(c, want):
 		b.begin(c, want, took, true)
-	case doubtful:
-		b.begin(c, k.shares, took, strictly)
+	case q == dear:
+		b.feel(c)
+	case q != none:
+		b.begin(c, k.shares, took, q == strict)
 	default:
 		b.try(c)
 	}

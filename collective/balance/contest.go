@@ -17,9 +17,7 @@ const (
 	plain       = 1.35 // and this at least: rails of one processor that are served in turn promise about as much,
 	plainAgain  = 2.0  // and never this, which stands against a contest that was lost
 	suspicious  = 1.1  // the rails alone promise this of equal shares, over what others take together: one of the two is wrong
-	riskAtHome  = 1.4  // what going home may cost by the model
-
-	dearer = 4 // times as seldom, where the model says that it costs more
+	riskAtHome  = 1.3  // what home, or shares on the way there, may cost by the model
 
 	firstProof = 4 // sets until shares that aren't equal are to prove themselves
 	lastProof  = 512
@@ -177,23 +175,54 @@ func (b *Balancer) worthwhile(c Class, want []int) bool {
 	return k.idle >= k.proof && b.promise(c, want) > visible*k.scatter()*math.Sqrt(2.0/mostPairs)
 }
 
-// doubtful reports whether shares other than home's are to prove that they are better: within the
-// noise home could be as good, or (strictly) what the rails take alone says so and one of the two must be wrong.
-func (b *Balancer) doubtful(c Class) (doubtful, strictly bool) {
+// question is what shares other than home's have to answer.
+type question uint8
+
+const (
+	none   question = iota
+	close           // within the noise home could be as good
+	strict          // what the rails take alone says that home is better: one of the two must be wrong
+	dear            // that too, but by what they take together home would cost too much to be simply tried
+)
+
+// doubt says what there is to ask of the shares in force.
+func (b *Balancer) doubt(c Class) question {
 	k := &b.classes[c]
 	if k.idle < k.proof || !b.homely(k) || k.atHome() {
-		return false, false
+		return none
 	}
 	now, together := b.predict(c, k.shares), b.predict(c, k.home)
-	if together > now*riskAtHome && k.idle < dearer*k.proof {
-		return false, false
-	}
 	alone, known := b.apart(c, k.home)
-	if known && count(k.shares) > 1 && alone*suspicious < now || known && count(k.shares) == 1 && alone < now {
-		return true, true
-	}
 	noise := k.own.deviation() / math.Sqrt(max(b.evidence(c, k.shares, false), 1))
-	return together < now*min(math.Exp(noise), riskAtHome), false
+	switch {
+	case known && count(k.shares) > 1 && alone*suspicious < now || known && count(k.shares) == 1 && alone < now:
+		if together > now*riskAtHome {
+			return dear
+		}
+		return strict
+	case together < now*min(math.Exp(noise), riskAtHome):
+		return close
+	}
+	return none
+}
+
+// feel tries shares on the way home for one set, as far as the model lets it: they show whether a rail takes as much longer with more to carry.
+func (b *Balancer) feel(c Class) {
+	k := &b.classes[c]
+	from, now := slices.Clone(k.shares), b.predict(c, k.shares)
+	next := slices.Clone(from)
+	for range k.rounds {
+		shares := step(next, k.home)
+		if slices.Equal(shares, next) || b.predict(c, shares) > now*riskAtHome {
+			break
+		}
+		next = shares
+	}
+	k.idle, k.proof = 0, min(2*k.proof, lastProof)
+	if !slices.Equal(next, from) {
+		k.before = from
+		k.take(next)
+	}
 }
 
 // apart is what a division takes if its rails don't hinder each other at all.
