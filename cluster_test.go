@@ -31,6 +31,7 @@ func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 		b := &bed{t: t, rails: mem.NewNetwork(), gossip: memnet.New(), log: &logLines{}}
 		for i := range n {
 			cfg := DefaultConfig()
+			cfg.Balance = BalanceStatic // what is tested relies on equal shares
 			cfg.Name = fmt.Sprintf("node%d", i)
 			cfg.Bind = fmt.Sprintf("10.0.0.%d:7946", i+1)
 			cfg.Join = []string{"10.0.0.1:7946"}

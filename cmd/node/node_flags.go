@@ -37,7 +37,7 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	settings.Var(fs, &cfg.Balance, "balance", "MODE", polyrail.ParseBalanceMode, polyrail.BalanceMode.String,
 		"shares of the rails: measured, or static by their weights (as soon as one is set)")
 	settings.Var(fs, &cfg.Probe, "probe", "on|off", parseSwitch, formatSwitch, "measure each rail when a communicator forms")
-	fs.StringVar(&cfg.TuningFile, "tuning", cfg.TuningFile, "`FILE` that keeps what --balance measured learns; rank 0's counts, the others need none")
+	fs.StringVar(&cfg.TuningFile, "tuning", cfg.TuningFile, "`FILE` that keeps what was measured of the rails; rank 0's counts, the others need none")
 	settings.SizeVar(fs, &cfg.EagerBytes, "eager-bytes", "operations up to this size are sent before the receiver asks")
 	settings.SizeVar(fs, &cfg.SplitBytes, "split-bytes", "operations below this size use one rail")
 	fs.IntVar(&cfg.MaxInFlight, "max-in-flight", cfg.MaxInFlight, "operations of one communicator at once")

@@ -340,3 +340,34 @@ func TestBalancerTableIsAlwaysValid(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSwitchingSizeIsWithinAFactorOfTwoOfTheBest(t *testing.T) {
+	far, slow, worlds := 0, 0, int(cases()/20)
+	for seed := range uint64(worlds) {
+		w := randomWorld(seed)
+		w.start(true)
+		found, best := 0, 0
+		for size := 32 << 10; size <= 64<<20; size *= 2 {
+			for range 6 {
+				w.set(size)
+			}
+			split, single := w.best(size)
+			hot := count(w.shares(size)) > 1
+			if hot && found == 0 {
+				found = size
+			}
+			if split*gainToSplit < single && best == 0 {
+				best = size
+			}
+			if !hot && best == 0 && w.exact(size, w.shares(size)) > 1.05*single {
+				slow++
+			}
+		}
+		if found > 2*best || best > 2*found {
+			far++
+		}
+	}
+	if far > worlds/50 || slow > worlds/50 {
+		t.Errorf("of %d switching sizes %d are more than a factor of two off, and %d times an operation below is 5 %% slower than on the best rail", worlds, far, slow)
+	}
+}

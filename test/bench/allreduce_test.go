@@ -20,6 +20,7 @@ func communicators(b *testing.B, transport string, n int) []*polyrail.Communicat
 	var forming sync.WaitGroup
 	for i := range n {
 		cfg := polyrail.DefaultConfig()
+		cfg.Balance = polyrail.BalanceStatic // what is tested relies on equal shares
 		cfg.Name, cfg.Bind = fmt.Sprintf("node%d", i), fmt.Sprintf("10.0.0.%d:7946", i+1)
 		cfg.Join, cfg.GossipNetwork, cfg.Logger = []string{"10.0.0.1:7946"}, gossip, quiet
 		for r := range 2 {

@@ -89,6 +89,7 @@ func (k bedKey) String() string {
 // weights are far apart and nearly everything waits for grants.
 func (k bedKey) config(node int, rails *mem.Network, gossip *memnet.Network) polyrail.Config {
 	c := polyrail.DefaultConfig()
+	c.Balance = polyrail.BalanceStatic // what is tested relies on equal shares
 	c.Name = fmt.Sprintf("node%d", node)
 	c.Bind = fmt.Sprintf("10.0.0.%d:7946", node+1)
 	c.Join = []string{"10.0.0.1:7946"}

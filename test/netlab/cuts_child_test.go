@@ -46,6 +46,7 @@ func child(config string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cfg := polyrail.DefaultConfig()
+	cfg.Balance = polyrail.BalanceStatic // what is tested relies on equal shares
 	cfg.Name, cfg.Bind, cfg.Join = c.Name, c.Bind, []string{c.Join}
 	for _, d := range c.Rails {
 		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: d, Protocol: "tcp", Device: d})

@@ -83,6 +83,7 @@ func child(config string) error {
 	}
 	ctx := context.Background()
 	cfg := polyrail.DefaultConfig()
+	cfg.Balance = polyrail.BalanceStatic // what is tested relies on equal shares
 	cfg.Name, cfg.Join, cfg.Logger = c.Name, c.Join, slog.New(slog.DiscardHandler)
 	for _, name := range []string{"r0", "r1"} {
 		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: name, Protocol: "tcp", Device: "127.0.0.1"})

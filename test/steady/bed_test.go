@@ -38,6 +38,7 @@ func start(t *testing.T, adapt func(*polyrail.Config)) []*polyrail.Node {
 	nodes := make([]*polyrail.Node, ranks)
 	for i := range nodes {
 		cfg := polyrail.DefaultConfig()
+		cfg.Balance = polyrail.BalanceStatic // what is tested relies on equal shares
 		cfg.Name, cfg.Logger = fmt.Sprintf("node%d", i), slog.New(slog.DiscardHandler)
 		adapt(&cfg)
 		if i > 0 {
