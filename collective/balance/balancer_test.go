@@ -1,7 +1,6 @@
 package balance
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -219,12 +218,9 @@ func TestSmallOperationsUseTheRailOfLeastLatency(t *testing.T) {
 	w := randomWorld(1)
 	w.alpha, w.rate, w.noise = []float64{200e-6, 20e-6, 100e-6}, []float64{1e9, 1e8, 1e9}, 0
 	w.start(true)
-	for _, c := range []struct {
-		bytes int
-		want  []int
-	}{{8, []int{0, 1, 0}}, {1 << 10, []int{0, 1, 0}}} {
-		if got := w.shares(c.bytes); !slices.Equal(got, c.want) {
-			t.Errorf("%d bytes: %v, want %v", c.bytes, got, c.want)
+	for _, bytes := range []int{8, 1 << 10} {
+		if got := w.shares(bytes); got[1] != w.rounds(bytes) {
+			t.Errorf("%d bytes: %v, want all of it on the second rail", bytes, got)
 		}
 	}
 	if big := w.shares(16 << 20); count(big) < 2 {

@@ -51,9 +51,11 @@ func TestLayoutCoversTheBufferOnceInWholeElements(t *testing.T) {
 
 func TestLayoutFollowsTheDesign(t *testing.T) {
 	for _, c := range []struct{ bytes, owners, block, segment, rounds int }{
-		{0, 4, 0, 1024, 1},
-		{8, 1, 64, 1024, 1},
-		{8, 6, 64, 1024, 1},
+		{0, 4, 0, 256, 1},
+		{8, 1, 64, 256, 1},
+		{8, 6, 64, 256, 1},
+		{64 << 10, 6, 10944, 256, 43},
+		{256 << 10, 6, 43712, 512, 86},
 		{1 << 20, 4, 256 << 10, 2752, 96},
 		{64 << 20, 6, 11184832, 116544, 96},
 		{1 << 30, 2, 512 << 20, 128 << 10, 4096},
@@ -61,6 +63,22 @@ func TestLayoutFollowsTheDesign(t *testing.T) {
 		l := NewLayout(c.bytes, 8, c.owners)
 		if l.Block != c.block || l.Segment != c.segment || l.Rounds != c.rounds {
 			t.Errorf("%d bytes, %d owners: %+v, want %+v", c.bytes, c.owners, l, c)
+		}
+	}
+}
+
+// Shares of a small operation must not be coarse: of two rails of 4 : 1 at 64 KiB the slower one has 20 %, to a few.
+func TestSmallOperationsDivideFinely(t *testing.T) {
+	for owners := 2; owners <= 8; owners++ {
+		l := NewLayout(64<<10, 4, owners)
+		p := New(l, Rounds(l.Rounds, []uint32{4, 1}))
+		var bytes int
+		for owner := range owners {
+			_, length := p.Range(p.PerRail[1].First, p.PerRail[1].Rounds, owner)
+			bytes += length
+		}
+		if share := float64(bytes) / float64(l.Bytes); share < 0.175 || share > 0.215 {
+			t.Errorf("%d owners: the slower rail has %.3f of %d rounds", owners, share, l.Rounds)
 		}
 	}
 }

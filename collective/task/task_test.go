@@ -83,7 +83,7 @@ func TestLifeOfAnOperation(t *testing.T) {
 }
 
 func TestRemaining(t *testing.T) {
-	const size = 3 * 4096 // one span of a ring: every rank receives and sends 2/3 of it twice
+	const size = 3 * recvBytes // one span of a ring: every rank receives and sends 2/3 of it twice
 	task := newTask(t, op.Ring, 0, 3, size, Config{Window: 1})
 	require := func(in, out int64) {
 		t.Helper()
@@ -91,14 +91,14 @@ func TestRemaining(t *testing.T) {
 			t.Errorf("%d bytes to be received, %d to be sent, want %d and %d", i, o, in, out)
 		}
 	}
-	require(4*4096, 4*4096)
+	require(4*recvBytes, 4*recvBytes)
 	start(t, task)
 	ref := recv(t, task, 2, 0, 1)
-	require(4*4096, 4*4096)
+	require(4*recvBytes, 4*recvBytes)
 	if _, err := task.Step(Event{Kind: Arrived, Ref: ref}, nil); err != nil {
 		t.Fatal(err)
 	}
-	require(3*4096, 4*4096)
+	require(3*recvBytes, 4*recvBytes)
 }
 
 func TestOutOfPlaceTheResultNeedsNoRelease(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAGrantBeforeTheStartCountsFromTheStart(t *testing.T) {
 }
 
 func TestAbortWaitsForWhatTouchesTheUsersMemory(t *testing.T) {
-	task := newTask(t, op.Ring, 0, 3, 3*4096, Config{Window: 1})
+	task := newTask(t, op.Ring, 0, 3, 3*recvBytes, Config{Window: 1})
 	expect(t, task, Event{Kind: Abort}, Action{Kind: Resolve}, Action{Kind: Retire})
 	expect(t, task, Event{Kind: Start}) // too late
 
@@ -139,7 +139,7 @@ func TestAbortWaitsForWhatTouchesTheUsersMemory(t *testing.T) {
 	final := recv(t, task, 2, toFinal, 2)     // owner 2's result too
 	expect(t, task, Event{Kind: Abort})
 	expect(t, task, Event{Kind: Torn, Ref: final}, Action{Kind: Resolve})
-	if _, _, err := task.Place(2, 0, 0, 4, 2, toFinal, 4096); !errors.Is(err, ErrAborted) {
+	if _, _, err := task.Place(2, 0, 0, recvRounds, 2, toFinal, recvBytes); !errors.Is(err, ErrAborted) {
 		t.Errorf("a frame is placed after Abort: %v", err)
 	}
 	expect(t, task, Event{Kind: Granted, From: 1, Limit: 1})
@@ -147,9 +147,13 @@ func TestAbortWaitsForWhatTouchesTheUsersMemory(t *testing.T) {
 }
 
 func TestPlaceRefusesWhatNobodyMaySend(t *testing.T) {
-	// Rank 0 of 3, two spans of sixteen rounds.
-	task := newTask(t, op.Ring, 0, 3, 3*32<<10, Config{Window: 1})
-	if _, _, err := task.Place(2, 0, 0, 16, 1, 0, 16<<10); err == nil {
+	// Rank 0 of 3, two spans.
+	task := newTask(t, op.Ring, 0, 3, 3*96*384, Config{Window: 1})
+	const rounds, span = 48, 48 * 384
+	if p := task.Plan; len(p.Spans) != 2 || p.Spans[0].Count != rounds || p.Segment*rounds != span {
+		t.Fatalf("cut into %+v, segments of %d bytes", p.Spans, p.Segment)
+	}
+	if _, _, err := task.Place(2, 0, 0, rounds, 1, 0, span); err == nil {
 		t.Error("a frame is placed before the start")
 	}
 	start(t, task)
@@ -157,28 +161,28 @@ func TestPlaceRefusesWhatNobodyMaySend(t *testing.T) {
 		why                                          string
 		from, rail, first, count, owner, step, bytes int
 	}{
-		{"no such rail", 2, 1, 0, 16, 1, 0, 16 << 10},
-		{"no such span", 2, 0, 1, 16, 1, 0, 16 << 10},
-		{"no such span", 2, 0, 0, 15, 1, 0, 16 << 10},
-		{"no such span", 2, 0, -16, 16, 1, 0, 16 << 10},
-		{"no such owner", 2, 0, 0, 16, 3, 0, 16 << 10},
-		{"no such owner", 2, 0, 0, 16, -1, 0, 16 << 10},
-		{"no such step", 2, 0, 0, 16, 1, 4, 16 << 10},
-		{"another rank's", 1, 0, 0, 16, 1, 0, 16 << 10},
-		{"short", 2, 0, 0, 16, 1, 0, 16<<10 - 4},
-		{"long", 2, 0, 0, 16, 1, 0, 16<<10 + 4},
-		{"not granted", 2, 0, 16, 16, 1, 0, 16 << 10},
+		{"no such rail", 2, 1, 0, rounds, 1, 0, span},
+		{"no such span", 2, 0, 1, rounds, 1, 0, span},
+		{"no such span", 2, 0, 0, rounds - 1, 1, 0, span},
+		{"no such span", 2, 0, -rounds, rounds, 1, 0, span},
+		{"no such owner", 2, 0, 0, rounds, 3, 0, span},
+		{"no such owner", 2, 0, 0, rounds, -1, 0, span},
+		{"no such step", 2, 0, 0, rounds, 1, 4, span},
+		{"another rank's", 1, 0, 0, rounds, 1, 0, span},
+		{"short", 2, 0, 0, rounds, 1, 0, span - 4},
+		{"long", 2, 0, 0, rounds, 1, 0, span + 4},
+		{"not granted", 2, 0, rounds, rounds, 1, 0, span},
 	} {
 		if _, loc, err := task.Place(op.Rank(c.from), c.rail, c.first, c.count, c.owner, c.step, c.bytes); err == nil {
 			t.Errorf("%s: placed at %+v", c.why, loc)
 		}
 	}
 	for range 2 {
-		ref, _, err := task.Place(2, 0, 0, 16, 1, 0, 16<<10)
+		ref, _, err := task.Place(2, 0, 0, rounds, 1, 0, span)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := task.Place(2, 0, 0, 16, 1, 0, 16<<10); err == nil {
+		if _, _, err := task.Place(2, 0, 0, rounds, 1, 0, span); err == nil {
 			t.Error("a frame that is being received is placed again")
 		}
 		expect(t, task, Event{Kind: Torn, Ref: ref})
@@ -268,10 +272,15 @@ func place(t *testing.T, task *Task, from op.Rank, wantRef Ref, want Loc) {
 	}
 }
 
-// recv begins to land a frame of 4096 bytes, four rounds.
+const (
+	recvBytes  = 4096 // of an owner, in one span of the smallest segments
+	recvRounds = recvBytes / plan.MinSegmentBytes
+)
+
+// recv begins to land a frame of recvBytes.
 func recv(t *testing.T, task *Task, from op.Rank, step, owner int) Ref {
 	t.Helper()
-	ref, _, err := task.Place(from, 0, 0, 4, owner, step, 4096)
+	ref, _, err := task.Place(from, 0, 0, recvRounds, owner, step, recvBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
