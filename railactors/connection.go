@@ -168,6 +168,7 @@ func (c *connection) fill(limit int, small bool) (total int) {
 	n := 0
 	put := func(h *wire.Header, payload []byte) {
 		h.Ack, h.Credit = p.core.Stamp(c.rail)
+		h.Generation = uint8(c.generation)
 		h.Encode(c.headers[n][:])
 		c.bufs = append(c.bufs, c.headers[n][:])
 		n++

@@ -152,6 +152,7 @@ func FuzzFrames(f *testing.F) {
 		append(encode(wire.Header{Kind: wire.KindPing}, nil), encode(wire.Header{Kind: wire.KindPong}, nil)...),
 		encode(wire.Header{Kind: wire.KindRefuse}, marshal(f, &messages.Refuse{Code: messages.Refuse_LEAVING, Reason: "bye"})),
 		encode(wire.Header{Kind: wire.KindHello}, []byte("again")),
+		encode(wire.Header{Kind: wire.KindAck, Generation: 1}, nil), // not the connection's: nextFrame adds one
 	} {
 		f.Add(frames)
 	}
@@ -174,11 +175,12 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// nextFrame makes a frame that a node will look into out of any bytes: with the number that is due, and a right checksum.
+// nextFrame makes a frame that a node will look into out of any bytes: with the number that is due, the connection's generation
+// where the bytes have 0, and a right checksum.
 func nextFrame(b []byte, number *uint64) (frame, rest []byte) {
 	const offKind, offComm, offSeq, offDigest, offAck, offCredit = 3, 8, 16, 24, 48, 56
 	le := binary.LittleEndian
-	h := wire.Header{Kind: wire.Kind(b[offKind]), Flags: wire.Flags(le.Uint16(b[4:]) & 7), Rail: le.Uint16(b[6:]), Comm: le.Uint64(b[offComm:]), Seq: le.Uint64(b[offSeq:]),
+	h := wire.Header{Kind: wire.Kind(b[offKind]), Flags: wire.Flags(b[4] & 7), Generation: 1 + b[5], Rail: le.Uint16(b[6:]), Comm: le.Uint64(b[offComm:]), Seq: le.Uint64(b[offSeq:]),
 		Digest: le.Uint64(b[offDigest:]), Ack: le.Uint64(b[offAck:]), Credit: le.Uint64(b[offCredit:]),
 		Step: le.Uint32(b[68:]), Round: le.Uint32(b[72:]), Owner: le.Uint32(b[76:]), Count: le.Uint32(b[80:])}
 	if h.Kind == wire.KindData {

@@ -149,13 +149,15 @@ func TestAViolationOfTheProtocolClosesTheConnection(t *testing.T) {
 		return b
 	}
 	for name, frame := range map[string]struct {
-		h       wire.Header
-		payload []byte
+		h          wire.Header
+		payload    []byte
+		generation uint8 // added to the connection's
 	}{
 		"a number out of order":              {h: wire.Header{Kind: wire.KindWant, Number: 2}},
 		"an acknowledgement out of thin air": {h: wire.Header{Kind: wire.KindAck, Ack: 100}},
 		"credit that nobody spent":           {h: wire.Header{Kind: wire.KindAck, Credit: 1}},
 		"a second hello":                     {h: wire.Header{Kind: wire.KindHello}},
+		"a frame of another generation":      {h: wire.Header{Kind: wire.KindWant, Number: 1}, generation: 1},
 		"a control message that is none":     {h: wire.Header{Kind: wire.KindControl, Number: 1}, payload: []byte{0xff, 0xff, 0xff}},
 		"a statement about no rail": {h: wire.Header{Kind: wire.KindControl, Number: 1}, payload: control(&messages.Control{
 			Body: &messages.Control_RailClosed{RailClosed: &messages.RailClosed{Rail: "none", Generation: 1}}})},
@@ -168,7 +170,7 @@ func TestAViolationOfTheProtocolClosesTheConnection(t *testing.T) {
 				n.land = func(*Peer, *wire.Header) (Landing, error) { return Landing{}, fmt.Errorf("no such thing") }
 				c, p := violator(b, net, n)
 				var header [wire.Size]byte
-				frame.h.Length = uint32(len(frame.payload))
+				frame.h.Length, frame.h.Generation = uint32(len(frame.payload)), 1+frame.generation
 				frame.h.Encode(header[:])
 				if _, err := c.Write(header[:], frame.payload); err != nil {
 					t.Fatal(err)

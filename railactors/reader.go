@@ -176,6 +176,9 @@ func (r *reader) frame() error {
 	if err := wire.Decode(r.header[:], h); err != nil {
 		return err
 	}
+	if late := h.Kind == wire.KindRefuse && h.Generation == 0; h.Generation != uint8(r.generation) && !late { // late: the handshake's
+		return fmt.Errorf("frame of generation %d (its last byte), this connection is generation %d", h.Generation, r.generation)
+	}
 	if h.Kind.Numbered() {
 		if h.Number != r.next {
 			return fmt.Errorf("frame number %d, want %d", h.Number, r.next)

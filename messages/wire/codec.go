@@ -11,29 +11,30 @@ import (
 // Where the fields stand. Every byte of a header belongs to a field, so what Decode
 // accepts, Encode writes again. The checksum is last: one pass covers all before it.
 const (
-	offMagic     = 0
-	offVersion   = 2
-	offKind      = 3
-	offFlags     = 4
-	offRail      = 6
-	offComm      = 8
-	offSeq       = 16
-	offDigest    = 24
-	offElements  = 32
-	offNumber    = 40
-	offAck       = 48
-	offCredit    = 56
-	offTable     = 64
-	offStep      = 68
-	offRound     = 72
-	offOwner     = 76
-	offCount     = 80
-	offLength    = 84
-	offOperation = 88
-	offDType     = 89
-	offCode      = 90
-	offAlgorithm = 91
-	offChecksum  = 92
+	offMagic      = 0
+	offVersion    = 2
+	offKind       = 3
+	offFlags      = 4
+	offGeneration = 5
+	offRail       = 6
+	offComm       = 8
+	offSeq        = 16
+	offDigest     = 24
+	offElements   = 32
+	offNumber     = 40
+	offAck        = 48
+	offCredit     = 56
+	offTable      = 64
+	offStep       = 68
+	offRound      = 72
+	offOwner      = 76
+	offCount      = 80
+	offLength     = 84
+	offOperation  = 88
+	offDType      = 89
+	offCode       = 90
+	offAlgorithm  = 91
+	offChecksum   = 92
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -58,7 +59,8 @@ func (h *Header) Encode(dst []byte) {
 	le.PutUint16(b[offMagic:], magic)
 	b[offVersion] = Version
 	b[offKind] = byte(h.Kind)
-	le.PutUint16(b[offFlags:], uint16(h.Flags))
+	b[offFlags] = byte(h.Flags)
+	b[offGeneration] = h.Generation
 	le.PutUint16(b[offRail:], h.Rail)
 	le.PutUint64(b[offComm:], h.Comm)
 	le.PutUint64(b[offSeq:], h.Seq)
@@ -94,13 +96,14 @@ func Decode(src []byte, h *Header) error {
 	}
 	// Before the checksum: another version may keep its checksum elsewhere.
 	if v := b[offVersion]; v != Version {
-		return &FormatError{"version", uint64(v), "1"}
+		return &FormatError{"version", uint64(v), fmt.Sprint(Version)}
 	}
 	if sum := le.Uint32(b[offChecksum:]); sum != crc32.Checksum(b[:offChecksum], castagnoli) {
 		return &FormatError{"checksum", uint64(sum), "that of the header's bytes"}
 	}
 	h.Kind = Kind(b[offKind])
-	h.Flags = Flags(le.Uint16(b[offFlags:]))
+	h.Flags = Flags(b[offFlags])
+	h.Generation = b[offGeneration]
 	h.Rail = le.Uint16(b[offRail:])
 	h.Comm = le.Uint64(b[offComm:])
 	h.Seq = le.Uint64(b[offSeq:])

@@ -18,7 +18,7 @@ func dataHeader() Header {
 		Comm: 0x0102030405060708, Seq: 9, Table: 3, Digest: 0xfeedfacecafebeef,
 		Desc: op.Descriptor{Kind: op.KindAllReduce, DType: op.F32, Code: op.CodeSum, Algorithm: op.Ring, Elements: 1 << 20},
 		Rail: 2, Step: 5, Round: 96, Owner: 7, Count: 4, Length: MaxPayload,
-		Number: 1234, Ack: 1233, Credit: 1 << 40,
+		Generation: 0x2a, Number: 1234, Ack: 1233, Credit: 1 << 40,
 	}
 }
 
@@ -40,8 +40,9 @@ func TestAHeaderSurvivesTheWire(t *testing.T) {
 			},
 			Rail: rapid.Uint16().Draw(t, "rail"), Step: index.Draw(t, "step"), Round: index.Draw(t, "round"),
 			Owner: index.Draw(t, "owner"), Count: index.Draw(t, "count"),
-			Length: rapid.Uint32Range(0, kind.maxLength()).Draw(t, "length"),
-			Ack:    rapid.Uint64().Draw(t, "ack"), Credit: rapid.Uint64().Draw(t, "credit"),
+			Length:     rapid.Uint32Range(0, kind.maxLength()).Draw(t, "length"),
+			Generation: rapid.Uint8().Draw(t, "generation"),
+			Ack:        rapid.Uint64().Draw(t, "ack"), Credit: rapid.Uint64().Draw(t, "credit"),
 		}
 		if kind.Numbered() {
 			h.Number = rapid.Uint64Min(1).Draw(t, "number")
@@ -64,7 +65,7 @@ func TestTheLayoutStaysAsItIs(t *testing.T) {
 	var b [Size]byte
 	h.Encode(b[:])
 	want := []byte{
-		0x50, 0x52, 1, 3, 5, 0, 2, 0, // magic, version, kind, flags, rail
+		0x50, 0x52, 2, 3, 5, 0x2a, 2, 0, // magic, version, kind, flags, generation, rail
 		8, 7, 6, 5, 4, 3, 2, 1, // comm
 		9, 0, 0, 0, 0, 0, 0, 0, // seq
 		0xef, 0xbe, 0xfe, 0xca, 0xce, 0xfa, 0xed, 0xfe, // digest
@@ -136,8 +137,8 @@ func TestForeignBytesAreRefused(t *testing.T) {
 	b[0] = 'G'
 	wantFormatError(t, b, "magic", 'G'|'R'<<8)
 	b = good()
-	b[offVersion] = 2 // with a checksum that is wrong for it: the version is what the reader must hear about
-	wantFormatError(t, b, "version", 2)
+	b[offVersion] = Version + 1 // with a checksum that is wrong for it: the version is what the reader must hear about
+	wantFormatError(t, b, "version", Version+1)
 	for i := offKind; i < Size; i++ {
 		b = good()
 		b[i] ^= 0x10

@@ -30,7 +30,7 @@ const (
 func (k Kind) Numbered() bool { return k >= KindData && k <= KindVoid }
 
 // Flags of a frame.
-type Flags uint16
+type Flags uint8
 
 // The flags.
 const (
@@ -42,7 +42,7 @@ const (
 
 // Limits of the format.
 const (
-	Version      = 1
+	Version      = 2
 	Size         = 96              // bytes of a header
 	MaxPayload   = 256 << 10       // bytes of a data frame's payload
 	MaxControl   = 64 << 10        // bytes of any other payload
@@ -73,7 +73,8 @@ type Header struct {
 	Length uint32 // bytes of payload
 
 	// The pair's own.
-	Number uint64 // 1, 2, … in this direction of this generation of the pair; 0 for kinds that are not numbered
-	Ack    uint64 // numbered frames received whole in the other direction
-	Credit uint64 // eager bytes given back since the peers met, cumulative
+	Generation uint8  // of the pair, its lowest byte: a frame of an earlier connection is told by it; 0 in the handshake
+	Number     uint64 // 1, 2, … in this direction of this generation of the pair; 0 for kinds that are not numbered
+	Ack        uint64 // numbered frames received whole in the other direction
+	Credit     uint64 // eager bytes given back since the peers met, cumulative
 }

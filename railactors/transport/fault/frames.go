@@ -28,11 +28,12 @@ func (t *Transport) Tamper(how Tampering) {
 
 // framer follows the frames of what is written on a connection. It belongs to the writer.
 type framer struct {
-	header [wire.Size]byte
-	have   int    // bytes of header
-	left   int    // bytes of payload that are to come
-	number uint64 // of the last numbered frame
-	bytes  []byte // of this frame, if it is to be kept
+	header     [wire.Size]byte
+	have       int    // bytes of header
+	left       int    // bytes of payload that are to come
+	number     uint64 // of the last numbered frame; 0: there was none
+	generation uint8  // that frame's
+	bytes      []byte // of this frame, if it is to be kept
 
 	first, last []byte // numbered frames
 	pending     []byte // the rest of a frame that is being put in
@@ -61,7 +62,7 @@ func (f *framer) follow(t *Transport, p []byte) (n int) {
 		}
 		var h wire.Header
 		if wire.Decode(f.header[:], &h) == nil && h.Kind.Numbered() {
-			f.number = h.Number
+			f.number, f.generation = h.Number, h.Generation
 			if h.Length <= maxKept {
 				f.bytes = append(make([]byte, 0, wire.Size+int(h.Length)), f.header[:]...)
 			}
@@ -95,6 +96,11 @@ func (f *framer) end(t *Transport) {
 	t.mu.Unlock()
 }
 
+// due reports whether a frame could be the connection's next one: it may be another pair's of the same generation.
+func (f *framer) due(h *wire.Header) bool {
+	return h.Number == f.number+1 && (f.number == 0 || h.Generation == f.generation)
+}
+
 // tampered is what is to be written before the next frame, once; nil: nothing.
 func (c *conn) tampered() []byte {
 	t, f := c.t, &c.frames
@@ -112,7 +118,7 @@ func (c *conn) tampered() []byte {
 		frame = f.first
 	case Stale:
 		var h wire.Header
-		if wire.Decode(c.before, &h) == nil && h.Number != f.number+1 { // that one would be taken for the next
+		if wire.Decode(c.before, &h) == nil && !f.due(&h) {
 			frame = c.before
 		}
 	}
