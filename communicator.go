@@ -102,6 +102,9 @@ type BalanceReport = balance.Report
 // ClassReport is one size class of a BalanceReport.
 type ClassReport = balance.ClassReport
 
+// AlgorithmReport is what is known of an algorithm that a ClassReport's operations may run, with OrderFree.
+type AlgorithmReport = balance.AlgorithmReport
+
 // Balance says what rank 0 has learned of the rails and decided for each size; elsewhere it is an error
 // that names rank 0.
 func (c *Communicator) Balance(ctx context.Context) (BalanceReport, error) {

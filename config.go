@@ -37,6 +37,8 @@ type Config struct {
 
 	// Balance says where the rails' shares come from. All nodes must have the same.
 	Balance BalanceMode
+	// Order says whether the order of sums may follow the network. All nodes must have the same.
+	Order OrderMode
 	// Probe has each rail measured by itself when a communicator forms, for at most some 100 ms, so that the first
 	// operations are divided well. All nodes must have the same.
 	Probe bool
@@ -98,6 +100,36 @@ func ParseBalanceMode(s string) (BalanceMode, error) {
 		}
 	}
 	return 0, fmt.Errorf("%w: balance mode %q (there are measured and static)", fault.ErrConfig, s)
+}
+
+// OrderMode says what the order of a sum depends on, and so the last bits of inexact ones. Under both all ranks get the same bits.
+type OrderMode int
+
+// The modes.
+const (
+	// OrderFixed: on the number of elements and of ranks alone. Rails, measurements and failures change no bit.
+	OrderFixed OrderMode = iota
+	// OrderFree: on the algorithm too, which is the one of several that is measured to be the fastest for a size. It may
+	// change between two operations, on all ranks alike. It needs BalanceMeasured. Sizes of Config.Algorithms, and calls
+	// with WithAlgorithm, keep theirs.
+	OrderFree
+)
+
+func (m OrderMode) String() string {
+	if m == OrderFree {
+		return "free"
+	}
+	return "fixed"
+}
+
+// ParseOrderMode reads a mode by its name: fixed or free.
+func ParseOrderMode(s string) (OrderMode, error) {
+	for _, m := range []OrderMode{OrderFixed, OrderFree} {
+		if s == m.String() {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: order %q (there are fixed and free)", fault.ErrConfig, s)
 }
 
 // Rail is one network of this host.
@@ -236,6 +268,12 @@ func (c Config) Validate() error {
 	}
 	if c.Balance != BalanceMeasured && c.Balance != BalanceStatic {
 		add("balance mode %d: must be BalanceMeasured or BalanceStatic", int(c.Balance))
+	}
+	switch {
+	case c.Order != OrderFixed && c.Order != OrderFree:
+		add("order %d: must be OrderFixed or OrderFree", int(c.Order))
+	case c.Order == OrderFree && !c.measured():
+		add("order free: algorithms are chosen by measurement, which needs the measured balance mode and no rail with a weight")
 	}
 	if c.EagerBytes < 0 || c.EagerBytes > maxEagerBytes {
 		add("eager bytes %d: must be 0 to %d", c.EagerBytes, maxEagerBytes)

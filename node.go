@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
 	gossip.Network = cfg.GossipNetwork
 	inner, err := actors.Start(ctx, actors.Config{
-		Measured: cfg.measured(), Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
+		Measured: cfg.measured(), Free: cfg.Order == OrderFree, Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
 		Node: cfg.Name, Incarnation: incarnation, Panics: cfg.Panics,
 		OperationTimeout: cfg.OperationTimeout, EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight,
 		BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin, MemoryLimit: cfg.MemoryLimit, Table: cfg.table,

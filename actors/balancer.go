@@ -37,13 +37,18 @@ func newBalancer(g *group) *balancer {
 		return b
 	}
 	b.collector = balance.NewCollector(g.size, n.rails, start.Version, int64(n.config.EagerBytes))
-	b.core = balance.NewBalancer(balance.Setup{
+	setup := balance.Setup{
 		Rails: n.rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
 		Algorithm: func(bytes int64) op.Algorithm {
 			return fixedRule(bytes, start.Lookup(bytes).Algorithm, g.size)
 		},
 		Owners: func(a op.Algorithm) int { return schedule.Owners(a, g.size) },
-	})
+	}
+	if n.config.Free {
+		setup.Free = g.rivals
+		setup.Cost = func(a op.Algorithm) schedule.Cost { return schedule.CostOf(a, g.size, n.config.BcubeBase) }
+	}
+	b.core = balance.NewBalancer(setup)
 	if saved, ok := g.tuned(); ok {
 		b.core.Learn(saved.Samples)
 	} else {

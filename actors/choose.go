@@ -4,6 +4,9 @@ import (
 	"unsafe"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/railactors/memory"
 )
 
 // treeBytes is the largest operation of more than two ranks that a tree runs by default: it takes
@@ -39,6 +42,24 @@ func fixedRule(bytes int64, table op.Algorithm, n int) op.Algorithm {
 		return op.RecursiveDoubling
 	}
 	return op.Ring
+}
+
+// rivals are the algorithms that an operation of that size may run where the order of sums is free. Trying one must not
+// fail for want of memory: it is left out where its scratch could be more than an operation's part of the limit.
+func (g *group) rivals(bytes int64) (algorithms []op.Algorithm) {
+	c := &g.node.config
+	limit := min(memory.MaxBuffer, c.MemoryLimit/int64(c.MaxInFlight))
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} {
+		if g.size == 2 && (a == op.Tree || a == op.Bcube) {
+			continue // two ranks exchange what they have, whole or in halves
+		}
+		owners := int64(schedule.Owners(a, g.size))
+		spans := min(int64(g.node.rails*window*plan.MaxSpanBytes), 2*(bytes/owners)+plan.MaxSegmentBytes)
+		if int64(schedule.CostOf(a, g.size, c.BcubeBase).Slots)*spans <= limit {
+			algorithms = append(algorithms, a)
+		}
+	}
+	return algorithms
 }
 
 // same reports whether two equally long slices are the same memory.

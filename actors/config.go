@@ -24,6 +24,7 @@ type Config struct {
 	WaitSpin         time.Duration                              // how long a caller polls for a small operation's frames; 0: not at all
 	MemoryLimit      int64                                      // bytes of scratch and copies
 	Measured         bool                                       // tables follow what the rails are measured to do
+	Free             bool                                       // of several algorithms the one that is measured to be fastest
 	Probe            bool                                       // measure each rail when a communicator forms
 	Tuning           string                                     // file of what was measured before; "": none
 	SplitBytes       int64                                      // smaller operations use one rail

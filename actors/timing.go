@@ -93,7 +93,8 @@ func (o *operation) carried(rail int) (bytes int) {
 	return bytes
 }
 
-// measured reports whether the group's rails are balanced by measurement. It is the same on all ranks.
+// measured reports whether the group's rails are balanced by measurement, or its algorithms chosen. It is the same on all ranks.
 func (g *group) measured() bool {
-	return g.node.config.Measured && g.node.rails > 1 && g.size > 1
+	c := &g.node.config
+	return c.Measured && (g.node.rails > 1 || c.Free) && g.size > 1
 }

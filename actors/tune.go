@@ -36,7 +36,7 @@ func (n *node) openTuning() {
 	if n.config.Tuning == "" {
 		return
 	}
-	if !n.config.Measured || n.rails < 2 {
+	if !n.config.Measured || n.rails < 2 && !n.config.Free {
 		n.log.Warn("the tuning file is not used: shares are measured only without weights, over several rails", "file", n.config.Tuning)
 		return
 	}

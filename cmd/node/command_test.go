@@ -133,6 +133,8 @@ func sample(flag *pflag.Flag) string {
 		return "64KiB=recursive-doubling,rest=ring"
 	case "balance":
 		return "static"
+	case "order":
+		return "free"
 	case "probe":
 		return "off"
 	case "log-level":

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
@@ -36,6 +38,7 @@ func explainTo(ctx context.Context, w io.Writer, c *polyrail.Communicator, node 
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	explainAlgorithms(w, report.Classes)
 	_, err = fmt.Fprintf(w, "# control: %.3f %% of the time of %d operations (measuring and deciding %v, calls held back for tables %v)\n",
 		100*report.Control.Share(), report.Control.Operations, rounded(report.Control.Spent), rounded(report.Control.Held))
 	if err != nil {
@@ -67,6 +70,46 @@ func explainClass(out io.Writer, c *polyrail.ClassReport) {
 		fmt.Fprintf(out, "%v + %.4g MB/s\t", rounded(max(r.Startup, 0)), r.Rate/1e6)
 	}
 	fmt.Fprintln(out)
+}
+
+// explainAlgorithms prints what whole operations of each size take by each algorithm, where the order is free.
+func explainAlgorithms(w io.Writer, classes []polyrail.ClassReport) {
+	for i := range classes {
+		c := &classes[i]
+		if len(c.Algorithms) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "# up to %s:", settings.FormatSize(int(c.Class.MaxBytes())))
+		for j, a := range c.Algorithms {
+			if j > 0 {
+				fmt.Fprint(w, ",")
+			}
+			fmt.Fprintf(w, " %v %s", a.Algorithm, algorithmState(&a))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// algorithmState says what an algorithm takes, how that is known, and what it is to its size.
+func algorithmState(a *polyrail.AlgorithmReport) (s string) {
+	took := rounded(time.Duration(a.Seconds * 1e9))
+	switch {
+	case a.Sets > 0:
+		s = took.String()
+	case a.Seconds > 0:
+		s = fmt.Sprintf("not tried (%v by its form)", took)
+	case !a.InUse && !a.InForce:
+		s = "not tried"
+	}
+	switch {
+	case a.InUse && !a.InForce:
+		s += " in use, while another one is tried"
+	case a.InUse:
+		s += " in use"
+	case a.InForce:
+		s += " being tried"
+	}
+	return strings.TrimSpace(s)
 }
 
 // explainTable prints a table that nobody measured for.

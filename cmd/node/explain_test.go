@@ -28,6 +28,16 @@ func TestExplainSaysHowAndWhy(t *testing.T) {
 		}
 	}
 	b.Reset()
+	c.Algorithms = []polyrail.AlgorithmReport{
+		{Algorithm: op.Ring, InUse: true, Sets: 8, Seconds: 8e-3},
+		{Algorithm: op.RecursiveDoubling, Seconds: 12e-3},
+		{Algorithm: op.Bcube, InForce: true},
+	}
+	explainAlgorithms(&b, []polyrail.ClassReport{c, {Class: 3}})
+	if got, want := b.String(), "# up to 1MiB: ring 8ms in use, while another one is tried, recursive-doubling not tried (12ms by its form), bcube being tried\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	b.Reset()
 	static := polyrail.Table{Entries: []polyrail.TableEntry{{MaxBytes: 1024, Weights: []uint32{1, 0}}, {Weights: []uint32{3, 1}}}}
 	if err := explainTable(&b, static); err != nil {
 		t.Fatal(err)

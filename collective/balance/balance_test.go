@@ -71,7 +71,7 @@ func TestTheWindowsOfASetAreOfTheSameOperations(t *testing.T) {
 		if full != (i == WindowOperations-1) {
 			t.Fatalf("operation %d: full %v", i, full)
 		}
-		want := []Window{{0, 7, 1, 9, 300, time.Millisecond}, {1, 7, 1, 9, 100, time.Microsecond}}
+		want := []Window{{0, 7, 1, 9, 300, time.Millisecond, 0}, {1, 7, 1, 9, 100, time.Microsecond, 0}}
 		if full && !slices.Equal(set, want) {
 			t.Errorf("set is %+v, want %+v", set, want)
 		}
@@ -86,7 +86,7 @@ func TestARailThatOnlyLargerOperationsUseHasItsOwnMean(t *testing.T) {
 			samples = append(samples, RailTime{1, 10, 2 * time.Second})
 		}
 		if set, full := timer.Add(1, 7, samples); full {
-			want := []Window{{0, 7, 1, 9, 100, time.Second}, {1, 7, 1, 4, 10, 2 * time.Second}}
+			want := []Window{{0, 7, 1, 9, 100, time.Second, 0}, {1, 7, 1, 4, 10, 2 * time.Second, 0}}
 			if !slices.Equal(set, want) {
 				t.Errorf("set is %+v, want %+v", set, want)
 			}

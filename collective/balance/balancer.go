@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 )
 
@@ -49,6 +49,10 @@ type Setup struct {
 	Start      *table.Table                   // the table in force
 	Algorithm  func(bytes int64) op.Algorithm // what runs an operation of that size
 	Owners     func(a op.Algorithm) int       // into how many blocks it cuts the buffer
+
+	// With order: free, what may run operations of that size, and what that takes by its form; nil otherwise.
+	Free func(bytes int64) []op.Algorithm
+	Cost func(a op.Algorithm) schedule.Cost
 }
 
 // Balancer is Nezha's Load Balancer (§IV-C): it learns what each rail costs, and decides per size class
@@ -63,34 +67,8 @@ type Balancer struct {
 	setup   Setup
 	rails   []models
 	classes [largestClass + 1]class
-	probe   spread // of operations, while nothing was known of windows
-}
-
-// class is the state of one size class.
-type class struct {
-	algorithm op.Algorithm
-	rounds    int     // of its largest operation
-	bytes     float64 // mean size of the operations that were seen; its largest before
-	shares    []int   // rounds by rail, in force
-
-	sets    int   // of windows, one of each rail that carries something
-	settled int   // sets since a rail has changed
-	quiet   bool  // settled, and the last set promised no change
-	waited  int   // sets since the last trial
-	pause   int   // sets until the next one
-	before  []int // the shares that a trial has interrupted; nil: none goes on
-
-	suspects []float64 // by rail: how far off its last time was, where that may have been noise; 0: it wasn't
-	own      spread    // of the rails' times against each other's
-	common   spread    // of all rails' times, and of one that works alone
-
-	home    []int    // equal shares
-	contest *contest // of home and other shares; nil: none goes on
-	refused []int    // the other shares, where home has won the last one; nil: it hasn't
-	idle    int      // sets since it
-	proof   int      // sets until the next one
-	last    float64  // what the set before took per byte, in logarithms; 0: it was under other shares
-	whole   spread   // of that
+	choices [largestClass + 1]*choice // nil: the class's algorithm is fixed
+	probe   spread                    // of operations, while nothing was known of windows
 }
 
 // NewBalancer starts from the table in force.
@@ -100,24 +78,10 @@ func NewBalancer(s Setup) *Balancer {
 		b.rails[i] = make(models)
 	}
 	for c := range b.classes {
-		k, size := &b.classes[c], Class(c).MaxBytes()
-		k.algorithm = s.Algorithm(size)
-		k.bytes = float64(size)
-		k.rounds = b.roundsOf(k)
-		k.shares = plan.Rounds(k.rounds, s.Start.Lookup(size).Weights)
-		k.home = slices.Clone(k.shares)
-		k.pause, k.proof = firstTrial, firstProof
-		k.suspects = make([]float64, s.Rails)
+		b.classes[c] = b.newClass(Class(c), s.Algorithm(Class(c).MaxBytes()))
+		b.choices[c] = b.newChoice(Class(c), b.classes[c].algorithm)
 	}
 	return b
-}
-
-// maxUnits bounds the resolution of shares: more rounds than that are shared in larger units.
-const maxUnits = 1024
-
-// roundsOf is the number of rounds of the class's operations.
-func (b *Balancer) roundsOf(k *class) int {
-	return min(plan.NewLayout(int(k.bytes), 1, b.setup.Owners(k.algorithm)).Rounds, maxUnits)
 }
 
 // Probed takes what one rail took alone for operations of so many bytes, measured when
@@ -160,6 +124,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	b.resize(k, total)
 	took := math.Log(slowestOf(set) / total)
 	k.note(took)
+	atRest := k.atRest()
 	rescaled := b.learn(c, set)
 	k.idle++
 	if k.settled++; rescaled {
@@ -175,34 +140,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	if changed || rescaled || k.sets <= 3 {
 		changed = b.teach(c) || changed
 	}
-	return changed
-}
-
-// inherit begins with the noise of the nearest class that was measured: much of it is the host's.
-func (b *Balancer) inherit(c Class) {
-	for away := 1; away <= largestClass; away++ {
-		for _, near := range []int{int(c) - away, int(c) + away} {
-			if near >= 0 && near <= largestClass && b.classes[near].sets > 0 {
-				k, from := &b.classes[c], &b.classes[near]
-				k.own, k.common, k.whole = from.own.anew(), from.common.anew(), from.whole.anew()
-				return
-			}
-		}
-	}
-}
-
-// resize follows the size of the operations that are seen in a class.
-func (b *Balancer) resize(k *class, bytes float64) {
-	k.bytes = bytes
-	if rounds := b.roundsOf(k); rounds != k.rounds {
-		weights := make([]uint32, len(k.shares))
-		for i, s := range k.shares {
-			weights[i] = uint32(s)
-		}
-		k.rounds, k.shares = rounds, plan.Rounds(rounds, weights)
-		k.home = plan.Rounds(rounds, b.setup.Start.Lookup(int64(bytes)).Weights)
-		k.contest = nil
-	}
+	return b.choose(c, wholeOf(set), atRest, rescaled, changed) || changed
 }
 
 // option is a division that a class could change to.
@@ -363,6 +301,21 @@ func (b *Balancer) teach(c Class) (changed bool) {
 	return changed
 }
 
+// named is the algorithm that the table has for the class which ends there. With a fixed order it
+// is the one that the table had from the start.
+func (b *Balancer) named(end int64, c Class) op.Algorithm {
+	a := algorithmOf(end, b.setup.Ranges)
+	switch {
+	case a != op.Auto:
+		return a
+	case b.choices[c] != nil:
+		return b.classes[c].algorithm
+	case end == 0:
+		end = math.MaxInt64
+	}
+	return b.setup.Start.Lookup(end).Algorithm
+}
+
 // Table is the table of the shares that were decided.
 func (b *Balancer) Table() []table.Entry {
 	ends := make([]int64, 0, len(b.classes)+len(b.setup.Ranges))
@@ -381,8 +334,8 @@ func (b *Balancer) Table() []table.Entry {
 		if end != 0 {
 			c = min(ClassOf(end), largestClass)
 		}
-		e := table.Entry{MaxBytes: end, Weights: make([]uint32, b.setup.Rails), Algorithm: algorithmOf(end, b.setup.Ranges)}
 		k := &b.classes[c]
+		e := table.Entry{MaxBytes: end, Weights: make([]uint32, b.setup.Rails), Algorithm: b.named(end, c)}
 		for rail, share := range k.shares {
 			e.Weights[rail] = uint32(share)
 			if share == k.rounds {

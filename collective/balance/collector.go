@@ -106,6 +106,7 @@ func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
 		references[rail] = reference(sets, rail, class <= c.eager)
 	}
 	byRail := make([]Window, c.rails)
+	var whole time.Duration // with the waiting: of two algorithms both have it
 	for _, set := range sets {
 		waited := time.Duration(-1)
 		for i := range set {
@@ -114,6 +115,7 @@ func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
 			}
 		}
 		for _, w := range set {
+			whole = max(whole, w.Elapsed)
 			w.Elapsed -= waited
 			m := &byRail[w.Rail]
 			if m.Operations == 0 {
@@ -127,6 +129,7 @@ func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
 	}
 	for _, w := range byRail {
 		if w.Operations > 0 {
+			w.Whole = whole
 			merged = append(merged, w)
 		}
 	}

@@ -38,8 +38,10 @@ type ClassReport struct {
 	Now       time.Duration // by the model, with the shares in force
 	BestRail  int
 	Sets      int  // of windows measured
-	Settled   bool // the last one promised no change
+	Settled   bool // the last one promised no change, of the algorithm neither
 	Rails     []RailReport
+
+	Algorithms []AlgorithmReport // that the class may run, with order: free; nil where it is fixed
 }
 
 // Hot reports whether several rails carry the class's operations.
@@ -70,7 +72,7 @@ func (b *Balancer) Report() (r Report) {
 		}
 		cr := ClassReport{
 			Class: c, Algorithm: k.algorithm, BestRail: rail, Alone: duration(alone), Now: duration(b.predict(c, k.shares)),
-			Sets: k.sets, Settled: k.sets > 0 && k.quiet,
+			Sets: k.sets, Settled: k.sets > 0 && k.quiet && b.decided(c), Algorithms: b.algorithms(c),
 		}
 		for i, share := range k.shares {
 			cr.Shares = append(cr.Shares, float64(share)/float64(k.rounds))

@@ -126,8 +126,8 @@ func (s *Saved) Covers(rails int) bool {
 // is made anew each time.
 func (b *Balancer) Save() (s Saved, ok bool) {
 	for c := range b.classes {
-		if b.classes[c].sets > 0 {
-			s.Classes = append(s.Classes, b.saveClass(Class(c)))
+		if k := b.kept(Class(c)); k.sets > 0 {
+			s.Classes = append(s.Classes, b.saveClass(Class(c), k))
 		}
 	}
 	for rail, models := range b.rails {
@@ -149,8 +149,7 @@ func (b *Balancer) Save() (s Saved, ok bool) {
 }
 
 // saveClass leaves out what is being tried: it may be no good.
-func (b *Balancer) saveClass(c Class) SavedClass {
-	k := &b.classes[c]
+func (b *Balancer) saveClass(c Class, k *class) SavedClass {
 	shares := k.shares
 	if k.before != nil {
 		shares = k.before
@@ -158,7 +157,7 @@ func (b *Balancer) saveClass(c Class) SavedClass {
 	saved := SavedClass{Class: c, Algorithm: k.algorithm, Bytes: min(max(int64(k.bytes), c.MaxBytes()/2+1), c.MaxBytes()), Windows: k.sets, Settled: k.quiet}
 	for rail, share := range shares {
 		saved.Shares = append(saved.Shares, uint32(share))
-		saved.Model = append(saved.Model, b.line(c, rail, count(shares) == 1).report())
+		saved.Model = append(saved.Model, b.rails[rail].of(k.algorithm).fit(c, count(shares) == 1, k.own.lean()).report())
 	}
 	return saved
 }
@@ -194,10 +193,10 @@ func (b *Balancer) Restore(classes []SavedClass) []table.Entry {
 		if int(s.Class) >= len(b.classes) {
 			continue
 		}
-		k := &b.classes[s.Class]
-		if s.Algorithm != k.algorithm || s.divided() && s.Class.MaxBytes() < b.setup.SplitBytes {
+		if s.divided() && s.Class.MaxBytes() < b.setup.SplitBytes || !b.restore(s.Class, s.Algorithm) {
 			continue
 		}
+		k := &b.classes[s.Class]
 		k.bytes = float64(s.Bytes)
 		k.rounds = b.roundsOf(k)
 		k.shares = plan.Rounds(k.rounds, s.Shares)

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -26,6 +27,16 @@ type Window struct {
 	Operations int           // in which the rail took part, without the slowest
 	Bytes      int64         // mean, of what the rail carried
 	Elapsed    time.Duration // mean
+	Whole      time.Duration // of a set that was merged: what the operations took on the slowest rank; in a rank's own: 0
+}
+
+// wholeOf is what a set's operations took, as a logarithm of seconds.
+func wholeOf(set []Window) float64 {
+	var whole time.Duration
+	for i := range set {
+		whole = max(whole, set[i].Whole, set[i].Elapsed)
+	}
+	return math.Log(max(whole, 1).Seconds())
 }
 
 // validateSet reports what is wrong with a set of windows from the network, or nil.

@@ -11,7 +11,7 @@ import "fmt"
 
 // Bounds of a segment, in bytes (DESIGN §4.3).
 const (
-	MinSegmentBytes = 256 // below that a round isn't worth its instructions; much above it small operations divide coarsely
+	MinSegmentBytes = 256 // DESIGN has 1 KiB, by which six ranks divide 64 KiB in elevenths
 	MaxSegmentBytes = 128 << 10
 
 	segmentsPerBlock = 96 // aimed at, so that shares have a resolution of about 1 %

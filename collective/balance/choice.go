@@ -1,0 +1,372 @@
+package balance
+
+import (
+	"math"
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+)
+
+// When an algorithm is tried, and what it takes to be chosen (order: free). Times are of whole operations.
+const (
+	gainToChoose = 1.05 // over the algorithm in use, beyond the noise: hysteresis
+	guessToTry   = 1.3  // one that was never measured isn't tried where it should take so many times the one in use
+	harmOfTrial  = 1.5  // a trial ends with the first set that takes so many times the one in use, beyond the noise
+
+	setsToCompare = 2   // sets at rest that the algorithm in use is known by
+	trialSets     = 4   // of a trial, and up to twice as many while its shares still change
+	trialCounts   = 2   // the last of them are what counts
+	firstChoice   = 16  // sets until an algorithm that has lost is tried again
+	lastChoice    = 512 // the pause doubles up to this
+	choiceMemory  = 8   // sets that a time is the mean of
+
+	smaller = 4 // times smaller is an operation that tells startup from transfer
+)
+
+// choice is how a class comes to its algorithm where all ranks may run any of several: by trying them in turn. Each has
+// a state of the class for itself, which rests while another one is in force: its rounds, shares
+// and noise are its own. What one promises can't be told from the lines of another, except whether it is worth trying.
+type choice struct {
+	rivals  []rival
+	home    int     // the one in use
+	trial   int     // the one that is tried in its place; -1: none
+	sets    int     // of the trial
+	scatter spread  // of whole operations' times from set to set
+	suspect float64 // how far off the last set was, where that may have been noise; 0: it wasn't
+}
+
+// rival is an algorithm that a class may run.
+type rival struct {
+	algorithm op.Algorithm
+	rest      *class  // nil: it is in force, or never was
+	took      float64 // by whole operations, in logarithms of seconds
+	known     float64 // sets that took is the mean of; 0: none
+	bytes     float64 // size of these operations
+	wait      int     // sets until it may be tried
+	pause     int     // the next wait
+}
+
+// newChoice is nil for a class whose algorithm is settled by the user, or has no other.
+func (b *Balancer) newChoice(c Class, inUse op.Algorithm) *choice {
+	largest := c.MaxBytes()
+	if b.setup.Free == nil || algorithmOf(largest, b.setup.Ranges) != op.Auto || algorithmOf(largest/2+1, b.setup.Ranges) != op.Auto {
+		return nil
+	}
+	x := &choice{rivals: []rival{{algorithm: inUse}}, trial: -1}
+	for _, a := range b.setup.Free(largest) {
+		if a != inUse {
+			x.rivals = append(x.rivals, rival{algorithm: a, pause: firstChoice})
+		}
+	}
+	if len(x.rivals) < 2 {
+		return nil
+	}
+	return x
+}
+
+// inForce is the rival that the class's operations run by now.
+func (x *choice) inForce() int {
+	if x.trial >= 0 {
+		return x.trial
+	}
+	return x.home
+}
+
+// choose takes what a set's operations took, which the class has learned from, and says whether another algorithm is in
+// force from now on. atRest: the set ran with shares that are no trial and promise no change.
+func (b *Balancer) choose(c Class, took float64, atRest, rescaled, moved bool) (changed bool) {
+	x := b.choices[c]
+	if x == nil {
+		return false
+	}
+	bytes := b.classes[c].bytes
+	switch {
+	case rescaled: // what was known of the others is of another network
+		x.forget()
+		return b.goHome(c)
+	case x.trial >= 0:
+		return b.judge(c, took, moved)
+	}
+	home := &x.rivals[x.home]
+	if atRest {
+		x.measure(took, bytes)
+	}
+	for i := range x.rivals {
+		x.rivals[i].wait = max(x.rivals[i].wait-1, 0)
+	}
+	if !b.classes[c].atRest() || home.known < setsToCompare {
+		return false
+	}
+	next := b.challenger(c)
+	if next < 0 {
+		return false
+	}
+	b.enforce(c, next)
+	x.trial, x.sets = next, 0
+	x.rivals[next].known = 0
+	return true
+}
+
+// measure takes a set of the algorithm in use. One that is far off is noise, unless the next one says the same: then what was known
+// of the others is of another network, also where all rails have changed alike, which their shares don't show.
+func (x *choice) measure(took, bytes float64) {
+	home := &x.rivals[x.home]
+	off := took - home.took
+	switch {
+	case home.known == 0:
+	case home.unlike(bytes):
+		home.known = 0
+	case math.Abs(off) <= x.scatter.limit(changedRatio):
+		x.scatter.learn(off)
+	case x.suspect*off > 0:
+		x.forget()
+	default:
+		x.scatter.learn(math.Copysign(x.scatter.limit(changedRatio), off))
+		x.suspect = off
+		return
+	}
+	x.suspect = 0
+	home.note(took, bytes, choiceMemory)
+}
+
+// atRest reports whether the class's shares are no trial, in no contest and promise no change.
+func (k *class) atRest() bool { return k.quiet && k.before == nil && k.contest == nil }
+
+// note takes the logarithm of what a set took.
+func (r *rival) note(took, bytes, memory float64) {
+	keep := min(r.known, memory-1)
+	r.took = (r.took*keep + took) / (keep + 1)
+	r.known, r.bytes = keep+1, bytes
+}
+
+// unlike reports whether what was measured is of operations of another size.
+func (r *rival) unlike(bytes float64) bool {
+	return r.known > 0 && math.Abs(math.Log(r.bytes/bytes)) > nearby
+}
+
+// forget begins anew.
+func (x *choice) forget() {
+	for i := range x.rivals {
+		r := &x.rivals[i]
+		r.known, r.pause, r.wait = 0, firstChoice, min(r.wait, firstChoice)
+	}
+}
+
+// challenger is the rival to be tried, the most promising first; -1: none.
+func (b *Balancer) challenger(c Class) (next int) {
+	x := b.choices[c]
+	home, soonest := &x.rivals[x.home], math.Inf(1)
+	next = -1
+	for i := range x.rivals {
+		r := &x.rivals[i]
+		if i == x.home || r.wait > 0 {
+			continue
+		}
+		expected := r.took
+		if r.known == 0 || r.unlike(home.bytes) {
+			if expected = b.guess(c, r.algorithm); expected > home.took+math.Log(guessToTry) {
+				continue
+			}
+		}
+		if expected < soonest {
+			next, soonest = i, expected
+		}
+	}
+	return next
+}
+
+// guess is what an algorithm should take by its form, if what the one in use takes were startup for each of its
+// stages and transfer for all that it sends. Where no smaller operation tells which is which, it is what is worse for the guess.
+func (b *Balancer) guess(c Class, a op.Algorithm) float64 {
+	x := b.choices[c]
+	home := &x.rivals[x.home]
+	now, then := b.setup.Cost(home.algorithm), b.setup.Cost(a)
+	stages, volume := float64(then.Stages)/float64(now.Stages), then.Volume/now.Volume
+	seconds := math.Exp(home.took)
+	startup, known := b.startup(c, seconds)
+	switch {
+	case !known && stages > volume:
+		startup = seconds
+	case !known:
+		startup = 0
+	}
+	return math.Log(startup*stages + (seconds-startup)*volume)
+}
+
+// startup is how much of an operation's time is startup, by what the rail that carries most of it took for the smallest
+// operation that it was measured with, by any algorithm: two equations in the time of a stage and of a
+// byte. (The model's lines are right near a size for shares, and may have any startup.)
+func (b *Balancer) startup(c Class, seconds float64) (startup float64, known bool) {
+	k := &b.classes[c]
+	main := most(k.shares)
+	var small *point
+	var by op.Algorithm
+	for _, r := range b.choices[c].rivals {
+		m := b.rails[main].of(r.algorithm)
+		for i := range m.points {
+			if p := &m.points[i]; small == nil || p.bytes < small.bytes {
+				small, by = p, r.algorithm
+			}
+		}
+	}
+	bytes := k.bytes * float64(k.shares[main]) / float64(k.rounds)
+	if small == nil || smaller*small.bytes > bytes {
+		return 0, false
+	}
+	large, little := b.setup.Cost(k.algorithm), b.setup.Cost(by)
+	sent, sentThen := large.Volume*bytes, little.Volume*small.bytes
+	det := float64(little.Stages)*sent - float64(large.Stages)*sentThen
+	if det <= 0 {
+		return 0, false
+	}
+	stage := (small.seconds*sent - seconds*sentThen) / det
+	return min(max(stage*float64(large.Stages), 0), seconds), true
+}
+
+// judge takes a set of a trial, and ends the trial when it is decided. moved: the shares are still on their way.
+func (b *Balancer) judge(c Class, took float64, moved bool) (changed bool) {
+	x := b.choices[c]
+	home, r := &x.rivals[x.home], &x.rivals[x.trial]
+	x.sets++
+	r.note(took, b.classes[c].bytes, trialCounts)
+	deviation := x.scatter.deviation()
+	switch {
+	case home.unlike(r.bytes): // they can't be compared
+		home.known, r.known = 0, 0
+		r.wait = firstChoice
+		return b.goHome(c)
+	case took-home.took > math.Log(harmOfTrial)+certain*deviation:
+		r.took, r.known = took, 1
+	case x.sets < trialSets || moved && x.sets < 2*trialSets:
+		return false
+	case home.took-r.took > math.Log(gainToChoose)+doubtOnceSettled*deviation*math.Sqrt(1/home.known+1/r.known):
+		home.pause = firstChoice // if that was chance, it comes back
+		home.lost(r)
+		x.home, x.trial = x.trial, -1
+		return false
+	}
+	r.lost(home)
+	return b.goHome(c)
+}
+
+// lost: another one is in use.
+func (r *rival) lost(to *rival) {
+	r.wait, r.pause = r.pause, min(2*r.pause, lastChoice)
+	if r.took-to.took > math.Log(guessToTry) {
+		r.wait = lastChoice
+	}
+}
+
+// goHome ends a trial, if there is one.
+func (b *Balancer) goHome(c Class) (changed bool) {
+	x := b.choices[c]
+	if x.trial < 0 {
+		return false
+	}
+	b.enforce(c, x.home)
+	x.trial = -1
+	return true
+}
+
+// enforce puts a rival in force. One that never was begins with the shares of the one before.
+func (b *Balancer) enforce(c Class, next int) {
+	x, k := b.choices[c], &b.classes[c]
+	before, r := *k, &x.rivals[next]
+	if r.rest != nil {
+		*k = *r.rest
+		b.resize(k, before.bytes)
+	} else {
+		*k = b.newClass(c, r.algorithm)
+		k.bytes = before.bytes
+		k.rounds = b.roundsOf(k)
+		k.shares = plan.Rounds(k.rounds, weightsOf(before.shares))
+		k.own, k.common, k.whole = before.own.anew(), before.common.anew(), before.whole.anew()
+	}
+	x.rivals[x.inForce()].rest, r.rest = &before, nil
+}
+
+// restore makes an earlier balancer's choice the one in use; ok is false if the class may not run it.
+func (b *Balancer) restore(c Class, a op.Algorithm) (ok bool) {
+	k, x := &b.classes[c], b.choices[c]
+	if x == nil {
+		return a == k.algorithm
+	}
+	at := slices.IndexFunc(x.rivals, func(r rival) bool { return r.algorithm == a })
+	if at < 0 {
+		return false
+	}
+	for i := range x.rivals { // they were tried then
+		x.rivals[i].wait, x.rivals[i].pause = firstChoice, 2*firstChoice
+	}
+	if at != x.home {
+		b.enforce(c, at)
+		x.home = at
+	}
+	return true
+}
+
+// kept is the state of a class that is worth keeping: that of the algorithm in use.
+func (b *Balancer) kept(c Class) *class {
+	if x := b.choices[c]; x != nil && x.trial >= 0 {
+		return x.rivals[x.home].rest
+	}
+	return &b.classes[c]
+}
+
+// decided reports whether no algorithm is being tried, or to be soon.
+func (b *Balancer) decided(c Class) bool {
+	x := b.choices[c]
+	switch {
+	case x == nil:
+		return true
+	case x.trial >= 0:
+		return false
+	case x.rivals[x.home].known >= setsToCompare:
+		return b.challenger(c) < 0
+	}
+	for i := range x.rivals {
+		if i != x.home && x.rivals[i].wait == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// AlgorithmReport is what is known of an algorithm that a class may run.
+type AlgorithmReport struct {
+	Algorithm op.Algorithm
+	InUse     bool    // chosen
+	InForce   bool    // what operations run by now: the one in use, or one that is tried
+	Sets      float64 // of windows that Took is the mean of, at most a few; 0: it was not measured
+	Seconds   float64 // of a whole operation on the slowest rank; a guess where it was not measured, 0: nothing is known
+}
+
+// algorithms describes the rivals; nil where the algorithm is fixed.
+func (b *Balancer) algorithms(c Class) (r []AlgorithmReport) {
+	x := b.choices[c]
+	if x == nil {
+		return nil
+	}
+	for i := range x.rivals {
+		v := &x.rivals[i]
+		a := AlgorithmReport{Algorithm: v.algorithm, InUse: i == x.home, InForce: i == x.inForce(), Sets: v.known}
+		switch {
+		case v.known > 0:
+			a.Seconds = math.Exp(v.took)
+		case x.rivals[x.home].known > 0 && x.trial < 0:
+			a.Seconds = math.Exp(b.guess(c, v.algorithm))
+		}
+		r = append(r, a)
+	}
+	return r
+}
+
+// weightsOf are shares as weights.
+func weightsOf(shares []int) []uint32 {
+	weights := make([]uint32, len(shares))
+	for i, s := range shares {
+		weights[i] = uint32(s)
+	}
+	return weights
+}

@@ -1,0 +1,78 @@
+package balance
+
+import (
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+)
+
+// class is the state of one size class.
+type class struct {
+	algorithm op.Algorithm
+	rounds    int     // of its largest operation
+	bytes     float64 // mean size of the operations that were seen; its largest before
+	shares    []int   // rounds by rail, in force
+
+	sets    int   // of windows, one of each rail that carries something
+	settled int   // sets since a rail has changed
+	quiet   bool  // settled, and the last set promised no change
+	waited  int   // sets since the last trial
+	pause   int   // sets until the next one
+	before  []int // the shares that a trial has interrupted; nil: none goes on
+
+	suspects []float64 // by rail: how far off its last time was, where that may have been noise; 0: it wasn't
+	own      spread    // of the rails' times against each other's
+	common   spread    // of all rails' times, and of one that works alone
+
+	home    []int    // equal shares
+	contest *contest // of home and other shares; nil: none goes on
+	refused []int    // the other shares, where home has won the last one; nil: it hasn't
+	idle    int      // sets since it
+	proof   int      // sets until the next one
+	last    float64  // what the set before took per byte, in logarithms; 0: it was under other shares
+	whole   spread   // of that
+}
+
+// newClass has the shares of the table that was in force at the start.
+func (b *Balancer) newClass(c Class, a op.Algorithm) class {
+	size := c.MaxBytes()
+	k := class{algorithm: a, bytes: float64(size)}
+	k.rounds = b.roundsOf(&k)
+	k.shares = plan.Rounds(k.rounds, b.setup.Start.Lookup(size).Weights)
+	k.home = slices.Clone(k.shares)
+	k.pause, k.proof = firstTrial, firstProof
+	k.suspects = make([]float64, b.setup.Rails)
+	return k
+}
+
+// maxUnits bounds the resolution of shares: more rounds than that are shared in larger units.
+const maxUnits = 1024
+
+// roundsOf is the number of rounds of the class's operations.
+func (b *Balancer) roundsOf(k *class) int {
+	return min(plan.NewLayout(int(k.bytes), 1, b.setup.Owners(k.algorithm)).Rounds, maxUnits)
+}
+
+// inherit begins with the noise of the nearest class that was measured: much of it is the host's.
+func (b *Balancer) inherit(c Class) {
+	for away := 1; away <= largestClass; away++ {
+		for _, near := range []int{int(c) - away, int(c) + away} {
+			if near >= 0 && near <= largestClass && b.classes[near].sets > 0 {
+				k, from := &b.classes[c], &b.classes[near]
+				k.own, k.common, k.whole = from.own.anew(), from.common.anew(), from.whole.anew()
+				return
+			}
+		}
+	}
+}
+
+// resize follows the size of the operations that are seen in a class.
+func (b *Balancer) resize(k *class, bytes float64) {
+	k.bytes = bytes
+	if rounds := b.roundsOf(k); rounds != k.rounds {
+		k.rounds, k.shares = rounds, plan.Rounds(rounds, weightsOf(k.shares))
+		k.home = plan.Rounds(rounds, b.setup.Start.Lookup(int64(bytes)).Weights)
+		k.contest = nil
+	}
+}
