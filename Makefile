@@ -7,12 +7,13 @@ BENCH   ?= .
 BENCHED ?= ./test/bench
 FUZZTIME ?= 10s
 SEEDS   ?= 100000
+TABLES  ?= 10000
 CUTS    ?= 50
 PAIRS   ?= 20
 ROUNDS  ?= 200
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim faults steady rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables faults steady rounds fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +58,9 @@ conformance: ## every dtype, operator, size, algorithm and number of ranks and r
 
 sim: ## SEEDS=n schedules of the cores, or SEED=s: one again, with its events
 	$(GO) test -count=1 -v -timeout 4h ./test/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+
+tables: ## TABLES=n schedules in which the balancer's measured tables are agreed on and settle, or SEED=s: one again
+	$(GO) test -count=1 -v -timeout 4h ./test/sim -measured $(if $(SEED),-seed $(SEED),-seeds $(TABLES))
 
 faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with what happens
 	$(GO) test -count=1 -v -timeout 4h -run Random ./test/faults $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))

@@ -42,6 +42,8 @@ func (s *Sim) settle(c *call, rank int, seq uint64, t *table.Table) {
 	entry := t.Lookup(int64(c.bytes))
 	if entry.Algorithm != op.Auto {
 		c.algorithm = entry.Algorithm
+	} else if s.setup.measured {
+		c.algorithm = fixedRule(int64(c.bytes))
 	}
 	c.eager = c.bytes <= s.setup.eagerBytes
 	c.plan = s.planOf(c.bytes, order.Owners(c.algorithm, s.setup.ranks), entry.Weights)

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/table"
@@ -23,6 +24,7 @@ const (
 	statementFrame            // what was received of a closed generation
 	tableFrame                // Prepare or Commit
 	answerFrame               // to a Prepare
+	windowsFrame              // a rank's measurements; none: what was measured counts no more
 )
 
 // frame is one message between two ranks.
@@ -52,6 +54,7 @@ type frame struct {
 	statement peer.Statement
 	table     table.Action
 	answer    table.Answer
+	windows   []balance.Window
 }
 
 func (f *frame) String() string {
@@ -68,6 +71,8 @@ func (f *frame) String() string {
 		return fmt.Sprintf("eager grant %s seq %d", route, f.seq)
 	case statementFrame:
 		return fmt.Sprintf("statement %s %+v", route, f.statement)
+	case windowsFrame:
+		return fmt.Sprintf("windows %s %+v", route, f.windows)
 	case answerFrame:
 		return fmt.Sprintf("answer %s %+v", route, f.answer)
 	}
@@ -158,6 +163,8 @@ func (s *Sim) control(f *frame) {
 		s.tableMessage(f)
 	case answerFrame:
 		s.tableAnswer(f)
+	case windowsFrame:
+		s.windows(f)
 	}
 }
 

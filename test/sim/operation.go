@@ -21,6 +21,7 @@ type operation struct {
 	arena    []float32
 	srcHash  uint64 // out of place: of what must not change
 
+	timing   timing
 	jobs     []task.Action // kernels under way
 	events   []task.Event  // to be stepped, in order
 	stepping bool
@@ -48,6 +49,7 @@ func (s *Sim) begin(r *rank, seq uint64, t *table.Table) {
 	r.open = append(r.open, o)
 	s.logf("begin   rank %d seq %d: %v of %d bytes, table %d, eager %v, in place %v, %d spans",
 		r.id, seq, c.algorithm, c.bytes, t.Version, c.eager, o.inPlace(), len(c.plan.Spans))
+	s.startClocks(o)
 	if s.chance(50) {
 		s.replayGrants(o)
 	}
@@ -249,6 +251,7 @@ func (s *Sim) retire(o *operation) {
 		s.fail("rank %d seq %d: user memory was written after it resolved", o.rank.id, o.seq)
 	}
 	o.retired = true
+	s.timed(o)
 	o.rank.open = slices.DeleteFunc(o.rank.open, func(other *operation) bool { return other == o })
 	s.floats.put(o.arena)
 	if !o.inPlace() {

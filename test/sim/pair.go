@@ -103,6 +103,8 @@ func (s *Sim) connect(a *side, rail int) {
 		}
 		s.carryOut(d, fx)
 	}
+	s.disturb(a.me)
+	s.disturb(b.me)
 }
 
 // cut breaks a random connection: some of what is under way still arrives, then its readers
@@ -121,6 +123,8 @@ func (s *Sim) cut() {
 	s.stats.Cuts++
 	s.logf("cut     %d–%d rail %d generation %d", a, b, rail, e.conn.generation)
 	e.conn.cut = true
+	s.disturb(e.side.me)
+	s.disturb(e.other.side.me)
 	for _, e := range e.conn.ends {
 		if keep := s.rng.IntN(len(e.inbox) + 1); keep > 0 || !e.busy {
 			e.inbox = e.inbox[:keep]
@@ -275,6 +279,10 @@ func (s *Sim) transmit(e *end, f *frame, uncredited bool) {
 	}
 	to := e.other
 	p.arrives = max(to.last, s.now+s.travel())
+	if s.setup.measured && f != nil { // one frame after the other
+		p.arrives = max(to.last, s.now) + s.travel()/4 + (headerBytes+uint64(f.length))*s.setup.perKiB[e.conn.rail]>>10
+		p.arrives = max(p.arrives, s.now+s.travel())
+	}
 	to.last = p.arrives
 	to.inbox = append(to.inbox, p)
 	if f != nil && s.log != nil {

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/table"
@@ -19,6 +20,10 @@ type rank struct {
 	unresolved int  // of them
 	asleep     bool // the caller waits for a resolve or a table
 	open       []*operation
+
+	timer     *balance.Timer // of a measured run
+	clock     clock
+	disturbed int // connections that were lost or came back
 
 	pooled int // bytes of copies that frames carry
 
@@ -131,6 +136,7 @@ func (s *Sim) replay(o *operation) {
 		r.earlyBytes[f.from.id] -= f.length + headerBytes
 		s.returnCredit(f)
 		ref, place := s.place(o, f)
+		s.tick(o, f.rail, true)
 		s.arrived(o, ref, place, f.memory)
 		s.floats.put(f.memory)
 	}
@@ -153,6 +159,7 @@ func (s *Sim) granted(f *frame) {
 }
 
 func (s *Sim) grantTo(o *operation, g grant) {
+	s.tick(o, g.rail, false)
 	s.step(o, task.Event{Kind: task.Granted, From: g.from, Rail: g.rail, Limit: g.limit})
 }
 

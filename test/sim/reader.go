@@ -127,6 +127,7 @@ func (s *Sim) data(f *frame, p *packet) {
 	if f.eager && !p.uncredited {
 		s.returnCredit(f)
 	}
+	s.tick(o, f.rail, true)
 	s.arrived(o, p.landed, p.place, f.memory)
 }
 

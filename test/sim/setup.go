@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/table"
@@ -35,6 +36,9 @@ type setup struct {
 	thinkTime            uint64 // between two calls
 
 	slowReads, slowKernels, skewed int // chances
+
+	measured bool // tables are made of what the ranks measure
+	network
 }
 
 const maxRanks = 8
@@ -123,10 +127,18 @@ func (s *Sim) drawCall() *call {
 		inPlace:   s.rng.Uint32(),
 		subtract:  s.chance(50),
 	}
+	if s.setup.measured {
+		c.bytes = s.setup.sizes[s.rng.IntN(len(s.setup.sizes))]
+	}
 	if s.chance(5) {
 		c.bytes = 0 // a barrier
 	}
 	return c
+}
+
+// equalTable divides everything evenly: where a measured run begins.
+func (s *Sim) equalTable() *table.Table {
+	return &table.Table{Entries: []table.Entry{{Weights: balance.Equal(s.setup.rails)}}}
 }
 
 // drawTable invents a table.

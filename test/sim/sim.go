@@ -2,7 +2,7 @@
 // seeded queue of events: a seed replays exactly (DESIGN §9).
 //
 // The cores are the real ones: collective/table (Member, Leader), collective/schedule,
-// collective/plan, collective/task, collective/peer. What is around them in a node
+// collective/plan, collective/task, collective/peer; in measured runs also collective/balance. What is around them in a node
 // (connections that break and come back, their readers and writers, kernels, the store of
 // early frames, callers) is a model whose every delay and every choice comes from the seed.
 //
@@ -45,6 +45,11 @@ type Stats struct {
 	TooLate    int // answers
 	Held       int // calls that waited for a table
 	SpansPast  int // operations with more spans on a rail than their window
+
+	Measured   int // runs whose tables come of measurements
+	Sets       int // of windows that they were made of
+	LateTables int // in the last third of such a run
+	Restless   int // runs with too many of them
 }
 
 func (s *Stats) add(o *Stats) {
@@ -64,10 +69,16 @@ func (s *Stats) add(o *Stats) {
 	s.TooLate += o.TooLate
 	s.Held += o.Held
 	s.SpansPast += o.SpansPast
+	s.Measured += o.Measured
+	s.Sets += o.Sets
+	s.LateTables += o.LateTables
+	s.Restless += o.Restless
 }
 
 // Sim runs one seed after another, reusing its memory. It is not safe for concurrent use.
 type Sim struct {
+	Measured bool // tables are what a balancer makes of the ranks' measurements; else they are invented
+
 	log   io.Writer // nil: no log
 	stats Stats
 
@@ -80,6 +91,7 @@ type Sim struct {
 	ranks  []*rank
 	calls  []*call // by seq-1
 	sides  []*side // by (me, other)
+	helm
 
 	// Kept between runs.
 	programs map[programKey]*schedule.Program
@@ -156,6 +168,9 @@ func (s *Sim) start(seed uint64) {
 	s.queue.reset()
 	s.now = 0
 	s.setup = s.draw()
+	if s.Measured {
+		s.setup = s.drawMeasured()
+	}
 	s.calls = s.calls[:0]
 	for range s.setup.calls {
 		s.calls = append(s.calls, s.drawCall())
@@ -163,11 +178,15 @@ func (s *Sim) start(seed uint64) {
 	s.logf("seed %d: %+v", seed, s.setup)
 	s.ranks = s.ranks[:0]
 	first := s.drawTable()
+	if s.Measured {
+		first = s.equalTable()
+	}
 	first.Version = 1
 	for id := range s.setup.ranks {
 		s.ranks = append(s.ranks, s.newRank(id, first))
 	}
 	s.connectAll()
+	s.startControl(first)
 	for _, r := range s.ranks {
 		s.wake(r)
 	}
@@ -229,6 +248,7 @@ func (s *Sim) finish() {
 				r.member.Table().Version, s.ranks[0].member.Table().Version)
 		}
 	}
+	s.settled()
 	s.stats.Seeds++
 	s.stats.Operations += s.setup.calls
 	for _, c := range s.calls {

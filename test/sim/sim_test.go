@@ -12,21 +12,25 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", 0, "number of seeds to run; 0: as many as an ordinary test affords")
-	from  = flag.Uint64("from", 1, "first seed")
-	seed  = flag.Uint64("seed", 0, "replay this one seed and write what happens")
+	seeds    = flag.Uint64("seeds", 0, "number of seeds to run; 0: as many as an ordinary test affords")
+	from     = flag.Uint64("from", 1, "first seed")
+	measured = flag.Bool("measured", false, "-seeds and -seed are those of TestMeasuredTablesSettle")
+	seed     = flag.Uint64("seed", 0, "replay this one seed and write what happens")
 )
 
 // Seeds of a plain "go test", and of one with -short.
 const (
 	ordinarySeeds = 4000
 	shortSeeds    = 300
+
+	measuredSeeds      = 300
+	shortMeasuredSeeds = 20
 )
 
 // TestSeeds plays many seeds over all processors. A failure names the seed and how to replay it.
 func TestSeeds(t *testing.T) {
-	if *seed != 0 {
-		t.Skip("replaying one seed")
+	if *seed != 0 || *measured {
+		t.Skip("replaying one seed, or other seeds")
 	}
 	count := *seeds
 	switch {
@@ -37,7 +41,7 @@ func TestSeeds(t *testing.T) {
 		count = ordinarySeeds
 	}
 	start := time.Now()
-	stats := play(t, *from, count)
+	stats := play(t, *from, count, false)
 	elapsed := time.Since(start)
 	t.Logf("%d seeds in %v, %.0f a second: %+v", stats.Seeds, elapsed.Round(time.Millisecond), float64(stats.Seeds)/elapsed.Seconds(), stats)
 	if t.Failed() {
@@ -47,6 +51,37 @@ func TestSeeds(t *testing.T) {
 		t.Fatalf("%d of %d seeds were played", stats.Seeds, count)
 	}
 	requireEverythingMet(t, &stats)
+}
+
+// TestMeasuredTablesSettle plays whole groups whose tables, and algorithms in half of the runs, are what the
+// real balancer makes of the ranks' measurements: with delays, skew, clocks that run apart, and connections that are lost. No
+// rank runs a seq under another table than the others (Sim.settle fails then), and the tables come to rest.
+func TestMeasuredTablesSettle(t *testing.T) {
+	if *seed != 0 {
+		t.Skip("replaying one seed")
+	}
+	count := uint64(measuredSeeds)
+	switch {
+	case *measured && *seeds > 0:
+		count = *seeds
+	case testing.Short():
+		count = shortMeasuredSeeds
+	}
+	start := time.Now()
+	stats := play(t, *from, count, true)
+	t.Logf("%d seeds in %v: %+v", stats.Seeds, time.Since(start).Round(time.Millisecond), stats)
+	if t.Failed() {
+		return
+	}
+	if stats.Measured != int(count) || stats.Tables < 2*stats.Measured || stats.Sets < 10*stats.Measured {
+		t.Errorf("%d measured runs had %d tables of %d sets: that shows little", stats.Measured, stats.Tables, stats.Sets)
+	}
+	if stats.Restless > stats.Measured/100 {
+		t.Errorf("%d of %d runs have more than %d tables in their last third", stats.Restless, stats.Measured, mostLate)
+	}
+	if stats.LateTables > stats.Measured*mostLate/4 {
+		t.Errorf("%d tables in the last thirds of %d runs", stats.LateTables, stats.Measured)
+	}
 }
 
 // requireEverythingMet: a simulation that never met the hard cases proves little.
@@ -66,7 +101,7 @@ func requireEverythingMet(t *testing.T, s *Stats) {
 }
 
 // play runs seeds first … first+count-1, each on one goroutine.
-func play(t *testing.T, first, count uint64) Stats {
+func play(t *testing.T, first, count uint64, measured bool) Stats {
 	var (
 		next   atomic.Uint64
 		failed atomic.Bool
@@ -77,6 +112,7 @@ func play(t *testing.T, first, count uint64) Stats {
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			s := New(nil)
+			s.Measured = measured
 			for !failed.Load() {
 				i := next.Add(1) - 1
 				if i >= count {
@@ -84,7 +120,7 @@ func play(t *testing.T, first, count uint64) Stats {
 				}
 				if err := s.Run(first + i); err != nil {
 					failed.Store(true)
-					t.Errorf("seed %d: %v\nreplay it with: make sim SEED=%d", first+i, err, first+i)
+					t.Errorf("seed %d: %v\nreplay it with: make %s SEED=%d", first+i, err, map[bool]string{false: "sim", true: "tables"}[measured], first+i)
 				}
 			}
 			mu.Lock()
@@ -103,6 +139,7 @@ func TestReplay(t *testing.T) {
 		t.Skip("no -seed")
 	}
 	s := New(os.Stdout)
+	s.Measured = *measured
 	if err := s.Run(*seed); err != nil {
 		t.Fatalf("seed %d: %v", *seed, err)
 	}
@@ -113,10 +150,13 @@ func TestReplay(t *testing.T) {
 func TestASeedReplaysExactly(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		var fresh, used recorder
-		if err := New(&fresh).Run(seed); err != nil {
+		first := New(&fresh)
+		first.Measured = seed > 18
+		if err := first.Run(seed); err != nil {
 			t.Fatal(err)
 		}
 		s := New(&used)
+		s.Measured = first.Measured
 		if err := s.Run(seed + 100); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ func (s *Sim) lead(actions []table.Action, err error) {
 	for _, a := range actions {
 		if a.Commit != nil {
 			s.stats.Tables++
+			s.committed(a.Commit)
 		}
 		for _, r := range s.ranks {
 			f := s.newFrame(tableFrame, s.ranks[0], r)

@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/table"
+)
+
+// This file is about the runs in which nobody invents tables: the ranks time their rails, each by a clock of its own, rank 0's
+// balancer decides, and what it decides is agreed on like any table. The Timer, Collector and Balancer are the real ones;
+// how they are fed is as in actors/timing and actors/balancer.
+
+// network is what a measured run plays on.
+type network struct {
+	perKiB [3]uint64 // ticks that a rail takes for that much, one frame after the other
+	free   bool      // the balancer may choose algorithms
+	sizes  [2]int    // of the operations
+}
+
+// tick is the length of a tick where time has a unit.
+const tick = time.Microsecond
+
+// helm is rank 0's balancer and its surroundings.
+type helm struct {
+	collector *balance.Collector
+	balancer  *balance.Balancer
+	proposed  bool     // a table is being agreed on: what comes in until then is of the one before
+	effective []uint64 // of each committed table
+}
+
+// clock is a rank's own: its time runs at its own pace, from its own beginning.
+type clock struct {
+	pace  float64
+	start time.Duration
+}
+
+func (s *Sim) time(r *rank) time.Duration {
+	return r.clock.start + time.Duration(float64(time.Duration(s.now)*tick)*r.clock.pace)
+}
+
+// timing is what an operation's rank knows of its rails.
+type timing struct {
+	begun     time.Duration
+	began     bool
+	last      []time.Duration // arrival, by planned rail; 0: nothing came
+	disturbed int
+}
+
+// drawMeasured invents a run that is measured.
+func (s *Sim) drawMeasured() setup {
+	p := s.draw()
+	p.ranks, p.rails = s.between(2, 4), s.between(1, 3)
+	p.calls = s.between(200, 300)
+	p.miniature, p.proposals, p.cuts = false, 0, pick(s, 0, 0, 2, 6)
+	p.eagerBytes = pick(s, 0, 2<<10, 64<<10)
+	p.creditBytes, p.inFlightBytes, p.poolBytes, p.copyBytes = 1<<20, 2<<20, 1<<20, 64<<10
+	p.ackBytes, p.ackDelay = 256<<10, 1000
+	p.delay, p.jitter, p.spike = pick[uint64](s, 5, 20, 100), pick[uint64](s, 0, 3, 10), pick[uint64](s, 0, 0, 500)
+	p.thinkTime, p.kernelTime, p.readTime, p.writeTime = pick[uint64](s, 0, 10, 200), pick[uint64](s, 0, 3), pick[uint64](s, 0, 3), pick[uint64](s, 0, 3)
+	n := network{free: s.chance(50)}
+	fastest := pick[uint64](s, 2, 10, 50)
+	for rail := range n.perKiB {
+		n.perKiB[rail] = fastest * uint64(s.between(1, 8))
+	}
+	for i := range n.sizes {
+		n.sizes[i] = pick(s, 64, 2<<10, 5<<10, 8<<10)
+	}
+	p.measured, p.network = true, n
+	// Cuts and the like fall into the first half, so that the rest can show what settles.
+	p.span = uint64(p.calls) * (p.thinkTime + 2*p.delay + fastest*4) / 2
+	return p
+}
+
+// fixedRule is a rule by size, as actors has one.
+func fixedRule(bytes int64) op.Algorithm {
+	if bytes <= 2<<10 {
+		return op.RecursiveDoubling
+	}
+	return op.Ring
+}
+
+// startControl makes the clocks, and rank 0's balancer.
+func (s *Sim) startControl(first *table.Table) {
+	s.helm = helm{}
+	if !s.setup.measured {
+		return
+	}
+	for _, r := range s.ranks {
+		r.timer = balance.NewTimer()
+		r.clock = clock{1 + 0.01*(2*s.rng.Float64()-1), time.Duration(s.rng.Int64N(int64(time.Hour)))}
+	}
+	setup := balance.Setup{
+		Rails: s.setup.rails, SplitBytes: 1 << 10, Start: first, Algorithm: fixedRule,
+		Owners: func(a op.Algorithm) int { return schedule.Owners(a, s.setup.ranks) },
+		Cost:   func(a op.Algorithm) schedule.Cost { return schedule.CostOf(a, s.setup.ranks, s.setup.base) },
+	}
+	if s.setup.free {
+		setup.Free = func(int64) []op.Algorithm { return []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} }
+	}
+	s.helm.collector = balance.NewCollector(s.setup.ranks, s.setup.rails, first.Version, int64(s.setup.eagerBytes))
+	s.helm.balancer = balance.NewBalancer(setup)
+}
+
+// startClocks begins an operation's timing.
+func (s *Sim) startClocks(o *operation) {
+	if !s.setup.measured || o.call.bytes == 0 {
+		return
+	}
+	o.timing = timing{last: make([]time.Duration, s.setup.rails), disturbed: o.rank.disturbed}
+	if o.call.eager {
+		o.timing.begun, o.timing.began = s.time(o.rank), true
+	}
+}
+
+// tick notes a grant or an arrival.
+func (s *Sim) tick(o *operation, rail int, arrived bool) {
+	t := &o.timing
+	if t.last == nil {
+		return
+	}
+	now := s.time(o.rank)
+	if !t.began {
+		t.begun, t.began = now, true
+	}
+	if arrived {
+		t.last[rail] = now
+	}
+}
+
+// timed gives what an operation took to the rank's timer, and full windows to rank 0.
+func (s *Sim) timed(o *operation) {
+	t, r := &o.timing, o.rank
+	if t.last == nil || t.disturbed != r.disturbed {
+		return
+	}
+	var times []balance.RailTime
+	for rail, last := range t.last {
+		if last <= t.begun {
+			continue
+		}
+		share, bytes := o.call.plan.PerRail[rail], 0
+		for owner := range o.call.plan.Owners {
+			_, length := o.call.plan.Range(share.First, share.Rounds, owner)
+			bytes += length
+		}
+		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(bytes), Elapsed: last - t.begun})
+	}
+	set, full := r.timer.Add(o.call.table.Version, balance.ClassOf(int64(o.call.bytes)), times)
+	if full {
+		f := s.newFrame(windowsFrame, r, s.ranks[0])
+		f.windows = set
+		s.send(f)
+	}
+}
+
+// disturb: a connection of a rank's was lost or has come back.
+func (s *Sim) disturb(r *rank) {
+	if r.timer == nil { // not yet: the first connections
+		return
+	}
+	r.disturbed++
+	r.timer.Drop()
+	s.send(s.newFrame(windowsFrame, r, s.ranks[0])) // without windows
+}
+
+// windows takes a rank's measurements on rank 0, which may want another table then.
+func (s *Sim) windows(f *frame) {
+	c := &s.helm
+	if f.windows == nil {
+		c.collector.Disturbed()
+		return
+	}
+	if c.proposed {
+		return
+	}
+	merged, complete, err := c.collector.Observe(f.from.id, f.windows)
+	s.failIf(err, "rank 0: windows")
+	if !complete {
+		return
+	}
+	s.stats.Sets++
+	if c.balancer.Observe(merged) {
+		c.proposed = true
+		_, actions, err := s.ranks[0].leader.Propose(&table.Table{Entries: c.balancer.Table()})
+		s.lead(actions, err)
+	}
+}
+
+// committed: rank 0's windows are of another table from now on.
+func (s *Sim) committed(commit *table.Commit) {
+	if !s.setup.measured {
+		return
+	}
+	s.helm.proposed = false
+	s.helm.collector.Switch(commit.Version)
+	s.helm.effective = append(s.helm.effective, commit.Effective)
+}
+
+// settled counts the tables of the last third of a measured run.
+func (s *Sim) settled() {
+	if !s.setup.measured {
+		return
+	}
+	late := 0
+	for _, after := range s.helm.effective {
+		if after > uint64(s.setup.calls)*2/3 {
+			late++
+		}
+	}
+	s.stats.Measured++
+	s.stats.LateTables += late
+	if late > mostLate {
+		s.stats.Restless++
+	}
+	s.logf("tables after %v of %d operations", s.helm.effective, s.setup.calls)
+}
+
+// mostLate tables in the last third are trials: of shares and of two other algorithms, each begun and ended.
+const mostLate = 6
