@@ -32,7 +32,7 @@ type pairsConfig struct {
 // pairsLine is what rank 0 tells of one size.
 type pairsLine struct {
 	Bytes      int
-	Times      []time.Duration  // of all operations over all rails, after the first Settle
+	Times      []time.Duration  // of operations over all rails, one after the other, after the first Settle
 	All, Alone []time.Duration  // medians, by pair
 	Sent       map[string]int64 // by rail, in the last pair
 }
@@ -40,7 +40,10 @@ type pairsLine struct {
 // pairsChild runs pairs of blocks of operations, one over all rails and one over the best, size
 // after size. A block lasts about blockTime.
 func pairsChild(config string) error {
-	const blockTime = 100 * time.Millisecond
+	const (
+		blockTime  = 100 * time.Millisecond
+		leastTimed = 20 // operations that aren't paired: those are after a pause, which TCP begins slowly after
+	)
 	var c pairsConfig
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
 		return err
@@ -72,6 +75,9 @@ func pairsChild(config string) error {
 			return err
 		}
 		l := pairsLine{Bytes: size}
+		if l.Times, err = all.block(ctx, buf, max(int(times[0]), leastTimed)); err != nil {
+			return err
+		}
 		for pair := range c.Pairs {
 			before := all.sent()
 			for i := range 2 {
@@ -84,7 +90,6 @@ func pairsChild(config string) error {
 					return err
 				}
 				if m == all {
-					l.Times = append(l.Times, took...)
 					l.All = append(l.All, median(took))
 				} else {
 					l.Alone = append(l.Alone, median(took))
