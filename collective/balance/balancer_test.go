@@ -284,6 +284,26 @@ func TestARailThatAProbeHasMisjudgedComesIn(t *testing.T) {
 	}
 }
 
+// TestSmallOperationsLeaveARailThatAProbeHasPreferred: of operations that are never divided nothing else would show the better rail.
+func TestSmallOperationsLeaveARailThatAProbeHasPreferred(t *testing.T) {
+	const size = 8
+	w := randomWorld(3)
+	w.noise, w.ranks = 0.03, 2
+	w.alpha, w.rate = []float64{80e-6, 40e-6}, []float64{30e6, 3e6} // while it was probed
+	w.start(true)
+	if got := w.shares(size); got[0] != 0 {
+		t.Fatalf("the rail that was slower by the probe carries %v", got)
+	}
+	w.alpha[0] = 15e-6
+	w.known = nil
+	for range firstTrial + 5 {
+		w.set(size)
+	}
+	if got := w.shares(size); got[1] != 0 {
+		t.Errorf("operations stay on the slower rail: %v", got)
+	}
+}
+
 func TestFillIsTheBestDivision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rails := rapid.IntRange(1, 3).Draw(t, "rails")

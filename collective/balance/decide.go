@@ -119,11 +119,16 @@ func (b *Balancer) predict(c Class, shares []int) float64 {
 func (b *Balancer) due(c Class) (shares []int) {
 	k := &b.classes[c]
 	k.waited++
-	if k.waited < k.pause || k.bytes < float64(b.setup.SplitBytes) {
+	if k.waited < k.pause {
 		return nil
 	}
 	rail, alone := b.bestAlone(c)
 	switch now := b.predict(c, k.shares); {
+	case k.bytes < float64(b.setup.SplitBytes):
+		if rail = b.other(c); rail < 0 {
+			return nil
+		}
+		shares = b.cold(c, rail)
 	case rail >= 0 && count(k.shares) > 1 && alone < now:
 		shares = b.cold(c, rail)
 	case k.rounds < trialRounds:
@@ -157,6 +162,28 @@ func (b *Balancer) candidate(c Class) (rail int) {
 		}
 		if !l.known || t < min(soonest, now*harm) {
 			rail, soonest = i, t
+		}
+	}
+	return rail
+}
+
+// other is the rail to be tried for operations that are never divided: of those that don't carry them, the one that should be
+// the quickest by itself; -1 if it would hold them up. A probe of few small operations is easily disturbed, and
+// would be believed for ever.
+func (b *Balancer) other(c Class) (rail int) {
+	k := &b.classes[c]
+	now := b.predict(c, k.shares)
+	rail, soonest := -1, math.Inf(1)
+	for i, share := range k.shares {
+		if share > 0 {
+			continue
+		}
+		harm := trialHarm
+		if !b.rails[i].of(k.algorithm).measured(c) {
+			harm = smallHarm
+		}
+		if l := b.line(c, i, true); !l.known || l.at(k.bytes) < min(soonest, now*harm) {
+			rail, soonest = i, l.at(k.bytes)
 		}
 	}
 	return rail

@@ -117,6 +117,9 @@ func (m *model) observe(p point, memory float64) {
 	case at >= 0:
 		q := &m.points[at]
 		keep := min(q.weight, memory-1)
+		if q.weight < 1 && p.seconds < q.seconds {
+			keep = 0 // a few operations of a probe were disturbed: no rail is quicker than it can be
+		}
 		q.bytes = (q.bytes*keep + p.bytes) / (keep + 1)
 		q.seconds = (q.seconds*keep + p.seconds) / (keep + 1)
 		q.weight = keep + 1

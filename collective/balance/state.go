@@ -42,6 +42,9 @@ func (b *Balancer) newClass(c Class, a op.Algorithm) class {
 	k.shares = plan.Rounds(k.rounds, b.setup.Start.Lookup(size).Weights)
 	k.home = slices.Clone(k.shares)
 	k.pause, k.proof = firstTrial, firstProof
+	if size < b.setup.SplitBytes {
+		k.pause = 1 // a trial costs next to nothing, and nothing else tells
+	}
 	k.suspects = make([]float64, b.setup.Rails)
 	return k
 }
