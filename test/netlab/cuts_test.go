@@ -240,9 +240,10 @@ func cutOnce(t *testing.T, b *Bed, d *diary, random *rand.Rand, how Cut) (c cost
 	<-time.After(time.Duration(random.Int64N(int64(c.median))))
 	cut := time.Now()
 	b.Cut(host, rail, how)
-	var hit line // the operation in which the first rank noticed
+	var hit line // the operation in which the first rank noticed, or the next one
+	var noticed time.Time
 	d.until(t, "the operation that was hit, and one more", func() bool {
-		noticed := time.Now()
+		noticed = time.Now()
 		for _, e := range d.eventsSince(cut) {
 			if e.Kind == "rail down" && e.Rail == NIC(rail) && e.Begin.Before(noticed) {
 				noticed = e.Begin
@@ -271,7 +272,8 @@ func cutOnce(t *testing.T, b *Bed, d *diary, random *rand.Rand, how Cut) (c cost
 			c.unacknowledged, c.resent = max(c.unacknowledged, e.Unacknowledged), max(c.resent, e.Resent)
 		}
 	}
-	if c.remaining == 0 { // no operation was under way: all bytes of the next one go over what is left
+	// It wasn't under way, but the small one before it or none: all its bytes go over what is left.
+	if c.remaining == 0 || hit.Begin.After(noticed) {
 		c.remaining = 2 * (cutHosts - 1) * cutBytes / cutHosts
 	}
 	left := time.Duration(float64(c.remaining) * 8 / float64(rate) * float64(time.Second))
