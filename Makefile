@@ -56,8 +56,8 @@ pairs: ## PAIRS=n pairs of runs over all rails and over the best alone on unequa
 conformance: ## every dtype, operator, size, algorithm and number of ranks and rails
 	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all
 
-sim: ## SEEDS=n schedules of the cores, or SEED=s: one again, with its events
-	$(GO) test -count=1 -v -timeout 4h ./test/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one again, with its events
+	$(GO) test -count=1 -v -timeout 4h ./test/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) -every)
 
 tables: ## TABLES=n schedules in which the balancer's measured tables are agreed on and settle, or SEED=s: one again
 	$(GO) test -count=1 -v -timeout 4h ./test/sim -measured $(if $(SEED),-seed $(SEED),-seeds $(TABLES))

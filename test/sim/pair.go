@@ -107,21 +107,27 @@ func (s *Sim) connect(a *side, rail int) {
 	s.disturb(b.me)
 }
 
-// cut breaks a random connection: some of what is under way still arrives, then its readers
-// see the end, each in its own time. A new connection comes later.
+// cut breaks a random connection.
 func (s *Sim) cut() {
 	a, b := s.rng.IntN(s.setup.ranks), s.rng.IntN(s.setup.ranks)
 	rail := s.rng.IntN(s.setup.rails)
 	if a == b {
 		return
 	}
-	d := s.side(s.ranks[a], s.ranks[b])
-	e := d.ends[rail]
-	if e == nil || e.conn.cut {
+	if e := s.side(s.ranks[a], s.ranks[b]).ends[rail]; e != nil {
+		s.sever(e)
+	}
+}
+
+// sever breaks an end's connection: some of what is under way still arrives, then its readers
+// see the end, each in its own time. A new connection comes later.
+func (s *Sim) sever(e *end) {
+	if e.conn.cut {
 		return
 	}
+	d, rail := e.side, e.conn.rail
 	s.stats.Cuts++
-	s.logf("cut     %d–%d rail %d generation %d", a, b, rail, e.conn.generation)
+	s.logf("cut     %v", e)
 	e.conn.cut = true
 	s.disturb(e.side.me)
 	s.disturb(e.other.side.me)
@@ -289,4 +295,5 @@ func (s *Sim) transmit(e *end, f *frame, uncredited bool) {
 		s.logf("send    %v (on rail %d)", f, e.conn.rail)
 	}
 	s.pump(to)
+	s.meet(e, f, Sent)
 }

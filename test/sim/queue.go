@@ -14,6 +14,7 @@ const (
 	ackIsDue                       // an acknowledgement was delayed long enough
 	kernelDone                     // a Reduce or Copy has run
 	connectionCut                  // some connection breaks
+	chosenCut                      // an end's connection breaks, as was chosen
 	reconnects                     // a rail comes back
 )
 

@@ -103,6 +103,7 @@ func (s *Sim) receive(e *end, p *packet) {
 	}
 	s.logf("receive %v (on rail %d)", f, e.conn.rail)
 	length, ackNow := f.length, f.ackNow // the sender may let go of f as soon as it hears
+	s.meet(e, f, Received)
 	if f.kind == dataFrame {
 		s.checkLent(f)
 		s.data(f, p)

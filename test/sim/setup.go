@@ -130,7 +130,9 @@ func (s *Sim) drawCall() *call {
 	if s.setup.measured {
 		c.bytes = s.setup.sizes[s.rng.IntN(len(s.setup.sizes))]
 	}
-	if s.chance(5) {
+	if s.Chosen != nil {
+		s.Chosen.fix(c)
+	} else if s.chance(5) {
 		c.bytes = 0 // a barrier
 	}
 	return c

@@ -77,7 +77,8 @@ func (s *Stats) add(o *Stats) {
 
 // Sim runs one seed after another, reusing its memory. It is not safe for concurrent use.
 type Sim struct {
-	Measured bool // tables are what a balancer makes of the ranks' measurements; else they are invented
+	Measured bool    // tables are what a balancer makes of the ranks' measurements; else they are invented
+	Chosen   *Chosen // cuts that aren't left to the seed; nil: none
 
 	log   io.Writer // nil: no log
 	stats Stats
@@ -92,6 +93,7 @@ type Sim struct {
 	calls  []*call // by seq-1
 	sides  []*side // by (me, other)
 	helm
+	met []bool // which of the chosen cuts were made
 
 	// Kept between runs.
 	programs map[programKey]*schedule.Program
@@ -168,8 +170,11 @@ func (s *Sim) start(seed uint64) {
 	s.queue.reset()
 	s.now = 0
 	s.setup = s.draw()
-	if s.Measured {
+	switch {
+	case s.Measured:
 		s.setup = s.drawMeasured()
+	case s.Chosen != nil:
+		s.drawChosen()
 	}
 	s.calls = s.calls[:0]
 	for range s.setup.calls {
@@ -178,7 +183,7 @@ func (s *Sim) start(seed uint64) {
 	s.logf("seed %d: %+v", seed, s.setup)
 	s.ranks = s.ranks[:0]
 	first := s.drawTable()
-	if s.Measured {
+	if s.Measured || s.Chosen != nil {
 		first = s.equalTable()
 	}
 	first.Version = 1
@@ -226,6 +231,8 @@ func (s *Sim) handle(e *event) {
 		s.kernel(e.op, e.job)
 	case connectionCut:
 		s.cut()
+	case chosenCut:
+		s.sever(e.end)
 	case reconnects:
 		s.connect(e.side, e.rail)
 	}
@@ -249,6 +256,7 @@ func (s *Sim) finish() {
 		}
 	}
 	s.settled()
+	s.allMet()
 	s.stats.Seeds++
 	s.stats.Operations += s.setup.calls
 	for _, c := range s.calls {

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/test/order"
+)
+
+// Chosen is a run whose operations and cuts are given: all but the times comes from here.
+type Chosen struct {
+	Algorithm op.Algorithm
+	Ranks     int
+	Base      int // Bcube's
+	Cuts      []Cut
+}
+
+// Cut breaks the connection that carries a frame of the second of three operations, when it is sent or received.
+type Cut struct {
+	Point
+	When Moment
+}
+
+// Point is a step of a schedule, of whatever owner: what one rank sends to another in it.
+type Point struct{ From, To, Step int }
+
+// Moment is one of a frame's.
+type Moment uint8
+
+// The moments of a frame.
+const (
+	Sent     Moment = iota // it is on its way: it may arrive, or not
+	Received               // it has arrived whole, which its sender doesn't know
+)
+
+func (c Cut) String() string {
+	return fmt.Sprintf("%d→%d step %d %s", c.From, c.To, c.Step, [...]string{"sent", "received"}[c.When])
+}
+
+const (
+	chosenCalls = 3
+	chosenSeq   = 2 // the operation that is hit: one is over before, and the caller goes on to another one
+)
+
+// Points are all of a schedule.
+func Points(a op.Algorithm, ranks, base int) (points []Point, err error) {
+	for r := range ranks {
+		p, err := schedule.Build(a, op.Rank(r), ranks, base)
+		if err != nil {
+			return nil, err
+		}
+		for i := range p.Code {
+			if in := &p.Code[i]; in.Kind == schedule.Send {
+				points = append(points, Point{r, int(in.Peer), in.Step})
+			}
+		}
+	}
+	slices.SortFunc(points, func(a, b Point) int {
+		return (a.From-b.From)<<20 + (a.To-b.To)<<10 + a.Step - b.Step
+	})
+	return slices.Compact(points), nil
+}
+
+// drawChosen leaves to the seed what isn't chosen: times, limits and chances.
+func (s *Sim) drawChosen() {
+	p := &s.setup
+	p.ranks, p.base, p.rails, p.calls = s.Chosen.Ranks, s.Chosen.Base, 2, chosenCalls
+	p.miniature, p.perSpan, p.proposals, p.cuts = true, 2, 0, 0
+	s.met = make([]bool, len(s.Chosen.Cuts))
+}
+
+// fix makes a call one of the chosen run's: every owner has two spans on each rail.
+func (c *Chosen) fix(call *call) {
+	call.algorithm = c.Algorithm
+	call.bytes = 8 * 64 * order.Owners(c.Algorithm, c.Ranks)
+}
+
+// meet makes the cuts that were chosen for a frame's moment.
+func (s *Sim) meet(e *end, f *frame, when Moment) {
+	if s.Chosen == nil || f == nil || f.kind != dataFrame || f.seq != chosenSeq {
+		return
+	}
+	for i, c := range s.Chosen.Cuts {
+		if !s.met[i] && c.When == when && c.Point == (Point{f.from.id, f.to.id, f.step}) {
+			s.met[i] = true
+			s.schedule(event{kind: chosenCut, at: s.now, end: e})
+		}
+	}
+}
+
+// allMet: a cut that was never made shows nothing.
+func (s *Sim) allMet() {
+	if s.Chosen == nil {
+		return
+	}
+	if i := slices.Index(s.met, false); i >= 0 {
+		s.fail("the frame of cut %v never came", s.Chosen.Cuts[i])
+	}
+}
