@@ -73,12 +73,7 @@ rounds: ## ROUNDS=n times a rank is lost and comes back: in virtual time, and wi
 	$(GO) test -count=1 -v -timeout 4h ./test/rounds -rounds $(ROUNDS)
 
 fuzz: ## each fuzz test for FUZZTIME
-	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
-		for name in $$($(GO) test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
-			echo "$$dir $$name"; \
-			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir || exit 1; \
-		done; \
-	done
+	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
 bench: ## Go benchmarks BENCH of BENCHED, COUNT times, into bench.txt for benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) $(BENCHED) | tee bench.txt
