@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/polyrail/polyrail"
 )
 
 var changes = flag.Int("changes", 0, "how often a rail becomes slower and fast again under load (about 60 s each); 0: not at all")
@@ -24,7 +26,7 @@ func TestAChangedRateIsFollowed(t *testing.T) {
 		t.Skip("SKIPPED: -changes N measures N changes of a rail's rate")
 	}
 	b := Up(t, Config{Hosts: cutHosts, Rails: []Rate{rate, rate}, Management: true})
-	d, end := ranksOn(t, b)
+	d, end := ranksOn(t, b, polyrail.BalanceMeasured)
 	defer end()
 	d.until(t, "operations before the change", func() bool { return len(d.operations()) >= within+10 })
 	for range *changes {

@@ -23,6 +23,7 @@ type childConfig struct {
 	Name, Bind, Join string
 	Rails            []string // devices
 	Ranks, Elements  int
+	Balance          polyrail.BalanceMode
 }
 
 // line is what a rank tells: an operation, or an event. All hosts have one clock.
@@ -46,7 +47,7 @@ func child(config string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cfg := polyrail.DefaultConfig()
-	cfg.Balance = polyrail.BalanceStatic // what is tested relies on equal shares
+	cfg.Balance = c.Balance
 	cfg.Name, cfg.Bind, cfg.Join = c.Name, c.Bind, []string{c.Join}
 	for _, d := range c.Rails {
 		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: d, Protocol: "tcp", Device: d})
@@ -87,13 +88,6 @@ func child(config string) error {
 // sums goes on until rank 0 is to end. Its operands are whole numbers, so that there is one right sum.
 func sums(ctx context.Context, comm *polyrail.Communicator, node *polyrail.Node, elements int, over *atomic.Bool, say func(line)) error {
 	buf := make([]float32, elements)
-	sent := func() map[string]int64 {
-		m := map[string]int64{}
-		for _, r := range node.Rails() {
-			m[r.Name] = int64(r.BytesSent)
-		}
-		return m
-	}
 	operand := func(i, k, rank int) int { return (i + 7*k + 13*rank) % 1021 }
 	for k := 1; ; k++ {
 		goOn := []int32{1}
@@ -106,14 +100,11 @@ func sums(ctx context.Context, comm *polyrail.Communicator, node *polyrail.Node,
 		if err := polyrail.AllReduce(ctx, comm, goOn, polyrail.Min); err != nil || goOn[0] == 0 {
 			return err
 		}
-		before, l := sent(), line{Operation: k, Begin: time.Now()}
+		before, l := sentBy(node), line{Operation: k, Begin: time.Now()}
 		if err := polyrail.AllReduce(ctx, comm, buf, polyrail.Sum); err != nil {
 			return fmt.Errorf("operation %d: %w", k, err)
 		}
-		l.Took, l.Sent = time.Since(l.Begin), sent()
-		for r := range l.Sent {
-			l.Sent[r] -= before[r]
-		}
+		l.Took, l.Sent = time.Since(l.Begin), since(before, sentBy(node))
 		for i, x := range buf {
 			want := 0
 			for rank := range comm.Size() {
@@ -125,4 +116,21 @@ func sums(ctx context.Context, comm *polyrail.Communicator, node *polyrail.Node,
 		}
 		say(l)
 	}
+}
+
+// sentBy is how many bytes a node has sent on each rail.
+func sentBy(node *polyrail.Node) map[string]int64 {
+	sent := map[string]int64{}
+	for _, r := range node.Rails() {
+		sent[r.Name] = int64(r.BytesSent)
+	}
+	return sent
+}
+
+// since is what was sent between two readings. It is the second one's map.
+func since(before, after map[string]int64) map[string]int64 {
+	for rail := range after {
+		after[rail] -= before[rail]
+	}
+	return after
 }

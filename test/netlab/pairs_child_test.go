@@ -79,7 +79,7 @@ func pairsChild(config string) error {
 			return err
 		}
 		for pair := range c.Pairs {
-			before := all.sent()
+			before := sentBy(all.node)
 			for i := range 2 {
 				m := all
 				if (pair+i)%2 == 1 {
@@ -95,10 +95,7 @@ func pairsChild(config string) error {
 					l.Alone = append(l.Alone, median(took))
 				}
 			}
-			l.Sent = all.sent()
-			for r := range l.Sent {
-				l.Sent[r] -= before[r]
-			}
+			l.Sent = since(before, sentBy(all.node))
 		}
 		if all.comm.Rank() == 0 {
 			if err := out.Encode(l); err != nil {
@@ -155,12 +152,4 @@ func (m *member) block(ctx context.Context, buf []float32, times int) (took []ti
 		took = append(took, time.Since(begin))
 	}
 	return took, nil
-}
-
-func (m *member) sent() map[string]int64 {
-	sent := map[string]int64{}
-	for _, r := range m.node.Rails() {
-		sent[r.Name] = int64(r.BytesSent)
-	}
-	return sent
 }
