@@ -145,9 +145,21 @@ func (b *Balancer) due(c Class) (shares []int) {
 	return shares
 }
 
-// candidate is the rail to be tried: of those that are out, the one whose single round would end first; -1 if
-// there is none, or it would hold the operation up.
+// candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
 func (b *Balancer) candidate(c Class) (rail int) {
+	k := &b.classes[c]
+	return b.outsider(c, false, k.bytes/float64(k.rounds), guessHarm)
+}
+
+// other is the rail that operations which are never divided are to be tried on; -1: none. A probe of few small operations is
+// easily disturbed, and would be believed for ever.
+func (b *Balancer) other(c Class) (rail int) {
+	return b.outsider(c, true, b.classes[c].bytes, smallHarm)
+}
+
+// outsider is of the rails that are out the one that would end first with so many bytes; -1 if there is none, or it would hold
+// the operation up: guess is how many times longer it may take where nothing but a probe says so.
+func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int) {
 	k := &b.classes[c]
 	now := b.predict(c, k.shares)
 	rail, soonest := -1, math.Inf(1)
@@ -155,35 +167,13 @@ func (b *Balancer) candidate(c Class) (rail int) {
 		if share > 0 {
 			continue
 		}
-		l := b.line(c, i, false)
-		t, harm := l.at(k.bytes/float64(k.rounds)), trialHarm
+		l := b.line(c, i, alone)
+		t, harm := l.at(bytes), trialHarm
 		if !b.rails[i].of(k.algorithm).measured(c) {
-			harm = guessHarm
+			harm = guess
 		}
 		if !l.known || t < min(soonest, now*harm) {
 			rail, soonest = i, t
-		}
-	}
-	return rail
-}
-
-// other is the rail to be tried for operations that are never divided: of those that don't carry them, the one that should be
-// the quickest by itself; -1 if it would hold them up. A probe of few small operations is easily disturbed, and
-// would be believed for ever.
-func (b *Balancer) other(c Class) (rail int) {
-	k := &b.classes[c]
-	now := b.predict(c, k.shares)
-	rail, soonest := -1, math.Inf(1)
-	for i, share := range k.shares {
-		if share > 0 {
-			continue
-		}
-		harm := trialHarm
-		if !b.rails[i].of(k.algorithm).measured(c) {
-			harm = smallHarm
-		}
-		if l := b.line(c, i, true); !l.known || l.at(k.bytes) < min(soonest, now*harm) {
-			rail, soonest = i, l.at(k.bytes)
 		}
 	}
 	return rail
