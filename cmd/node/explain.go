@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
@@ -92,11 +91,11 @@ func explainAlgorithms(w io.Writer, classes []polyrail.ClassReport) {
 
 // algorithmState says what an algorithm takes, how that is known, and what it is to its size.
 func algorithmState(a *polyrail.AlgorithmReport) (s string) {
-	took := rounded(time.Duration(a.Seconds * 1e9))
+	took := rounded(a.Took)
 	switch {
 	case a.Sets > 0:
 		s = took.String()
-	case a.Seconds > 0:
+	case a.Took > 0:
 		s = fmt.Sprintf("not tried (%v by its form)", took)
 	case !a.InUse && !a.InForce:
 		s = "not tried"

@@ -29,8 +29,8 @@ func TestExplainSaysHowAndWhy(t *testing.T) {
 	}
 	b.Reset()
 	c.Algorithms = []polyrail.AlgorithmReport{
-		{Algorithm: op.Ring, InUse: true, Sets: 8, Seconds: 8e-3},
-		{Algorithm: op.RecursiveDoubling, Seconds: 12e-3},
+		{Algorithm: op.Ring, InUse: true, Sets: 8, Took: 8 * time.Millisecond},
+		{Algorithm: op.RecursiveDoubling, Took: 12 * time.Millisecond},
 		{Algorithm: op.Bcube, InForce: true},
 	}
 	explainAlgorithms(&b, []polyrail.ClassReport{c, {Class: 3}})

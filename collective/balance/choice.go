@@ -3,6 +3,7 @@ package balance
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
@@ -336,10 +337,10 @@ func (b *Balancer) decided(c Class) bool {
 // AlgorithmReport is what is known of an algorithm that a class may run.
 type AlgorithmReport struct {
 	Algorithm op.Algorithm
-	InUse     bool    // chosen
-	InForce   bool    // what operations run by now: the one in use, or one that is tried
-	Sets      float64 // of windows that Took is the mean of, at most a few; 0: it was not measured
-	Seconds   float64 // of a whole operation on the slowest rank; a guess where it was not measured, 0: nothing is known
+	InUse     bool          // chosen
+	InForce   bool          // what operations run by now: the one in use, or one that is tried
+	Sets      float64       // of windows that Took is the mean of, at most a few; 0: it was not measured
+	Took      time.Duration // of a whole operation on the slowest rank; a guess where it was not measured, 0: nothing is known
 }
 
 // algorithms describes the rivals; nil where the algorithm is fixed.
@@ -353,9 +354,9 @@ func (b *Balancer) algorithms(c Class) (r []AlgorithmReport) {
 		a := AlgorithmReport{Algorithm: v.algorithm, InUse: i == x.home, InForce: i == x.inForce(), Sets: v.known}
 		switch {
 		case v.known > 0:
-			a.Seconds = math.Exp(v.took)
+			a.Took = duration(math.Exp(v.took))
 		case x.rivals[x.home].known > 0 && x.trial < 0:
-			a.Seconds = math.Exp(b.guess(c, v.algorithm))
+			a.Took = duration(math.Exp(b.guess(c, v.algorithm)))
 		}
 		r = append(r, a)
 	}
