@@ -73,24 +73,10 @@ func (o *operation) timed() *operationTimed {
 	t.table, t.bytes, t.standsFor, t.rails, t.finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0], 0
 	for rail, last := range o.finish {
 		if last.After(o.begun) {
-			t.rails = append(t.rails, balance.RailTime{Rail: rail, Bytes: int64(o.carried(rail)), Elapsed: last.Sub(o.begun)})
+			t.rails = append(t.rails, balance.RailTime{Rail: rail, Bytes: int64(o.shape.config.Plan.RailBytes(rail)), Elapsed: last.Sub(o.begun)})
 		}
 	}
 	return t
-}
-
-// carried is the part of the operation that the plan gives a rail, in bytes.
-func (o *operation) carried(rail int) (bytes int) {
-	p := o.shape.config.Plan
-	share := p.PerRail[rail]
-	if share.Rounds == p.Rounds {
-		return p.Bytes
-	}
-	for owner := range p.Owners {
-		_, length := p.Range(share.First, share.Rounds, owner)
-		bytes += length
-	}
-	return bytes
 }
 
 // measured reports whether the group's rails are balanced by measurement, or its algorithms chosen. It is the same on all ranks.

@@ -148,6 +148,19 @@ func (p *Plan) RangeOf(span, owner int) (off, length int) {
 	return p.Range(s.First, s.Count, owner)
 }
 
+// RailBytes is how much of the buffer a rail carries, over all owners.
+func (p *Plan) RailBytes(rail int) (bytes int) {
+	r := &p.PerRail[rail]
+	if r.Rounds == p.Rounds {
+		return p.Bytes
+	}
+	for owner := range p.Owners {
+		_, length := p.Range(r.First, r.Rounds, owner)
+		bytes += length
+	}
+	return bytes
+}
+
 // OwnersIn is the number of owners that have bytes in a span: owners 0 … OwnersIn-1. The
 // others take no part in it. In the empty buffer all take part.
 func (p *Plan) OwnersIn(span int) int {

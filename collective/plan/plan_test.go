@@ -129,6 +129,7 @@ func TestSpansCoverEachRailsRoundsAndAreFound(t *testing.T) {
 		l := NewLayout(elem*rapid.IntRange(0, 4<<20).Draw(t, "elements"), elem, owners)
 		p := New(l, Rounds(l.Rounds, anyWeights(t)))
 		next, largest := 0, 0
+		carried := make([]int, len(p.PerRail))
 		for i, s := range p.Spans {
 			if s.First != next || s.Count < 1 {
 				t.Fatalf("span %d is %+v, want to begin at round %d", i, s, next)
@@ -143,6 +144,7 @@ func TestSpansCoverEachRailsRoundsAndAreFound(t *testing.T) {
 			for o := range owners {
 				_, length := p.RangeOf(i, o)
 				largest = max(largest, length)
+				carried[s.Rail] += length
 				if took := o < p.OwnersIn(i); took != (length > 0 || l.Bytes == 0) {
 					t.Fatalf("owner %d has %d bytes in span %d, OwnersIn says %d", o, length, i, p.OwnersIn(i))
 				}
@@ -150,6 +152,11 @@ func TestSpansCoverEachRailsRoundsAndAreFound(t *testing.T) {
 		}
 		if next != l.Rounds || largest != p.SpanBytes || largest > MaxSpanBytes {
 			t.Fatalf("spans cover %d rounds of %d, the largest has %d bytes, SpanBytes says %d", next, l.Rounds, largest, p.SpanBytes)
+		}
+		for rail, bytes := range carried {
+			if got := p.RailBytes(rail); got != bytes {
+				t.Fatalf("RailBytes(%d) = %d, its spans have %d", rail, got, bytes)
+			}
 		}
 		rail, first, count := rapid.IntRange(-1, 4).Draw(t, "rail"), rapid.IntRange(-2, l.Rounds+2).Draw(t, "first"), rapid.IntRange(-1, 5).Draw(t, "count")
 		want := slices.IndexFunc(p.Spans, func(s Span) bool { return s.Rail == rail && s.First == first && s.Count == count })

@@ -141,12 +141,7 @@ func (s *Sim) timed(o *operation) {
 		if last <= t.begun {
 			continue
 		}
-		share, bytes := o.call.plan.PerRail[rail], 0
-		for owner := range o.call.plan.Owners {
-			_, length := o.call.plan.Range(share.First, share.Rounds, owner)
-			bytes += length
-		}
-		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(bytes), Elapsed: last - t.begun})
+		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(o.call.plan.RailBytes(rail)), Elapsed: last - t.begun})
 	}
 	set, full := r.timer.Add(o.call.table.Version, balance.ClassOf(int64(o.call.bytes)), times)
 	if full {
