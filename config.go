@@ -94,12 +94,19 @@ func (m BalanceMode) String() string {
 
 // ParseBalanceMode reads a mode by its name: measured or static.
 func ParseBalanceMode(s string) (BalanceMode, error) {
-	for _, m := range []BalanceMode{BalanceMeasured, BalanceStatic} {
-		if s == m.String() {
-			return m, nil
-		}
+	return parseMode("balance mode", s, BalanceMeasured, BalanceStatic)
+}
+
+// parseMode finds the one of two modes that has that name.
+func parseMode[T fmt.Stringer](what, s string, a, b T) (T, error) {
+	switch s {
+	case a.String():
+		return a, nil
+	case b.String():
+		return b, nil
 	}
-	return 0, fmt.Errorf("%w: balance mode %q (there are measured and static)", fault.ErrConfig, s)
+	var none T
+	return none, fmt.Errorf("%w: %s %q (there are %v and %v)", fault.ErrConfig, what, s, a, b)
 }
 
 // OrderMode says what the order of a sum depends on, and so the last bits of inexact ones. Under both all ranks get the same bits.
@@ -124,12 +131,7 @@ func (m OrderMode) String() string {
 
 // ParseOrderMode reads a mode by its name: fixed or free.
 func ParseOrderMode(s string) (OrderMode, error) {
-	for _, m := range []OrderMode{OrderFixed, OrderFree} {
-		if s == m.String() {
-			return m, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: order %q (there are fixed and free)", fault.ErrConfig, s)
+	return parseMode("order", s, OrderFixed, OrderFree)
 }
 
 // Rail is one network of this host.
