@@ -17,7 +17,8 @@ func setCongestion(fd int, name string) error {
 // The calls below go past the Go scheduler: none of them waits, since the net package's descriptors
 // don't. Told of them, the scheduler takes the processor away from whoever is in one for 20 µs, as a
 // write that runs the whole network stack is, and wakes other threads to use it: with
-// more ranks than processors that was most of the context switches.
+// more ranks than processors that was most of the context switches. And each call it is told of in an idle
+// process wakes its monitor thread, which then looks around every 20 µs for a millisecond.
 
 // readVec reads into the vectors, without waiting.
 func readVec(fd int, iov []unix.Iovec) (int, error) {
@@ -35,6 +36,25 @@ func vectored(trap uintptr, fd int, iov []unix.Iovec) (int, error) {
 		return 0, errno
 	}
 	return int(n), nil
+}
+
+// setLowWater sets SO_RCVLOWAT, and reports whether the system could.
+func setLowWater(fd, bytes int) bool {
+	value := int32(bytes)
+	_, _, errno := unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT,
+		uintptr(unsafe.Pointer(&value)), unsafe.Sizeof(value), 0)
+	return errno == 0
+}
+
+// tcpInfo reads TCP_INFO.
+func tcpInfo(fd int) (info unix.TCPInfo, err error) {
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return info, errno
+	}
+	return info, nil
 }
 
 // hasInput reports whether there is input, an end or an error to read.

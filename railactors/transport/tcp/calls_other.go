@@ -38,6 +38,11 @@ func oneByOne(call func(fd int, p []byte) (int, error), fd int, iov []unix.Iovec
 	return total, nil
 }
 
+// setLowWater sets SO_RCVLOWAT, and reports whether the system could.
+func setLowWater(fd, bytes int) bool {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes) == nil
+}
+
 // hasInput reports whether there is input, an end or an error to read.
 func hasInput(poll *unix.PollFd) bool {
 	n, err := unix.Poll(unsafe.Slice(poll, 1), 0)

@@ -161,7 +161,7 @@ func (r *reader) await(fd, rest int) {
 		return
 	}
 	// A system that can't do this wakes the reader more often.
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, water) == nil {
+	if setLowWater(fd, water) {
 		r.water = water
 	}
 }

@@ -3,8 +3,6 @@ package tcp
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
@@ -12,7 +10,7 @@ import (
 // its process is slow or stopped, has nothing to confirm but the kernel's probes.
 func (c *conn) Progress() (p transport.Progress, ok bool) {
 	err := onDescriptor(c.raw, func(fd int) error {
-		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		info, err := tcpInfo(fd)
 		if err != nil {
 			return err
 		}
