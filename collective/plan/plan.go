@@ -9,7 +9,7 @@ import (
 // Bounds of a span, in bytes of one owner.
 const (
 	MaxSpanBytes = 256 << 10 // the payload of a frame (wire.MaxPayload)
-	minSpanBytes = 16 << 10  // what a span holds at least, where there is that much: smaller frames cost more than they overlap
+	minSpanBytes = 24 << 10  // what a span holds at least, where there is that much: smaller frames cost more than they overlap
 
 	spansPerRail = 2 // aimed at: the steps of one overlap with those of the other; more cost a processor more than they gain
 )

@@ -25,7 +25,7 @@ const (
 	tailSize = 512
 	// lowWater is how much input a large read waits for at a time (SO_RCVLOWAT): on a slow rail
 	// the kernel would otherwise wake the reader for each packet.
-	lowWater = 32 << 10
+	lowWater = 64 << 10
 	// maxVector is how many buffers go into one system call (IOV_MAX).
 	maxVector = 1024
 )
