@@ -79,9 +79,9 @@ type BalanceMode int
 
 // The modes.
 const (
-	// BalanceStatic: the rails' weights decide, equal ones where none are set. It is the default.
+	// BalanceStatic: the rails' weights decide, equal ones where none are set.
 	BalanceStatic BalanceMode = iota
-	// BalanceMeasured: the rails' times decide, and what changes is followed. A weight on any rail turns it off.
+	// BalanceMeasured: the rails' times decide, and what changes is followed. A weight on any rail turns it off. It is the default.
 	BalanceMeasured
 )
 
@@ -174,7 +174,7 @@ func DefaultConfig() Config {
 	return Config{
 		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
 		RankTimeout: 2 * time.Second, RailTimeout: 200 * time.Millisecond,
-		Balance: BalanceStatic, Probe: true,
+		Balance: BalanceMeasured, Probe: true,
 		EagerBytes: 64 << 10, SplitBytes: 16 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
 		MemoryLimit: 1 << 30,

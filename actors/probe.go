@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,12 +18,14 @@ import (
 const (
 	probeName    = "polyrail probe"
 	probeTimeout = 30 * time.Second      // for all rails, beyond any caller's context: the ranks go through it together
-	probeBudget  = 30 * time.Millisecond // of one rail for probeLarge, of which there are up to two in a round
+	probeBudget  = 50 * time.Millisecond // of one rail for probeLarge, of which there are up to two in a round
 	probeSmall   = 32 << 10
 	probeLarge   = 256 << 10
 
-	probeRounds = 6                     // at most
-	probeEnough = 10 * time.Millisecond // of one rail, to be in no further round
+	probeRounds  = 6                      // at most
+	probeEnough  = 10 * time.Millisecond  // of one rail, to be in no further round but the second, and in those until two agree
+	probeTooMuch = 200 * time.Millisecond // and not in these either
+	probeAgreed  = 1.2                    // the quickest two of its largest operations, at most so far apart
 
 	maxProbes = 64 // sets of nodes whose results are kept
 )
@@ -154,15 +157,16 @@ func (p *prober) run(rail, bytes int, value int64) int64 {
 func (p *prober) measure(rails int) (timings []probeTiming) {
 	results := make([]map[int][]time.Duration, rails)
 	spent := make([]time.Duration, rails)
-	for range probeRounds {
+	for rail := range results {
+		results[rail] = make(map[int][]time.Duration)
+	}
+	for n := range probeRounds {
 		for rail := range rails {
-			if spent[rail] >= probeEnough {
+			enough := spent[rail] >= probeEnough && n != 1 && agreed(results[rail])
+			if n > 0 && (enough || spent[rail] >= probeTooMuch) {
 				continue
 			}
-			if results[rail] == nil {
-				results[rail] = make(map[int][]time.Duration)
-			}
-			best, took := p.round(rail)
+			best, took := p.round(rail, results[rail][probeSmall])
 			spent[rail] += took
 			for bytes, elapsed := range best {
 				if bytes > 0 && elapsed > 0 { // no time passes on a network in memory
@@ -181,9 +185,19 @@ func (p *prober) measure(rails int) (timings []probeTiming) {
 	return timings
 }
 
+// agreed reports whether what a rail took for the largest operations that it was probed with was seen twice.
+func agreed(results map[int][]time.Duration) bool {
+	e := results[probeLarge]
+	if len(e) == 0 {
+		e = results[probeSmall]
+	}
+	e = slices.Sorted(slices.Values(e))
+	return len(e) > 1 && e[1].Seconds() <= probeAgreed*e[0].Seconds()
+}
+
 // round is one rail's quickest operation of each size, and what all of them took together. They follow each other on the same
-// rail: one that was idle may have saved up a burst. What it returns is the same on all ranks.
-func (p *prober) round(rail int) (best map[int]time.Duration, took time.Duration) {
+// rail: one that was idle may have saved up a burst. Small is what probeSmall took in earlier rounds. What it returns is the same on all ranks.
+func (p *prober) round(rail int, small []time.Duration) (best map[int]time.Duration, took time.Duration) {
 	best = make(map[int]time.Duration)
 	before := 0 // size of the operation whose time the next one carries
 	run := func(bytes int) {
@@ -200,7 +214,7 @@ func (p *prober) round(rail int) (best map[int]time.Duration, took time.Duration
 		run(bytes)
 	}
 	run(8)
-	expected := max(best[probeSmall], 1) * (probeLarge / probeSmall)
+	expected := max(slices.Min(append(slices.Clip(small), best[probeSmall])), 1) * (probeLarge / probeSmall)
 	for range min(int64(probeBudget/expected), 2) {
 		run(probeLarge)
 	}

@@ -50,7 +50,7 @@ const benchExample = `  node bench --local 4
   node bench --local 2 --sizes 8,16MiB --min-time 5s --profile
   node bench --local 2 --rails 2 --affinity rail0=0 --affinity rail1=1
 
-  node bench --local 2 --balance measured --tuning tuning.yaml --explain --plot plots
+  node bench --local 2 --tuning tuning.yaml --explain --plot plots
 
   # On two hosts:
   node bench --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2

@@ -35,11 +35,11 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.DurationVar(&cfg.RailTimeout, "rail-timeout", cfg.RailTimeout, "a rail on which another host confirms nothing for this long is left")
 	fs.DurationVar(&cfg.OperationTimeout, "operation-timeout", cfg.OperationTimeout, "an operation that takes longer fails (0: no limit)")
 	settings.Var(fs, &cfg.Balance, "balance", "MODE", polyrail.ParseBalanceMode, polyrail.BalanceMode.String,
-		"shares of the rails: measured, or static by their weights (as soon as one is set)")
+		"shares of the rails: measured, or static by their weights (as soon as one is set; else equal)")
 	settings.Var(fs, &cfg.Order, "order", "MODE", polyrail.ParseOrderMode, polyrail.OrderMode.String,
 		"order of sums: fixed, or free to follow the algorithm that is measured to be fastest")
 	settings.Var(fs, &cfg.Probe, "probe", "on|off", parseSwitch, formatSwitch, "measure each rail when a communicator forms")
-	fs.StringVar(&cfg.TuningFile, "tuning", cfg.TuningFile, "`FILE` that keeps what --balance measured learns; rank 0's counts, the others need none")
+	fs.StringVar(&cfg.TuningFile, "tuning", cfg.TuningFile, "`FILE` that keeps what the balancer learns; rank 0's counts, the others need none")
 	settings.SizeVar(fs, &cfg.EagerBytes, "eager-bytes", "operations up to this size are sent before the receiver asks")
 	settings.SizeVar(fs, &cfg.SplitBytes, "split-bytes", "operations below this size use one rail")
 	fs.IntVar(&cfg.MaxInFlight, "max-in-flight", cfg.MaxInFlight, "operations of one communicator at once")

@@ -31,7 +31,7 @@ entry for each set of rails and number of ranks; others than this one's are left
 --local K starts K processes on this host's loopback instead, to see how it works.`
 
 const tuneExample = `  node tune --local 2 --tuning tuning.yaml --max-time 1s
-  node bench --local 2 --balance measured --tuning tuning.yaml --explain
+  node bench --local 2 --tuning tuning.yaml --explain
 
   # On two hosts:
   node tune --tuning tuning.yaml --ranks 2 --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2
@@ -59,7 +59,6 @@ func newTune() *cobra.Command {
 		f.sizes = append(f.sizes, size)
 	}
 	cfg := polyrail.DefaultConfig()
-	cfg.Balance = polyrail.BalanceMeasured
 	cmd := &cobra.Command{
 		Use:     "tune",
 		Short:   "Measure how rails best share operations, and keep it in a file",

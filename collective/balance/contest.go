@@ -12,7 +12,7 @@ const (
 	surely      = 0.7  // standard deviations that end a contest early
 	visible     = 1.0  // standard deviations that a gain must be, for a contest to show it
 	gainToLeave = 1.01 // and this at least
-	tieGain     = 1.03 // what is promised for shares that nothing speaks for but a probe, over equal ones
+	mostAtHome  = 1.7  // times the best rail alone, what home may cost by the probe
 	likely      = 2.5  // deviations of the rails' own noise that a promise must be above to need no contest
 	plain       = 1.35 // and this at least: rails of one processor that are served in turn promise about as much,
 	plainAgain  = 2.0  // and never this, which stands against a contest that was lost
@@ -87,6 +87,23 @@ func (b *Balancer) homely(k *class) bool {
 }
 
 func (k *class) atHome() bool { return slices.Equal(k.shares, k.home) }
+
+// harmlessAtHome reports whether a class that was never measured may begin at home, where the best division is to take that many
+// seconds: a probe that met a busy moment promises as much, and the first set of windows tells.
+func (b *Balancer) harmlessAtHome(c Class, best float64) bool {
+	k := &b.classes[c]
+	if b.predict(c, k.home) >= best*max(plain, math.Exp(likely*k.own.deviation())) {
+		return false
+	}
+	defer func(bytes float64) { k.bytes = bytes }(k.bytes)
+	for _, bytes := range []float64{k.bytes, k.bytes / 2} { // of the class's smallest operations startup is a larger part
+		k.bytes = bytes
+		if _, alone := b.bestAlone(c); b.predict(c, k.home) >= alone*mostAtHome {
+			return false
+		}
+	}
+	return true
+}
 
 // scatter is how much the time of whole operations does from set to set.
 func (k *class) scatter() float64 {

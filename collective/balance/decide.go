@@ -13,10 +13,15 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	if rail < 0 {
 		return nil, 0, false
 	}
-	if hot, together := b.hot(c); hot != nil && together*gainToSplit < alone {
-		if b.homely(k) && b.predict(c, k.home) < min(alone, together*tieGain*math.Exp(k.own.deviation())) {
-			return slices.Clone(k.home), b.predict(c, k.home), true
-		}
+	hot, together := b.hot(c)
+	split := hot != nil && together*gainToSplit < alone
+	if !split {
+		together = alone
+	}
+	if b.homely(k) && b.harmlessAtHome(c, together) {
+		return slices.Clone(k.home), b.predict(c, k.home), true
+	}
+	if split {
 		b.giveUnknown(k, hot)
 		return hot, together, true
 	}

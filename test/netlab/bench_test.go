@@ -139,7 +139,7 @@ func TestBenchUsesBothRailsAndOnlyThem(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 6} {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {
 			b := needBench(t, n)
-			all := bench(t, b, "--check", "--sizes", "1MiB,8MiB", "--min-time", "300ms", "--rank-timeout", "20s")
+			all := bench(t, b, "--check", "--sizes", "1MiB,8MiB", "--min-time", "300ms", "--rank-timeout", "20s", "--balance", "static")
 			for _, p := range all {
 				p.await(t, patience)
 				if p.err != nil {

@@ -122,14 +122,13 @@ type member struct {
 	comm *polyrail.Communicator
 }
 
-// join starts a node as a user would who configures nothing but the rails, and asks for measured shares.
+// join starts a node as a user would who configures nothing but the rails.
 func join(ctx context.Context, c pairsConfig, cluster, port string, devices []string) (*member, error) {
 	cfg := polyrail.DefaultConfig()
 	cfg.Name, cfg.Cluster, cfg.Bind, cfg.Join = c.Name, cluster, c.Here+":"+port, []string{c.First + ":" + port}
 	for _, d := range slices.Sorted(slices.Values(devices)) {
 		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: d, Protocol: "tcp", Device: d})
 	}
-	cfg.Balance = polyrail.BalanceMeasured
 	node, err := polyrail.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
