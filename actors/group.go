@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -54,6 +55,8 @@ type group struct {
 
 	held      atomic.Int64  // how long calls have waited for a table to be agreed on, in ns
 	disturbed atomic.Uint64 // how often a rail to a member was lost or came back
+	examining sync.Mutex    // one at a time: the last one knows best
+	maimed    atomic.Bool   // a rail to a member is down
 }
 
 func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *group {
@@ -103,7 +106,15 @@ func (g *group) find(seq uint64) (*operation, error) {
 // isFormed tells the node's subscribers of a communicator that is its caller's from now on.
 func (g *group) isFormed() {
 	g.formed.Store(true)
+	g.examine()
 	g.node.events.emit(Event{Kind: CommunicatorFormed, Communicator: g.name, Rank: int(g.rank)})
+}
+
+// examine looks whether all rails to all members are up.
+func (g *group) examine() {
+	g.examining.Lock()
+	defer g.examining.Unlock()
+	g.maimed.Store(slices.ContainsFunc(g.peers, func(p *railactors.Peer) bool { return p != nil && !p.Whole() }))
 }
 
 // number opens the next operation. The coordinator alone calls it, with ascending seqs.

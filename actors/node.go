@@ -417,6 +417,7 @@ func (n *node) disturb(node string) {
 			continue
 		}
 		m.group.disturbed.Add(1)
+		m.group.examine()
 		if pid := m.pid.Load(); pid != nil && m.group.measured() {
 			n.tell(pid, railChanged{})
 		}

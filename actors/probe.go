@@ -13,7 +13,7 @@ import (
 )
 
 // What the probe runs on each rail (DESIGN §6): operations small enough to show the startup and large
-// enough to show the rate, of both algorithms of the fixed rule. Where they are quick it goes several rounds over the rails, since a busy
+// enough to show the rate, of each algorithm of the fixed rule. Where they are quick it goes several rounds over the rails, since a busy
 // host disturbs one and then the other: of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
 const (
 	probeName    = "polyrail probe"
@@ -30,7 +30,7 @@ const (
 	maxProbes = 64 // sets of nodes whose results are kept
 )
 
-var probeSizes = []int{8, 8, 8, 16 << 10, 16 << 10, probeSmall, probeSmall}
+var probeSizes = []int{8, 8, 8, treeBytes, treeBytes, doublingBytes, doublingBytes, probeSmall, probeSmall}
 
 // probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round.
 type probeTiming struct {
@@ -176,7 +176,7 @@ func (p *prober) measure(rails int) (timings []probeTiming) {
 		}
 	}
 	for rail := range rails {
-		for _, bytes := range []int{8, 16 << 10, probeSmall, probeLarge} {
+		for _, bytes := range []int{8, treeBytes, doublingBytes, probeSmall, probeLarge} {
 			if e := results[rail][bytes]; len(e) > 0 {
 				timings = append(timings, probeTiming{rail, bytes, e})
 			}

@@ -63,10 +63,9 @@ var timings = sync.Pool{New: func() any { return new(operationTimed) }}
 var finishes = sync.Pool{New: func() any { return new(railFinished) }}
 
 // timed is what the rails took for an operation that has ended well, or nil where that says nothing: rails came or
-// went, and frames were carried by others than planned. (While a rail stays down, others carry its
-// part, and take longer for it: that is measured, and the table gives it less.)
+// went, or one is down, and frames were carried by others than planned. So a rail has its share again as soon as it is back.
 func (o *operation) timed() *operationTimed {
-	if len(o.finish) == 0 || o.cause != nil || o.disturbed != o.group.disturbed.Load() {
+	if len(o.finish) == 0 || o.cause != nil || o.disturbed != o.group.disturbed.Load() || o.group.maimed.Load() {
 		return nil
 	}
 	t := timings.Get().(*operationTimed)

@@ -142,6 +142,13 @@ func (p *Peer) usable() bool {
 // Ready is closed when all rails were connected. It stays open if the peer ends before.
 func (p *Peer) Ready() <-chan struct{} { return p.ready }
 
+// Whole reports whether every rail connects the two nodes.
+func (p *Peer) Whole() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.allUp()
+}
+
 // WaitReady waits until all rails were connected. The error says why the peer ended, or
 // wraps the context's and names the node, the missing rails and what keeps them.
 func (p *Peer) WaitReady(ctx context.Context) error {

@@ -12,11 +12,11 @@ import (
 
 // When the balancer changes a table. Gains are quotients of predicted times.
 const (
-	gainToSplit   = 1.03 // several rails must promise this over the best one alone (Eq. 1), for what the model leaves out
-	gainToAdjust  = 1.01 // between shares, while a class settles
-	gainToDisturb = 1.03 // once it has settled: hysteresis
-	gainToJump    = 1.02 // below it a change is one round, so that noise moves little
-	gainToMove    = 1.25 // from one single rail to another one: times of single rails carry the ranks' skew
+	gainToSplit   = 1.03  // several rails must promise this over the best one alone (Eq. 1), for what the model leaves out
+	gainToAdjust  = 1.01  // between shares, while a class settles
+	gainToDisturb = 1.015 // once it has settled: hysteresis
+	gainToJump    = 1.02  // below it a change is one round, so that noise moves little
+	gainToMove    = 1.25  // from one single rail to another one: times of single rails carry the ranks' skew
 
 	gainToTeach = 1.1 // for a class that was never measured, to be worth a table
 
@@ -125,6 +125,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	b.resize(k, total)
 	took := math.Log(slowestOf(set) / total)
 	k.note(took)
+	k.learnBurns(set, took)
 	atRest := k.atRest()
 	rescaled := b.learn(c, set)
 	k.idle++
@@ -252,7 +253,7 @@ func (b *Balancer) options(c Class) (options []option) {
 	return options
 }
 
-// bound keeps each share from growing by more than mostGrowth. In a division that is right, twice
+// bound keeps each share from growing by more than mostGrowth, and to what it was burned with. In a division that is right, twice
 // a rail's share is twice the time, which is at most twice the best single rail's.
 func (b *Balancer) bound(k *class, shares []int) {
 	over, factor := 0, 1
@@ -260,7 +261,7 @@ func (b *Balancer) bound(k *class, shares []int) {
 		factor = quietGrowth
 	}
 	for i, s := range shares {
-		if most := max(factor*mostGrowth*k.shares[i], factor*k.rounds/firstShare, 1); s > most {
+		if most := k.unburned(i, min(s, max(factor*mostGrowth*k.shares[i], factor*k.rounds/firstShare, 1))); s > most {
 			over += s - most
 			shares[i] = most
 		}

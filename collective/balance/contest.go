@@ -205,7 +205,7 @@ const (
 // doubt says what there is to ask of the shares in force.
 func (b *Balancer) doubt(c Class) question {
 	k := &b.classes[c]
-	if k.idle < k.proof || !b.homely(k) || k.atHome() {
+	if k.idle < k.proof || !b.homely(k) || k.atHome() || k.burned(k.home) {
 		return none
 	}
 	now, together := b.predict(c, k.shares), b.predict(c, k.home)

@@ -172,10 +172,13 @@ func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int
 		if share > 0 {
 			continue
 		}
-		l := b.line(c, i, alone)
+		l, m := b.line(c, i, alone), b.rails[i].of(k.algorithm)
 		t, harm := l.at(bytes), trialHarm
-		if !b.rails[i].of(k.algorithm).measured(c) {
+		if !m.measured(c) {
 			harm = guess
+			if alone { // where nothing is divided most of a time is startup, and a single point overrates larger sizes
+				t = min(t, m.soonest(bytes))
+			}
 		}
 		if !l.known || t < min(soonest, now*harm) {
 			rail, soonest = i, t

@@ -165,6 +165,17 @@ func (m *model) tested(class Class) bool {
 	})
 }
 
+// soonest is the least that a measurement of so many bytes alone or fewer took; infinite where there is none.
+func (m *model) soonest(bytes float64) float64 {
+	least := math.Inf(1)
+	for i := range m.points {
+		if p := &m.points[i]; p.alone && p.bytes <= bytes {
+			least = min(least, p.seconds)
+		}
+	}
+	return least
+}
+
 // evidence is how many measurements speak for the line at a size.
 func (m *model) evidence(class Class, alone bool) (weight float64) {
 	for i := range m.points {

@@ -32,6 +32,8 @@ type class struct {
 	proof   int      // sets until the next one
 	last    float64  // what the set before took per byte, in logarithms; 0: it was under other shares
 	whole   spread   // of that
+	best    champion
+	burns   []burn // by rail; nil: none yet
 }
 
 // newClass has the shares of the table that was in force at the start.
@@ -77,5 +79,6 @@ func (b *Balancer) resize(k *class, bytes float64) {
 		k.rounds, k.shares = rounds, plan.Rounds(rounds, weightsOf(k.shares))
 		k.home = plan.Rounds(rounds, b.setup.Start.Lookup(int64(bytes)).Weights)
 		k.contest = nil
+		k.forgetBurns()
 	}
 }

@@ -121,6 +121,7 @@ func judge(t *testing.T, rates []Rate, hosts int, l pairsLine) string {
 	for i := range l.All {
 		ratios[i] = float64(l.All[i]) / float64(l.Alone[i])
 	}
+	t.Logf("%d bytes: over all rails against the best one, pair by pair: %.3f", l.Bytes, ratios)
 	slices.Sort(ratios)
 	middle, low, high := interval(ratios)
 	slower, above := 1.10, math.Inf(1)
