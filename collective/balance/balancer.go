@@ -23,6 +23,7 @@ const (
 	// What noise alone promises must not move a share: standard deviations that a gain must be above.
 	doubtWhileSettling = 0.5
 	doubtOnceSettled   = 2.0
+	doubtOfSplits      = 1.0 // of several rails over one: what was tried together is seldom, and one rail alone gives away most where it is wrong
 
 	// A wrong estimate must not cost much, and is corrected by the next windows.
 	leastToLead = 1.5 // a rail with that much less to carry than another isn't the better one alone, until it was measured alone
@@ -220,7 +221,7 @@ func (b *Balancer) options(c Class) (options []option) {
 	k := &b.classes[c]
 	single := count(k.shares) == 1
 	doubt := doubtWhileSettling
-	if k.quiet {
+	if k.quiet && k.bytes >= float64(b.setup.SplitBytes) { // one that is never divided loses little by another rail, and has few measurements of it
 		doubt = doubtOnceSettled
 	}
 	together := b.evidence(c, k.shares, false)
@@ -235,7 +236,7 @@ func (b *Balancer) options(c Class) (options []option) {
 		if !single {
 			o.need *= math.Exp(doubt * k.own.deviation() / math.Sqrt(max(together, 1)))
 		} else if joint := b.evidence(c, shares, false); joint >= 0.5 { // that they are worth it was tried
-			o.need *= math.Exp(doubt * k.common.deviation() * math.Sqrt(1/joint+1/b.evidence(c, k.shares, true)))
+			o.need *= math.Exp(min(doubt, doubtOfSplits) * k.common.deviation() * math.Sqrt(1/joint+1/b.evidence(c, k.shares, true)))
 		}
 		if b.bound(k, o.shares); b.predict(c, o.shares) < b.predict(c, k.shares) { // each step is to be one forward
 			options = append(options, o)

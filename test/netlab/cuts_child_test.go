@@ -5,6 +5,7 @@ package netlab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,7 +83,7 @@ func child(config string) error {
 	if err := sums(ctx, comm, node, c.Elements, &over, say); err != nil {
 		return err
 	}
-	return node.Close(ctx)
+	return errors.Join(comm.Close(ctx), node.Close(ctx))
 }
 
 // sums goes on until rank 0 is to end. Its operands are whole numbers, so that there is one right sum.

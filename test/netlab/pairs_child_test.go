@@ -5,6 +5,7 @@ package netlab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -103,17 +104,7 @@ func pairsChild(config string) error {
 			}
 		}
 	}
-	for _, m := range []*member{all, alone} {
-		if err := m.comm.Barrier(ctx); err != nil {
-			return err
-		}
-	}
-	for _, m := range []*member{all, alone} {
-		if err := m.node.Close(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(all.comm.Close(ctx), alone.comm.Close(ctx), all.node.Close(ctx), alone.node.Close(ctx))
 }
 
 // member is a rank of one of the two clusters.
