@@ -130,6 +130,7 @@ func (r *reader) drain(fd uintptr) bool {
 	for r.vector[0].Len > 0 {
 		room := int(r.vector[0].Len + r.vector[1].Len)
 		n, err := readVec(int(fd), r.vector[:])
+		afterRead()
 		r.short = n < room
 		switch {
 		case n > 0:
@@ -179,6 +180,7 @@ func (r *reader) takeIn(fd uintptr) {
 	for {
 		r.vector[0] = vector(r.ahead[:])
 		n, err := readVec(int(fd), r.vector[:1])
+		afterRead()
 		r.vector[0] = unix.Iovec{}
 		r.short = n < len(r.ahead)
 		switch {
@@ -275,6 +277,7 @@ func (c *conn) write(bufs [][]byte, wait bool) (int64, error) {
 // drain writes what is left. It returns false to be called again when the socket is writable.
 func (w *writer) drain(fd uintptr) bool {
 	for len(w.left) > 0 {
+		beforeWrite()
 		n, err := writeVec(int(fd), w.left[:min(len(w.left), maxVector)])
 		switch {
 		case n > 0:
