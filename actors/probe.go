@@ -13,7 +13,7 @@ import (
 )
 
 // What the probe runs on each rail (DESIGN §6): operations small enough to show the startup and large
-// enough to show the rate, of each algorithm of the fixed rule. Where they are quick it goes several rounds over the rails, since a busy
+// enough to show the rate, of each algorithm of the fixed rule. It goes two rounds over the rails, and more where they are quick or the rounds disagree, since a busy
 // host disturbs one and then the other: of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
 const (
 	probeName    = "polyrail probe"

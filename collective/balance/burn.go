@@ -22,9 +22,9 @@ const (
 // the line promises again and again what the rail can't keep. What changes the rail may look the same, so a burn outlives a change; it concerns brief operations alone,
 // of which 32 sets are soon over.
 type burn struct {
-	bytes float64
-	left  int // sets until it is forgotten; 0: none
-	pause int // what left begins with
+	bytes float64 // the least of them; 0: none
+	left  int     // sets until as much may be tried again; 0: it may
+	pause int     // what left begins with
 }
 
 // champion is the best division that a class has seen.
