@@ -37,6 +37,7 @@ const (
 	trialHarm    = 1.25 // a rail whose single round would take this many times the operation's time isn't tried
 	guessHarm    = 1.9  // the same for one of which only a probe has said so: a busy moment is enough for that
 	smallHarm    = 2.5  // and for operations that are never divided, of which a busy moment is most
+	trialsToTell = 4    // sets that show what an operation which is never divided takes on another rail
 	firstTrial   = 8    // sets of windows until a rail that is out is tried
 	lastTrial    = 128  // the pause doubles up to this
 	reach        = 6    // classes that a measurement teaches to either side

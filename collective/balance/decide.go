@@ -174,7 +174,10 @@ func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int
 		}
 		l, m := b.line(c, i, alone), b.rails[i].of(k.algorithm)
 		t, harm := l.at(bytes), trialHarm
-		if !m.measured(c) {
+		switch known := m.measured(c); {
+		case known && alone && m.evidence(c, true) < trialsToTell: // one that was disturbed would be believed for ever
+			harm = guess
+		case !known:
 			harm = guess
 			if alone { // where nothing is divided most of a time is startup, and a single point overrates larger sizes
 				t = min(t, m.soonest(bytes))
