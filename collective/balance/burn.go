@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -63,12 +64,7 @@ func (k *class) learnBurns(set []Window, took float64) {
 
 // burn remembers what the slowest rail had, if that is more than under the best division.
 func (k *class) burn(set []Window) {
-	slowest := &set[0]
-	for i := range set {
-		if set[i].Elapsed > slowest.Elapsed {
-			slowest = &set[i]
-		}
-	}
+	slowest := slices.MaxFunc(set, func(a, b Window) int { return cmp.Compare(a.Elapsed, b.Elapsed) })
 	if k.shares[slowest.Rail] <= k.best.shares[slowest.Rail] {
 		return
 	}
@@ -119,5 +115,5 @@ func (k *class) burned(shares []int) bool {
 	return false
 }
 
-// forgetBurns: the rails have changed, or the size of the operations.
+// forgetBurns begins anew: the operations are of another size, or not brief.
 func (k *class) forgetBurns() { k.burns, k.best = nil, champion{} }

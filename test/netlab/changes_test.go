@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/polyrail/polyrail"
 )
 
 var changes = flag.Int("changes", 0, "how often a rail becomes slower and fast again under load (about 60 s each); 0: not at all")
@@ -26,7 +24,7 @@ func TestAChangedRateIsFollowed(t *testing.T) {
 		t.Skip("SKIPPED: -changes N measures N changes of a rail's rate")
 	}
 	b := Up(t, Config{Hosts: cutHosts, Rails: []Rate{rate, rate}, Management: true})
-	d, end := ranksOn(t, b, polyrail.BalanceMeasured)
+	d, end := ranksOn(t, b)
 	defer end()
 	d.until(t, "operations before the change", func() bool { return len(d.operations()) >= within+10 })
 	for range *changes {

@@ -24,7 +24,6 @@ type childConfig struct {
 	Name, Bind, Join string
 	Rails            []string // devices
 	Ranks, Elements  int
-	Balance          polyrail.BalanceMode
 }
 
 // line is what a rank tells: an operation, or an event. All hosts have one clock.
@@ -48,7 +47,6 @@ func child(config string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cfg := polyrail.DefaultConfig()
-	cfg.Balance = c.Balance
 	cfg.Name, cfg.Bind, cfg.Join = c.Name, c.Bind, []string{c.Join}
 	for _, d := range c.Rails {
 		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: d, Protocol: "tcp", Device: d})

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
-
-	"github.com/polyrail/polyrail"
 )
 
 var cuts = flag.Int("cuts", 0, "how often each way of cutting a rail is measured (about 8 s each); 0: not at all")
@@ -42,14 +40,14 @@ type diary struct {
 	errs  [cutHosts]strings.Builder
 }
 
-// ranksOn starts a rank on every host, with shares by that mode; they end when end is called.
-func ranksOn(t *testing.T, b *Bed, mode polyrail.BalanceMode) (d *diary, end func()) {
+// ranksOn starts a rank on every host; they end when end is called.
+func ranksOn(t *testing.T, b *Bed) (d *diary, end func()) {
 	t.Helper()
 	d = &diary{}
 	var all sync.WaitGroup
 	var ends []func() error
 	for host := 1; host <= cutHosts; host++ {
-		c := childConfig{Name: nameOf(host), Bind: b.Addr(host, 0) + ":7946", Join: b.Addr(1, 0) + ":7946", Ranks: cutHosts, Elements: cutBytes / 4, Balance: mode}
+		c := childConfig{Name: nameOf(host), Bind: b.Addr(host, 0) + ":7946", Join: b.Addr(1, 0) + ":7946", Ranks: cutHosts, Elements: cutBytes / 4}
 		for r := 1; r <= rails; r++ {
 			c.Rails = append(c.Rails, NIC(r))
 		}
@@ -185,7 +183,7 @@ func TestEveryCutCostsNoMoreThanItMay(t *testing.T) {
 		t.Skip("SKIPPED: -cuts N measures N cuts of each kind")
 	}
 	b := Up(t, Config{Hosts: cutHosts, Rails: []Rate{rate, rate}, Management: true})
-	d, end := ranksOn(t, b, polyrail.BalanceStatic)
+	d, end := ranksOn(t, b)
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	d.until(t, "the first operations", func() bool { return len(d.operations()) >= 8 })
 	table := tabwriter.NewWriter(t.Output(), 0, 0, 2, ' ', 0)
