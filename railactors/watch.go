@@ -11,6 +11,9 @@ import (
 
 var errLinkDown = errors.New("its interface is down, or has no carrier")
 
+// atOnce is when a timer is due that shall run now; not 0: CONTRIBUTING.md.
+const atOnce = time.Nanosecond
+
 // This file finds dead rails whose connections nobody resets (DESIGN §5): a link that goes down is
 // told by the system, a rail on which packets vanish by the bytes that stay unconfirmed.
 // What comes of either is a connection that is closed, and so a failover.
@@ -151,7 +154,7 @@ func (p *Peer) prove(rail int, doubted bool) {
 	}
 	if look {
 		p.watching = true
-		p.watch.Reset(0)
+		p.watch.Reset(atOnce)
 	}
 }
 

@@ -102,6 +102,9 @@ func TestSilenceKeepsBytesAndEndsBackUntilHealed(t *testing.T) {
 		n := mem.NewNetwork()
 		a, b := open(t, n, "alpha"), open(t, n, "beta")
 		near, far := connect(t, a, b)
+		if _, err := near.Write([]byte("there before ")); err != nil {
+			t.Fatal(err)
+		}
 		n.Silence("beta", "rail0")
 		if _, err := near.Write([]byte("into the void")); err != nil {
 			t.Fatal(err)
@@ -109,6 +112,9 @@ func TestSilenceKeepsBytesAndEndsBackUntilHealed(t *testing.T) {
 		near.Close()
 		far.SetReadDeadline(time.Now().Add(time.Minute))
 		got := make([]byte, 13)
+		if _, err := far.ReadFull(got); err != nil || string(got) != "there before " {
+			t.Fatalf("what was confirmed before the silence: %q, %v", got, err)
+		}
 		if k, err := far.ReadFull(got); k != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("%d bytes came through the silence, %v", k, err)
 		}

@@ -29,7 +29,7 @@ type pipe struct {
 	buf        []byte // ring; grows to maxBuffer
 	head, size int    // first unread byte, unread bytes
 
-	held         bool // the network is silent: neither bytes nor ends pass
+	held         bool // the network is silent: neither further bytes nor ends pass
 	written      uint64
 	acked        uint64    // of written, what a host at the other end would have confirmed
 	ackedAt      time.Time // when it did
@@ -99,6 +99,9 @@ func (p *pipe) readFull(b []byte) (n int, err error) {
 			return n, net.ErrClosed
 		case p.readExpired.expired:
 			return n, os.ErrDeadlineExceeded
+		case p.held && p.arrived() > 0:
+			n += p.take(b[n:min(len(b), n+p.arrived())])
+			p.writable.Broadcast()
 		case p.held:
 			p.readable.Wait()
 		case p.wasReset:
@@ -195,11 +198,14 @@ func (p *pipe) grow(want int) {
 func (p *pipe) buffered() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.held || p.wasReset || p.readerClosed {
+	if p.wasReset || p.readerClosed {
 		return 0
 	}
-	return p.size
+	return p.arrived()
 }
+
+// arrived are the unread bytes that the reader's host has, and has confirmed: no silence keeps those from the reader.
+func (p *pipe) arrived() int { return p.size - int(p.written-p.acked) }
 
 func (p *pipe) hold(held bool) {
 	p.change(func() {
