@@ -105,35 +105,44 @@ func TestARevocationInMidWriteThatEndsInTimeKeepsTheConnection(t *testing.T) {
 	})
 }
 
+// halfIn returns when half of frame 2 has arrived at the second node and the rest never will: rail0 is silent. A stream's buffer
+// holds 256 KiB, and frame 1 was in front.
+func halfIn(n []*testNode, ab *Peer, net *mem.Network) (second *arrival) {
+	landed, goOn := make(chan *arrival, 8), make(chan struct{})
+	n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
+		if h.Seq == 1 {
+			<-goOn
+		}
+		a := &arrival{node: n[1], header: *h, dst: make([]byte, h.Length)}
+		landed <- a
+		return Landing{Dst: a.dst, Receiver: a}, nil
+	}
+	n[0].send(ab, 1, 0, 200<<10, 0)
+	n[0].send(ab, 2, 0, 200<<10, 0)
+	synctest.Wait()
+	net.Silence(n[1].name, "rail0")
+	close(goOn)
+	<-landed
+	second = <-landed
+	synctest.Wait()
+	return second
+}
+
 func TestALandingInMidReadIsTornAndTheStreamGoesOn(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")
 		ab, _ := join(n[0], n[1])
-		// Half a frame is in: the sender's buffer holds the rest back.
-		landed := make(chan *arrival, 2)
-		n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
-			a := &arrival{node: n[1], header: *h, dst: make([]byte, h.Length)}
-			landed <- a
-			if h.Seq == 1 {
-				net.Silence("b", "rail0")
-			}
-			return Landing{Dst: a.dst, Receiver: a}, nil
-		}
-		f := n[0].send(ab, 1, 0, 256<<10, 0)
-		_ = f
-		first := <-landed
-		synctest.Wait()
-		n[1].fabric.Revoke(first)
+		second := halfIn(n, ab, net)
+		n[1].fabric.Revoke(second)
 		synctest.Wait()
 		if len(n[1].torn) != 1 || !errors.Is(n[1].torn[0], ErrRevoked) {
 			t.Fatalf("torn: %v", n[1].torn)
 		}
-		n[1].fabric.Revoke(first) // twice is once
+		n[1].fabric.Revoke(second) // twice is once
 		net.Heal("b", "rail0")
-		n[0].send(ab, 2, 0, 70<<10, 0)
-		<-landed
-		n[0].expectReleased(2, nil)
-		if len(n[1].torn) != 1 || n[1].arrivals[1] != 0 || n[1].arrivals[2] != 1 {
+		n[0].send(ab, 3, 0, 70<<10, 0)
+		n[0].expectReleased(3, nil)
+		if len(n[1].torn) != 1 || n[1].arrivals[1] != 1 || n[1].arrivals[2] != 0 || n[1].arrivals[3] != 1 {
 			t.Errorf("torn %v, arrived %v", n[1].torn, n[1].arrivals)
 		}
 		if s := n[0].fabric.Rails()[0]; s.Reconnects != 0 {
@@ -163,19 +172,10 @@ func TestAFrameTornByALostConnectionComesAgain(t *testing.T) {
 	virtual(t, 2, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")
 		ab, ba := join(n[0], n[1])
-		first := true
-		n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
-			a := &arrival{node: n[1], header: *h, dst: make([]byte, h.Length)}
-			if first {
-				first = false
-				net.Silence("b", "rail0")
-				time.AfterFunc(time.Millisecond, func() { breakRail(ba, 0) })
-			}
-			return Landing{Dst: a.dst, Receiver: a}, nil
-		}
-		n[0].send(ab, 1, 0, 256<<10, 0)
-		n[1].expect("a", 1)
-		n[0].expectReleased(1, nil)
+		halfIn(n, ab, net)
+		breakRail(ba, 0)
+		n[1].expect("a", 2)
+		n[0].expectReleased(2, nil)
 		if len(n[1].torn) != 1 || errors.Is(n[1].torn[0], ErrRevoked) {
 			t.Errorf("torn: %v", n[1].torn)
 		}
