@@ -36,6 +36,7 @@ const (
 	trialRounds  = 8    // an operation of fewer rounds tries nothing: one of them would be too large a part
 	trialHarm    = 1.25 // a rail whose single round would take this many times the operation's time isn't tried
 	guessHarm    = 1.9  // the same for one of which only a probe has said so: a busy moment is enough for that
+	leastStartup = 0.3  // of an operation's time, that smaller ones take alone: then one rail may do better than several
 	smallHarm    = 2.5  // and for operations that are never divided, of which a busy moment is most
 	trialsToTell = 4    // sets that show what an operation which is never divided takes on another rail
 	firstTrial   = 8    // sets of windows until a rail that is out is tried

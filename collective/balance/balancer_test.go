@@ -284,6 +284,31 @@ func TestARailThatAProbeHasMisjudgedComesIn(t *testing.T) {
 	}
 }
 
+// TestRailsThatStartSlowlyAreTriedAlone: as measured over loopback at 16 KiB, where a probe met a busy moment and promised four times
+// the time alone, for ever.
+func TestRailsThatStartSlowlyAreTriedAlone(t *testing.T) {
+	const size = 16 << 10
+	w := randomWorld(3)
+	w.noise, w.ranks, w.crowd = 0.03, 2, 1.5
+	w.alpha, w.rate = []float64{12e-6, 12e-6}, []float64{0.2e9, 0.2e9} // while it was probed
+	w.start(true)
+	w.rate = []float64{3e9, 3e9}
+	w.known = nil
+	for range settling {
+		w.set(size)
+	}
+	if got := w.shares(size); got[0] == 0 || got[1] == 0 {
+		t.Fatalf("begins on one rail: %v", got)
+	}
+	for range firstTrial + 5 {
+		w.set(size)
+	}
+	if got := w.shares(size); got[0] > 0 && got[1] > 0 {
+		_, single := w.best(size)
+		t.Errorf("%v take %.2f times what one rail does alone", got, w.exact(size, got)/single)
+	}
+}
+
 // TestSmallOperationsLeaveARailThatAProbeHasPreferred: of operations that are never divided nothing else would show the better rail.
 func TestSmallOperationsLeaveARailThatAProbeHasPreferred(t *testing.T) {
 	const size = 8

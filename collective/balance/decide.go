@@ -124,11 +124,15 @@ func (b *Balancer) predict(c Class, shares []int) float64 {
 func (b *Balancer) due(c Class) (shares []int) {
 	k := &b.classes[c]
 	k.waited++
-	if k.waited < k.pause {
+	now := b.predict(c, k.shares)
+	slow := k.sets > settling && b.startsSlowly(c, now)
+	if k.waited < k.pause && !slow {
 		return nil
 	}
 	rail, alone := b.bestAlone(c)
-	switch now := b.predict(c, k.shares); {
+	switch {
+	case slow: // once, and soon: on quick rails it may be half the time
+		shares = b.cold(c, most(k.shares))
 	case k.bytes < float64(b.setup.SplitBytes):
 		if rail = b.other(c); rail < 0 {
 			return nil
@@ -148,6 +152,19 @@ func (b *Balancer) due(c Class) (shares []int) {
 	}
 	k.waited, k.pause = 0, min(2*k.pause, lastTrial)
 	return shares
+}
+
+// startsSlowly reports whether the rail that has most may do better by itself, though nothing promises it: what is known of it alone
+// is a probe's, which a busy moment can make several times too slow, and smaller operations say that a good part of the time is
+// startup. The trial takes what the best single rail does.
+func (b *Balancer) startsSlowly(c Class, now float64) bool {
+	k := &b.classes[c]
+	rail := b.rails[most(k.shares)]
+	least := math.Inf(1)
+	for _, m := range rail {
+		least = min(least, m.soonest(k.bytes))
+	}
+	return count(k.shares) > 1 && !rail.of(k.algorithm).tested(c) && least < now && least > leastStartup*now
 }
 
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
