@@ -1,6 +1,7 @@
 package polyrail
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -115,6 +116,31 @@ func TestATableOfTheCallersStays(t *testing.T) {
 			t.Errorf("the child, which nobody set a table for, gives the first rail %.3f, want 0.8", got)
 		}
 	})
+}
+
+func TestSmallOperationsBetweenBarriersAreMeasured(t *testing.T) {
+	for _, odd := range []bool{false, true} {
+		adapt, _ := limitedRails(40e6, 10e6)
+		inBed(t, 2, 2, adapt, func(b *bed) {
+			comms := b.form("train")
+			b.each(func(i int) error {
+				if odd {
+					if err := comms[i].Barrier(b.t.Context()); err != nil {
+						return err
+					}
+				}
+				for range 1000 {
+					if err := errors.Join(comms[i].Barrier(b.t.Context()), AllReduce(b.t.Context(), comms[i], []int64{1}, Sum)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if r, err := comms[0].Balance(b.t.Context()); err != nil || len(r.Classes) == 0 || r.Classes[0].Sets == 0 {
+				t.Errorf("nothing was measured of 1000 sums of 8 bytes: %+v, %v", r, err)
+			}
+		})
+	}
 }
 
 func TestWeightsTurnTheBalancerOff(t *testing.T) {

@@ -16,7 +16,7 @@ func (o *operation) startClocks() {
 	o.begun, o.finish, o.disturbed = time.Time{}, o.finish[:0], o.group.disturbed.Load()
 	r := o.request
 	if !o.group.measured() || r.Kind != op.KindAllReduce || r.Algorithm != op.Auto || r.rail != 0 || len(r.Src) == 0 ||
-		o.seq%uint64(o.sample()) != 0 {
+		!chosen(o.seq, o.sample()) {
 		return
 	}
 	for range o.shape.config.Plan.PerRail {
@@ -32,6 +32,14 @@ const (
 	seldomBytes = 4 << 10
 	seldom      = 8
 )
+
+// chosen reports whether an operation is timed, where one of so many is. It goes by a hash of the seq (splitmix64's last steps),
+// since programs repeat themselves: of one that has a barrier before each sum, every eighth operation may never be a sum.
+func chosen(seq uint64, oneOf int) bool {
+	seq = (seq ^ seq>>30) * 0xbf58476d1ce4e5b9
+	seq = (seq ^ seq>>27) * 0x94d049bb133111eb
+	return (seq^seq>>31)%uint64(oneOf) == 0
+}
 
 // sample is how many operations of this size are timed as one.
 func (o *operation) sample() int {

@@ -48,3 +48,24 @@ func TestAnOperationThatAFailoverHitIsNotMeasured(t *testing.T) {
 		t.Errorf("a rail was lost on the way, and the operation counts: %+v", m)
 	}
 }
+
+// TestEveryPatternOfOperationsIsTimed: a program repeats so many operations, of which one is small and divided.
+func TestEveryPatternOfOperationsIsTimed(t *testing.T) {
+	const repeats = 2000
+	for period := uint64(1); period <= 64; period++ {
+		for first := range period {
+			timed := 0
+			for n := range uint64(repeats) {
+				if chosen(first+n*period, seldom) {
+					timed++
+				}
+			}
+			if want := repeats / seldom; timed < want/2 || timed > 2*want {
+				t.Errorf("%d of %d operations are timed that are number %d of each %d", timed, repeats, first, period)
+			}
+			if !chosen(first, 1) {
+				t.Errorf("operation %d isn't timed where all are", first)
+			}
+		}
+	}
+}
