@@ -139,10 +139,8 @@ func TestATuningFileThatDoesNotFitChangesNothing(t *testing.T) {
 				}
 			}, func(b *bed) {
 				comms := b.form("train")
-				// The rails are 4 : 1; by the probe's operations, which pass the quick one in the 4 ms of burst that a limiter
-				// saves up, up to 9 : 1. The file said 1 : 95.
-				if got := b.firstOperations(comms, 1<<20); got < 0.65 || got > 0.95 {
-					t.Errorf("the first operations give the first rail %.3f, the probe says 0.8 to 0.9", got)
+				if got := b.firstOperations(comms, 1<<20); got < 0.7 || got > 0.9 {
+					t.Errorf("the first operations give the first rail %.3f, the probe says 0.8", got)
 				}
 				b.share(comms, 40, 1<<20)
 				if err := comms[0].SaveTuning(b.t.Context()); (err != nil) != c.kept {

@@ -196,7 +196,7 @@ func agreed(results map[int][]time.Duration) bool {
 }
 
 // round is one rail's quickest operation of each size, and what all of them took together. They follow each other on the same
-// rail: one that was idle may have saved up a burst. Small is what probeSmall took in earlier rounds. What it returns is the same on all ranks.
+// rail, and of the largest the last one counts: a rail that was idle may have saved up a burst for the first. Small is what probeSmall took in earlier rounds. What it returns is the same on all ranks.
 func (p *prober) round(rail int, small []time.Duration) (best map[int]time.Duration, took time.Duration) {
 	best = make(map[int]time.Duration)
 	before := 0 // size of the operation whose time the next one carries
@@ -205,7 +205,7 @@ func (p *prober) round(rail int, small []time.Duration) (best map[int]time.Durat
 		if before > 0 {
 			took += elapsed
 		}
-		if old, ok := best[before]; !ok || elapsed < old {
+		if old, ok := best[before]; !ok || elapsed < old || before == probeLarge {
 			best[before] = elapsed
 		}
 		before = bytes
