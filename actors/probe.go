@@ -32,7 +32,7 @@ const (
 
 var probeSizes = []int{8, 8, 8, treeBytes, treeBytes, doublingBytes, doublingBytes, probeSmall, probeSmall}
 
-// probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round.
+// probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round, of probeLarge the last.
 type probeTiming struct {
 	rail    int
 	bytes   int
@@ -195,8 +195,9 @@ func agreed(results map[int][]time.Duration) bool {
 	return len(e) > 1 && e[1].Seconds() <= probeAgreed*e[0].Seconds()
 }
 
-// round is one rail's quickest operation of each size, and what all of them took together. They follow each other on the same
-// rail, and of the largest the last one counts: a rail that was idle may have saved up a burst for the first. Small is what probeSmall took in earlier rounds. What it returns is the same on all ranks.
+// round is one rail's quickest operation of each size, of the largest the last, and what all of them took together. They follow each
+// other on the same rail: one that was idle may have saved up a burst for the first. Small is what probeSmall took in earlier rounds.
+// What it returns is the same on all ranks.
 func (p *prober) round(rail int, small []time.Duration) (best map[int]time.Duration, took time.Duration) {
 	best = make(map[int]time.Duration)
 	before := 0 // size of the operation whose time the next one carries
