@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
 	"pgregory.net/rapid"
 )
 
@@ -211,6 +212,41 @@ func TestAChangeIsFollowedOnANoisyHost(t *testing.T) {
 	}
 	if late > n/20 {
 		t.Errorf("%d of %d changes by a factor of 8 were not followed within ten windows", late, n)
+	}
+}
+
+// One disturbed operation of a probe makes everything look noisy at first; a change of sizes that were not measured
+// yet, and of ones that were, is to be seen all the same.
+func TestAChangeIsFollowedAfterADisturbedProbe(t *testing.T) {
+	for _, last := range []int{2 << 20, 4 << 20} {
+		w := randomWorld(1)
+		w.alpha, w.rate, w.noise, w.ranks = []float64{50e-6, 50e-6}, []float64{40e6, 10e6}, 0.01, 4
+		w.start(false)
+		for rail := range w.rate {
+			for _, bytes := range []int{8, 16 << 10, 32 << 10, 256 << 10} {
+				took := seconds(w.once(rail, float64(bytes), 1))
+				again := took
+				if rail == 1 && bytes == 16<<10 {
+					again *= 4
+				}
+				w.b.Probed(rail, int64(bytes), took, again)
+			}
+		}
+		w.table = &table.Table{Entries: w.b.Decide()}
+		for _, size := range []int{1 << 20, 4 << 20} {
+			for range 6 {
+				w.set(size)
+			}
+		}
+		w.rate[0] /= 3
+		w.known = nil
+		var ratio float64
+		for range 4 {
+			ratio = w.set(last)
+		}
+		if ratio > 1.1 {
+			t.Errorf("%d bytes: forty operations after a change %v take %.2f times the best", last, w.shares(last), ratio)
+		}
 	}
 }
 

@@ -48,7 +48,10 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		if footings[i] == near {
 			limit = own.limit(changedFar)
 		}
-		m := b.rails[rail].of(k.algorithm)
+		if k.suspects[rail]*rest > 0 {
+			limit /= 2 // the last one has moved what is expected
+		}
+		m, taken := b.rails[rail].of(k.algorithm), true
 		switch {
 		case footings[i] == unmeasured || math.Abs(rest) <= limit:
 			k.suspects[rail] = 0
@@ -62,8 +65,11 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		default: // noise, unless the next set says the same
 			v, k.suspects[rail] = max(v, suspected), rest
 			p.seconds *= math.Exp(math.Copysign(limit, rest) - rest)
+			taken = footings[i] == exact // as the first of its class and share it would be all that the next one is held against
 		}
-		m.observe(p, own.memory())
+		if taken {
+			m.observe(p, own.memory())
+		}
 		if footings[i] == near {
 			rest = math.Copysign(max(math.Abs(rest)-lineError, 0), rest)
 		}

@@ -92,11 +92,10 @@ func (s *spread) anew() spread { return spread{variance: s.variance} }
 // noise takes the times of like operations, of a probe's rounds: what they scatter by is what windows are assumed to,
 // at first. Much of it is the mood of the host, which a mean of ten operations keeps. One of them is the quickest, and shows nothing.
 func (b *Balancer) noise(elapsed []time.Duration) {
-	quickest := max(slices.Min(elapsed), 1)
-	for _, e := range elapsed {
-		if e > quickest {
-			b.probe.learn(min(math.Log(e.Seconds()/quickest.Seconds()), maxResidual))
-		}
+	sorted := slices.Sorted(slices.Values(elapsed))
+	quickest := max(sorted[0], 1)
+	for _, e := range sorted[1:] {
+		b.probe.learn(min(math.Log(max(e, quickest).Seconds()/quickest.Seconds()), maxResidual))
 	}
 	for c := range b.classes {
 		if k := &b.classes[c]; k.sets == 0 && b.probe.deviation() > priorDeviation {
