@@ -14,20 +14,20 @@ const (
 	MinSegmentBytes = 256 // DESIGN has 1 KiB, by which six ranks divide 64 KiB in elevenths
 	MaxSegmentBytes = 128 << 10
 
-	segmentsPerBlock = 96 // aimed at, so that shares have a resolution of about 1 %
-	alignment        = 64 // bytes; a cache line, and a multiple of every element size
+	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %; it divides by 2, 3 and 4 rails
+	alignment     = 64 // bytes; a cache line, and a multiple of every element size
 )
 
 // Layout is the cut of a buffer, which depends on its size and the number of owners
 // alone. The buffer consists of one block per owner: Block bytes each, the trailing ones
-// shorter or empty. A round is one segment of every block: round r is the bytes
-// [r·Segment, (r+1)·Segment) of each. So consecutive rounds of one owner are contiguous.
+// shorter or empty. A block is cut into Rounds segments, which differ by 64 bytes at most; a round is one segment of every block.
+// So consecutive rounds of one owner are contiguous, and as many rounds are as many bytes.
 type Layout struct {
 	Bytes    int // size of the buffer
 	ElemSize int // bytes of one element
 	Owners   int // number of blocks
 	Block    int // bytes of a full block, a multiple of 64
-	Segment  int // bytes of a full segment, a multiple of 64
+	Segment  int // bytes of its longest segment, a multiple of 64; MinSegmentBytes where the block is shorter
 	Rounds   int // at least 1: the empty buffer has one empty round, so that a barrier has frames
 }
 
@@ -38,20 +38,23 @@ func NewLayout(bytes, elemSize, owners int) Layout {
 		panic(fmt.Sprintf("plan: no layout of %d bytes in elements of %d for %d owners", bytes, elemSize, owners))
 	}
 	block := align(ceil(bytes, owners))
-	segment := min(max(align(ceil(bytes, segmentsPerBlock*owners)), MinSegmentBytes), MaxSegmentBytes)
-	return Layout{
-		Bytes: bytes, ElemSize: elemSize, Owners: owners,
-		Block: block, Segment: segment, Rounds: max(ceil(block, segment), 1),
-	}
+	rounds := max(min(roundsOfBlock, block/MinSegmentBytes), ceil(block, MaxSegmentBytes), 1)
+	return Layout{Bytes: bytes, ElemSize: elemSize, Owners: owners,
+		Block: block, Segment: max(align(ceil(block, rounds)), MinSegmentBytes), Rounds: rounds}
+}
+
+// start is where in a block a round begins; that of the round after the last one is the block's end.
+func (l Layout) start(round int) int {
+	lines := int64(l.Block / alignment)
+	return alignment * int(int64(min(round, l.Rounds))*lines/int64(l.Rounds))
 }
 
 // Range is the contiguous range of bytes that rounds [first, first+count) of the owner's
 // block take in the buffer. The length is 0 where the block is short of those rounds.
 func (l Layout) Range(first, count, owner int) (off, length int) {
-	start := owner * l.Block
-	off = min(start+min(first*l.Segment, l.Block), l.Bytes)
-	end := min(start+min((first+count)*l.Segment, l.Block), l.Bytes)
-	return off, end - off
+	block := owner * l.Block
+	off = min(block+l.start(first), l.Bytes)
+	return off, min(block+l.start(first+count), l.Bytes) - off
 }
 
 // ceil is a/b rounded up.

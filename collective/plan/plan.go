@@ -167,5 +167,5 @@ func (p *Plan) OwnersIn(span int) int {
 	if p.Bytes == 0 {
 		return p.Owners
 	}
-	return max(min(ceil(p.Bytes-p.Spans[span].First*p.Segment, p.Block), p.Owners), 0)
+	return max(min(ceil(p.Bytes-p.start(p.Spans[span].First), p.Block), p.Owners), 0)
 }

@@ -36,6 +36,9 @@ func TestLayoutCoversTheBufferOnceInWholeElements(t *testing.T) {
 			r := rapid.IntRange(0, l.Rounds-1).Draw(t, "round")
 			a, before := l.Range(0, r, o)
 			b, after := l.Range(r, l.Rounds-r, o)
+			if _, length := l.Range(r, 1, o); length > l.Segment {
+				t.Fatalf("%+v: round %d of owner %d has %d bytes", l, r, o, length)
+			}
 			if before+after != length || after > 0 && b != a+before {
 				t.Fatalf("%+v: owner %d: %d+%d and %d+%d aren't its block", l, o, a, before, b, after)
 			}
@@ -54,8 +57,8 @@ func TestLayoutFollowsTheDesign(t *testing.T) {
 		{0, 4, 0, 256, 1},
 		{8, 1, 64, 256, 1},
 		{8, 6, 64, 256, 1},
-		{64 << 10, 6, 10944, 256, 43},
-		{256 << 10, 6, 43712, 512, 86},
+		{64 << 10, 6, 10944, 320, 42},
+		{256 << 10, 6, 43712, 512, 96},
 		{1 << 20, 4, 256 << 10, 2752, 96},
 		{64 << 20, 6, 11184832, 116544, 96},
 		{1 << 30, 2, 512 << 20, 128 << 10, 4096},
@@ -81,6 +84,22 @@ func TestSmallOperationsDivideFinely(t *testing.T) {
 			t.Errorf("%d owners: the slower rail has %.3f of %d rounds", owners, share, l.Rounds)
 		}
 	}
+}
+
+// Rails that carry as many rounds carry as many bytes, to 64 of each owner: the last round is no shorter than others.
+func TestEqualRoundsAreEqualBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := anyLayout(t)
+		if l.Bytes < 2*MinSegmentBytes*l.Owners {
+			return
+		}
+		half := l.Rounds / 2
+		_, first := l.Range(0, half, 0)
+		_, last := l.Range(l.Rounds-half, half, 0)
+		if first-last > alignment || last-first > alignment {
+			t.Fatalf("%+v: the first half has %d bytes, the last one %d", l, first, last)
+		}
+	})
 }
 
 func TestRoundsFollowTheWeights(t *testing.T) {

@@ -42,7 +42,7 @@ const (
 
 // Limits of the format.
 const (
-	Version      = 2
+	Version      = 3
 	Size         = 96              // bytes of a header
 	MaxPayload   = 256 << 10       // bytes of a data frame's payload
 	MaxControl   = 64 << 10        // bytes of any other payload
