@@ -23,7 +23,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	common, all := math.Inf(1), exact
 	for i := range set {
 		p := pointOf(&set[i], alone)
-		want, f := b.rails[set[i].Rail].of(k.algorithm).expect(c, alone, p.bytes, lean)
+		want, f := b.rails[set[i].Rail].of(k.algorithm).expect(c, alone, p.bytes, p.seconds, lean)
 		footings[i], all = f, min(all, f)
 		if f != unmeasured {
 			residuals[i] = math.Log(p.seconds / want)

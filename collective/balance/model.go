@@ -67,18 +67,29 @@ const (
 	exact                     // the same was
 )
 
-// expect is the time that was to be expected of so many bytes. How much slower rails are together
-// than alone is no change of theirs, and what a probe has seen once can't be held against a measurement.
-func (m *model) expect(class Class, alone bool, bytes, lean float64) (seconds float64, f footing) {
+// expect is the time that was to be expected of so many bytes, which took took. How much slower rails are together
+// than alone is no change of theirs, and what a probe has seen once can't be held against a measurement. Where all that was measured
+// is of about the same bytes, what is startup of it can't be told from what is transfer: any part is as likely.
+func (m *model) expect(class Class, alone bool, bytes, took, lean float64) (seconds float64, f footing) {
 	l := m.fit(class, alone, lean)
 	if at := m.same(class, alone, bytes); at >= 0 && m.points[at].weight >= 1 {
 		p := &m.points[at]
 		return p.seconds * l.at(bytes) / l.at(p.bytes), exact
 	}
-	if slices.ContainsFunc(m.points, func(p point) bool { return p.alone == alone && p.speaksFor(class) }) {
-		return l.at(bytes), near
+	least, most := math.Inf(1), 0.0 // bytes that were measured
+	for i := range m.points {
+		if p := &m.points[i]; p.alone == alone && p.speaksFor(class) {
+			least, most = min(least, p.bytes), max(most, p.bytes)
+		}
 	}
-	return 0, unmeasured
+	switch {
+	case most == 0:
+		return 0, unmeasured
+	case math.Log(most/least) < nearby:
+		scaled := l.at(most) * bytes / most
+		return min(max(took, min(l.at(most), scaled)), max(l.at(most), scaled)), near
+	}
+	return l.at(bytes), near
 }
 
 // measured reports whether anything near the class was, and not only probed.
