@@ -70,7 +70,7 @@ func pairsChild(config string) error {
 		}
 		times := []int64{0}
 		if all.comm.Rank() == 0 {
-			times[0] = int64(min(max(blockTime/median(warm), 1), 2000))
+			times[0] = int64(min(max(blockTime/median(warm), 1), 10_000))
 		}
 		if err := polyrail.AllReduce(ctx, all.comm, times, polyrail.Sum); err != nil {
 			return err
