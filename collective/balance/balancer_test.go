@@ -250,6 +250,32 @@ func TestAChangeIsFollowedAfterADisturbedProbe(t *testing.T) {
 	}
 }
 
+// What small operations scatter by is not what large ones do: shares of these must not stay wrong for fear of it.
+func TestTheNoiseOfSmallOperationsIsNotHeldAgainstLargeOnes(t *testing.T) {
+	late := 0
+	const n = 200
+	for seed := range uint64(n) {
+		w := randomWorld(seed)
+		w.alpha, w.rate, w.ranks = []float64{50e-6, 50e-6, 50e-6}, []float64{21e6, 10.5e6, 5.2e6}, 4
+		w.noise, w.stalls = 0.4, 0.3
+		w.start(true)
+		for range 12 {
+			w.set(64 << 10)
+		}
+		w.noise, w.stalls = 0.01, 0
+		var ratio float64
+		for range 4 {
+			ratio = w.set(16 << 20)
+		}
+		if ratio > 1.02 {
+			late++
+		}
+	}
+	if late > n/100 {
+		t.Errorf("%d of %d: after forty operations of 16 MiB they take more than 1.02 times the best", late, n)
+	}
+}
+
 func TestSmallOperationsUseTheRailOfLeastLatency(t *testing.T) {
 	w := randomWorld(1)
 	w.alpha, w.rate, w.noise = []float64{200e-6, 20e-6, 100e-6}, []float64{1e9, 1e8, 1e9}, 0

@@ -89,6 +89,11 @@ func (s *spread) lean() float64 {
 // anew is the same spread without a doubt, for another class.
 func (s *spread) anew() spread { return spread{variance: s.variance} }
 
+// over is the spread of windows that are so many times longer, of a quiet network at least, unless this one is quieter.
+func (s *spread) over(longer float64) spread {
+	return spread{variance: min(s.variance, max(s.variance/longer, priorDeviation*priorDeviation))}
+}
+
 // noise takes the times of like operations, of a probe's rounds: what they scatter by is what windows are assumed to,
 // at first. Much of it is the mood of the host, which a mean of ten operations keeps. One of them is the quickest, and shows nothing.
 func (b *Balancer) noise(elapsed []time.Duration) {

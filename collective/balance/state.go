@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"math"
 	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -59,13 +60,18 @@ func (b *Balancer) roundsOf(k *class) int {
 	return min(plan.NewLayout(int(k.bytes), 1, b.setup.Owners(k.algorithm)).Rounds, maxUnits)
 }
 
-// inherit begins with the noise of the nearest class that was measured: much of it is the host's.
+// inherit begins with the noise of the nearest class that was measured: much of it is the host's. What disturbs operations comes
+// by time, so of longer ones a window is the mean of more of it.
 func (b *Balancer) inherit(c Class) {
 	for away := 1; away <= largestClass; away++ {
 		for _, near := range []int{int(c) - away, int(c) + away} {
 			if near >= 0 && near <= largestClass && b.classes[near].sets > 0 {
 				k, from := &b.classes[c], &b.classes[near]
-				k.own, k.common, k.whole = from.own.anew(), from.common.anew(), from.whole.anew()
+				longer := b.predict(c, k.shares) / b.predict(Class(near), from.shares)
+				if !(longer > 1) || math.IsInf(longer, 1) { // or not known
+					longer = 1
+				}
+				k.own, k.common, k.whole = from.own.over(longer), from.common.over(longer), from.whole.over(longer)
 				return
 			}
 		}
