@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 )
@@ -73,11 +74,12 @@ type Balancer struct {
 	classes [largestClass + 1]class
 	choices [largestClass + 1]*choice // nil: the class's algorithm is fixed
 	probe   spread                    // of operations, while nothing was known of windows
+	told    *table.Table              // the last one that was asked for, or the one at the start
 }
 
 // NewBalancer starts from the table in force.
 func NewBalancer(s Setup) *Balancer {
-	b := &Balancer{setup: s, rails: make([]models, s.Rails)}
+	b := &Balancer{setup: s, rails: make([]models, s.Rails), told: s.Start}
 	for i := range b.rails {
 		b.rails[i] = make(models)
 	}
@@ -121,7 +123,8 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	}
 	c := set[0].Class
 	k := &b.classes[c]
-	if k.sets == 0 {
+	if k.sets == 0 { // it ran as the table says, whatever the class was taught since
+		k.shares = plan.Rounds(k.rounds, b.told.Lookup(int64(total)).Weights)
 		b.inherit(c)
 	}
 	k.sets++
@@ -321,7 +324,7 @@ func (b *Balancer) named(end int64, c Class) op.Algorithm {
 	return b.setup.Start.Lookup(end).Algorithm
 }
 
-// Table is the table of the shares that were decided.
+// Table is the table of the shares that were decided. It is to be in force when the next windows are observed.
 func (b *Balancer) Table() []table.Entry {
 	ends := make([]int64, 0, len(b.classes)+len(b.setup.Ranges))
 	for c := range largestClass {
@@ -353,5 +356,6 @@ func (b *Balancer) Table() []table.Entry {
 		}
 		entries = append(entries, e)
 	}
+	b.told = &table.Table{Entries: entries}
 	return entries
 }

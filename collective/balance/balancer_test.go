@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -287,6 +288,20 @@ func TestSmallOperationsUseTheRailOfLeastLatency(t *testing.T) {
 	}
 	if big := w.shares(16 << 20); count(big) < 2 {
 		t.Errorf("16 MiB go over one rail: %v", big)
+	}
+}
+
+func TestTheBalancerKnowsWhatIsInForce(t *testing.T) {
+	for seed := range uint64(300) {
+		w := randomWorld(seed)
+		w.start(seed%2 == 0)
+		for range 40 {
+			size := (64 << 10) << w.rng.IntN(8)
+			w.set(size)
+			if k := &w.b.classes[ClassOf(int64(size))]; !slices.Equal(k.shares, w.shares(size)) {
+				t.Fatalf("seed %d: operations of %d bytes are divided by %v, the balancer goes by %v", seed, size, w.shares(size), k.shares)
+			}
+		}
 	}
 }
 
