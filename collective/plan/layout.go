@@ -14,7 +14,7 @@ const (
 	MinSegmentBytes = 256 // DESIGN has 1 KiB, by which six ranks divide 64 KiB in elevenths
 	MaxSegmentBytes = 128 << 10
 
-	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %; it divides by 2, 3 and 4 rails
+	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %; 2, 3 and 4 rails divide it evenly
 	alignment     = 64 // bytes; a cache line, and a multiple of every element size
 )
 
