@@ -65,7 +65,9 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		default: // noise, unless the next set says the same
 			v, k.suspects[rail] = max(v, suspected), rest
 			p.seconds *= math.Exp(math.Copysign(limit, rest) - rest)
-			taken = footings[i] == exact // as the first of its class and share it would be all that the next one is held against
+			// Of a share that has no measurement yet it would be all that the next one is held against. In a class that has none
+			// it is better than what others have taught.
+			taken = footings[i] == exact || k.sets == 1
 		}
 		if taken {
 			m.observe(p, own.memory())
