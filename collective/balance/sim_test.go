@@ -35,6 +35,9 @@ func algorithmAt(bytes int64) op.Algorithm {
 	return op.Ring
 }
 
+// probedSizes are the ones that a rail is probed with.
+var probedSizes = []int{8, 16 << 10, 32 << 10, 256 << 10}
+
 // start makes the balancer; probe: with figures of each rail alone, as noisy as everything.
 func (w *world) start(probe bool) {
 	t, err := Static(Equal(len(w.rate)), 16<<10, nil)
@@ -53,7 +56,7 @@ func (w *world) start(probe bool) {
 		return
 	}
 	for rail := range w.rate {
-		for _, bytes := range []int{8, 16 << 10, 32 << 10, 256 << 10} {
+		for _, bytes := range probedSizes {
 			w.b.Probed(rail, int64(bytes), seconds(w.once(rail, float64(bytes), 1)*w.swing()*w.stall()))
 		}
 	}
