@@ -18,6 +18,9 @@ func setCongestion(int, string) error { return errors.ErrUnsupported }
 // readVec reads into the first vector with room, without waiting.
 func readVec(fd int, iov []unix.Iovec) (int, error) { return oneByOne(unix.Read, fd, iov) }
 
+// readInto reads into p, without waiting.
+func readInto(fd int, p []byte) (int, error) { return unix.Read(fd, p) }
+
 // writeVec writes the vectors, without waiting.
 func writeVec(fd int, iov []unix.Iovec) (int, error) { return oneByOne(unix.Write, fd, iov) }
 

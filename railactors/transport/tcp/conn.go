@@ -95,8 +95,11 @@ func (c *conn) ReadFull(p []byte) (int, error) {
 	r.start, r.end = 0, 0
 	r.vector = [2]unix.Iovec{vector(p[n:]), vector(r.ahead[:room])}
 	r.err = nil
-	// First without waiting: Await may have the descriptor for waiting.
-	err := c.raw.Control(r.try)
+	// First without waiting, unless the last read has left nothing: Await may have the descriptor for waiting.
+	var err error
+	if r.full = false; !r.short {
+		err = c.raw.Control(r.try)
+	}
 	if err == nil && !r.full {
 		err = c.raw.Read(r.loop)
 	}
@@ -178,10 +181,8 @@ func (c *conn) calm() {
 // takeIn is Poll's read.
 func (r *reader) takeIn(fd uintptr) {
 	for {
-		r.vector[0] = vector(r.ahead[:])
-		n, err := readVec(int(fd), r.vector[:1])
+		n, err := readInto(int(fd), r.ahead[:])
 		afterRead()
-		r.vector[0] = unix.Iovec{}
 		r.short = n < len(r.ahead)
 		switch {
 		case n > 0:
