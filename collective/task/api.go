@@ -81,7 +81,7 @@ const (
 type Action struct {
 	Kind   ActionKind
 	User   bool    // Send: reads the user's memory
-	AckNow bool    // Send: the last one from the user's memory to this peer on this rail
+	AckNow bool    // Send: the last one, or the last one from the user's memory, to this peer on this rail
 	Last   bool    // Reduce, Copy: the result is final (here an average is divided)
 	Ref    Ref     // Send, Reduce, Copy
 	To     op.Rank // Send, Grant

@@ -15,11 +15,21 @@ type shape struct {
 	argsAt      []int    // by instruction: its first operand in a span's part of Task.args
 	argsPerSpan int
 	upTo        []counts // by number of owners: of the instructions of the first so many
-	userSends0  []int    // by link: Sends of user memory in one span
+	sends0      []sends  // by link: of one span
 }
 
 // counts are numbers of instructions: all of them, and those that touch a memory.
 type counts struct{ all, user, scratch int }
+
+// sends are numbers of Sends: all of them, and those from the user's memory.
+type sends struct{ all, user int }
+
+func (s *sends) add(in *schedule.Instr, by int) {
+	s.all += by
+	if in.User {
+		s.user += by
+	}
+}
 
 func (s *shape) set(p *schedule.Program, inPlace bool) {
 	if s.of == p && s.inPlace == inPlace {
@@ -29,7 +39,7 @@ func (s *shape) set(p *schedule.Program, inPlace bool) {
 	s.need0 = resize(s.need0, len(p.Code))
 	s.argsAt = resize(s.argsAt, len(p.Code))
 	s.upTo = resize(s.upTo, p.Owners+1)
-	s.userSends0 = resize(s.userSends0, len(p.To))
+	s.sends0 = resize(s.sends0, len(p.To))
 	var c counts
 	for i := range p.Code {
 		in := &p.Code[i]
@@ -50,8 +60,8 @@ func (s *shape) set(p *schedule.Program, inPlace bool) {
 		switch {
 		case in.Kind == schedule.Reduce, in.Kind == schedule.Copy:
 			s.argsPerSpan += len(in.Args)
-		case in.Kind == schedule.Send && in.User:
-			s.userSends0[in.Link]++
+		case in.Kind == schedule.Send:
+			s.sends0[in.Link].add(in, 1)
 		}
 	}
 }
@@ -76,7 +86,7 @@ func (t *Task) Reset(c Config) {
 	t.args = grow(t.args, spans*t.argsPerSpan)
 	t.parked = resize(t.parked, links*spans)
 	t.limits = resize(t.limits, links*rails)
-	t.userSends = resize(t.userSends, links*rails)
+	t.sends = resize(t.sends, links*rails)
 	t.scratch = resize(t.scratch, spans)
 	for span := range spans {
 		copy(t.need[span*len(t.need0):], t.need0)
@@ -84,7 +94,7 @@ func (t *Task) Reset(c Config) {
 		t.left += n.all
 		t.userLeft += n.user
 		t.scratch[span] = n.scratch
-		t.countUserSends(span)
+		t.countSends(span)
 	}
 
 	t.slotBytes = (c.Plan.SpanBytes + slotAlignment - 1) &^ (slotAlignment - 1)
@@ -99,19 +109,21 @@ func (t *Task) Reset(c Config) {
 	}
 }
 
-// countUserSends counts a span's Sends of user memory, so that the last one to each
-// peer on each rail is known when it goes.
-func (t *Task) countUserSends(span int) {
+// countSends counts a span's Sends, so that the last ones to each peer on each rail are
+// known when they go.
+func (t *Task) countSends(span int) {
 	rail, owners := t.Plan.Spans[span].Rail, t.Plan.OwnersIn(span)
 	if owners == t.Program.Owners {
-		for link, n := range t.userSends0 {
-			t.userSends[link*len(t.rails)+rail] += n
+		for link, n := range t.sends0 {
+			left := &t.sends[link*len(t.rails)+rail]
+			left.all += n.all
+			left.user += n.user
 		}
 		return
 	}
 	for i := range t.Program.Code[:t.Program.Base[owners]] {
-		if in := &t.Program.Code[i]; in.Kind == schedule.Send && in.User {
-			t.userSends[in.Link*len(t.rails)+rail]++
+		if in := &t.Program.Code[i]; in.Kind == schedule.Send {
+			t.sends[in.Link*len(t.rails)+rail].add(in, 1)
 		}
 	}
 }

@@ -21,12 +21,12 @@ type Task struct {
 	need  []uint16 // what the instruction still waits for
 	next  []Ref    // the parked list that it is in
 
-	rails     []rail
-	scratch   []int // by span: instructions that touch its scratch and aren't done
-	args      []Loc // operands of the kernels, so that actions need no memory of their own
-	parked    []Ref // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none
-	limits    []int // by link and rail: spans that the peer allows
-	userSends []int // by link and rail: Sends of user memory that aren't out yet
+	rails   []rail
+	scratch []int   // by span: instructions that touch its scratch and aren't done
+	args    []Loc   // operands of the kernels, so that actions need no memory of their own
+	parked  []Ref   // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none
+	limits  []int   // by link and rail: spans that the peer allows
+	sends   []sends // by link and rail: that aren't out yet
 
 	// Instructions that aren't done (left), of those the ones begun (busy); user: those that
 	// touch the user's memory.
@@ -271,11 +271,9 @@ func (t *Task) send(span, at int) Action {
 		Kind: Send, User: in.User, Ref: ref, To: in.Peer, Rail: r, Span: span,
 		Owner: in.Owner, Step: in.Step, Loc: t.loc(span, in.Owner, in.Args[0]),
 	}
-	if in.User {
-		left := &t.userSends[in.Link*len(t.rails)+r]
-		*left--
-		a.AckNow = *left == 0
-	}
+	left := &t.sends[in.Link*len(t.rails)+r]
+	left.add(in, -1)
+	a.AckNow = left.all == 0 || in.User && left.user == 0
 	return a
 }
 

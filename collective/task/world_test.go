@@ -74,9 +74,9 @@ type node struct {
 	src, dst, arena                     []byte
 	input, result                       []byte // copies: of src at the start, of dst when resolved
 	started, aborted, resolved, retired bool
-	slots                               map[int]int // offset in the arena → its span
-	given                               []int       // by rail: spans whose slots were given up
-	lastUser                            map[link]bool
+	slots                               map[int]int   // offset in the arena → its span
+	given                               []int         // by rail: spans whose slots were given up
+	last, lastUser                      map[link]bool // whether the last frame, and that of the user's memory, asked for an acknowledgement
 }
 
 // newWorld makes a world of the first tasks, which may have been used before.
@@ -101,7 +101,7 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[9]Task) *world {
 			t.Fatalf("%v", err)
 		}
 		n := &node{world: w, rank: op.Rank(r), task: &tasks[r], input: inputs[r], src: bytes.Clone(inputs[r]),
-			slots: map[int]int{}, given: make([]int, len(s.weights)), lastUser: map[link]bool{}}
+			slots: map[int]int{}, given: make([]int, len(s.weights)), last: map[link]bool{}, lastUser: map[link]bool{}}
 		n.dst = n.src
 		if !s.inPlace {
 			n.dst = bytes.Repeat([]byte{0xdd}, s.bytes)
@@ -142,9 +142,9 @@ func (w *world) run() {
 		if !bytes.Equal(n.result, n.want) {
 			w.t.Fatalf("rank %d: wrong result", n.rank)
 		}
-		for l, last := range n.lastUser {
-			if !last {
-				w.t.Fatalf("rank %d: the last frame of user memory on %+v doesn't ask for an acknowledgement", n.rank, l)
+		for l, last := range n.last {
+			if lastUser, any := n.lastUser[l]; !last || any && !lastUser {
+				w.t.Fatalf("rank %d: the last frame on %+v, or the last one of user memory, doesn't ask for an acknowledgement", n.rank, l)
 			}
 		}
 	}
@@ -225,6 +225,7 @@ func (n *node) send(a Action) {
 		}
 		n.lastUser[l] = a.AckNow
 	}
+	n.last[l] = a.AckNow
 	memory := n.memory(a.Loc, a.Span)
 	f := &frame{Action: a, memory: memory, want: bytes.Clone(memory), copied: n.rng.IntN(3) == 0}
 	if f.copied {
