@@ -175,7 +175,7 @@ func DefaultConfig() Config {
 		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
 		RankTimeout: 2 * time.Second, RailTimeout: 200 * time.Millisecond,
 		Balance: BalanceMeasured, Probe: true,
-		EagerBytes: 64 << 10, SplitBytes: 8 << 10,
+		EagerBytes: 256 << 10, SplitBytes: 8 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
 		MemoryLimit: 1 << 30,
 		WaitSpin:    200 * time.Microsecond,

@@ -190,7 +190,7 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	o.shape.digest = digest(g, r, desc, p.Segment, eager)
 	o.shape.config = task.Config{Program: program, Plan: p, InPlace: same(r.Dst, r.Src), Eager: eager, Window: spans}
 	o.memory[task.Input], o.memory[task.Final] = r.Src, r.Dst
-	if eager && len(r.Src) <= copyLimit {
+	if eager && len(r.Src) <= pollLimit {
 		r.work.from = c.sources(program, p)
 	}
 	return nil

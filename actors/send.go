@@ -9,9 +9,10 @@ import (
 	"github.com/polyrail/polyrail/railactors/memory"
 )
 
-// copyLimit is the largest operation, in bytes, whose sends are copied: the caller gets
-// its memory back at once and the runtime re-sends, if need be, after it has returned.
-const copyLimit = 64 << 10
+// copyLimit is the largest operation, in bytes, whose sends are copied: the caller gets its memory back
+// with the last value, where it would wait for a frame's acknowledgement to wake two processes, and the
+// runtime re-sends, if need be, after it has returned.
+const copyLimit = 256 << 10
 
 var frames = sync.Pool{New: func() any { return new(railactors.Frame) }}
 var transmits = sync.Pool{New: func() any { return new(transmit) }}

@@ -73,6 +73,10 @@ type source struct {
 	rail int
 }
 
+// pollLimit is the largest operation, in bytes, whose frames its caller looks for. Larger ones take so long
+// that polling costs the other processes of the host, or the writers of this one, more than it gains.
+const pollLimit = 32 << 10
+
 // pollsPerPause is after how many rounds of polling the process's other goroutines get a chance. Not
 // after each: Gosched wakes another thread to look for work, which makes a round trip half as long again.
 const pollsPerPause = 16
