@@ -669,6 +669,7 @@ type Window struct {
 	Operations    uint32                 `protobuf:"varint,4,opt,name=operations,proto3" json:"operations,omitempty"`
 	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`                          // mean
 	ElapsedNs     int64                  `protobuf:"varint,6,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"` // mean
+	WholeNs       int64                  `protobuf:"varint,7,opt,name=whole_ns,json=wholeNs,proto3" json:"whole_ns,omitempty"`       // mean of the operations, each as long as its slowest rail; the same in all windows of a set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,6 +742,13 @@ func (x *Window) GetBytes() int64 {
 func (x *Window) GetElapsedNs() int64 {
 	if x != nil {
 		return x.ElapsedNs
+	}
+	return 0
+}
+
+func (x *Window) GetWholeNs() int64 {
+	if x != nil {
+		return x.WholeNs
 	}
 	return 0
 }
@@ -1398,7 +1406,7 @@ const file_control_proto_rawDesc = "" +
 	"\talgorithm\x18\x04 \x01(\rR\talgorithm\x12\x1a\n" +
 	"\belements\x18\x05 \x01(\x04R\belements\x12\x17\n" +
 	"\aop_name\x18\x06 \x01(\tR\x06opName\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"\xa6\x01\n" +
+	"\x04name\x18\a \x01(\tR\x04name\"\xc1\x01\n" +
 	"\x06Window\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\rR\x04rail\x12\x1d\n" +
 	"\n" +
@@ -1409,7 +1417,8 @@ const file_control_proto_rawDesc = "" +
 	"operations\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x1d\n" +
 	"\n" +
-	"elapsed_ns\x18\x06 \x01(\x03R\telapsedNs\"S\n" +
+	"elapsed_ns\x18\x06 \x01(\x03R\telapsedNs\x12\x19\n" +
+	"\bwhole_ns\x18\a \x01(\x03R\awholeNs\"S\n" +
 	"\aWindows\x12*\n" +
 	"\awindows\x18\x01 \x03(\v2\x10.polyrail.WindowR\awindows\x12\x1c\n" +
 	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"8\n" +

@@ -51,7 +51,7 @@ func fillSet(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(
 func TestTimerGivesTheMeanOfTenOperationsWithoutTheSlowest(t *testing.T) {
 	timer := NewTimer()
 	w := fillSet(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Millisecond })
-	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 9, Bytes: 1000, Elapsed: 5 * time.Millisecond}
+	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 9, Bytes: 1000, Elapsed: 5 * time.Millisecond, Whole: 5 * time.Millisecond}
 	if w != want {
 		t.Errorf("window is %+v, want %+v", w, want)
 	}
@@ -71,7 +71,7 @@ func TestTheWindowsOfASetAreOfTheSameOperations(t *testing.T) {
 		if full != (i == WindowOperations-1) {
 			t.Fatalf("operation %d: full %v", i, full)
 		}
-		want := []Window{{0, 7, 1, 9, 300, time.Millisecond, 0}, {1, 7, 1, 9, 100, time.Microsecond, 0}}
+		want := []Window{{0, 7, 1, 9, 300, time.Millisecond, time.Millisecond, 0}, {1, 7, 1, 9, 100, time.Microsecond, time.Millisecond, 0}}
 		if full && !slices.Equal(set, want) {
 			t.Errorf("set is %+v, want %+v", set, want)
 		}
@@ -86,7 +86,8 @@ func TestARailThatOnlyLargerOperationsUseHasItsOwnMean(t *testing.T) {
 			samples = append(samples, RailTime{1, 10, 2 * time.Second})
 		}
 		if set, full := timer.Add(1, 7, samples); full {
-			want := []Window{{0, 7, 1, 9, 100, time.Second, 0}, {1, 7, 1, 4, 10, 2 * time.Second, 0}}
+			const whole = 13 * time.Second / 9 // four of two seconds, five of one
+			want := []Window{{0, 7, 1, 9, 100, time.Second, whole, 0}, {1, 7, 1, 4, 10, 2 * time.Second, whole, 0}}
 			if !slices.Equal(set, want) {
 				t.Errorf("set is %+v, want %+v", set, want)
 			}

@@ -34,9 +34,11 @@ const (
 
 	settling     = 4    // sets before hysteresis begins
 	probeWeight  = 0.9  // of a probed point, in windows
+	rested       = 16   // sets without a change, after which what was only probed is tried
 	trialRounds  = 8    // an operation of fewer rounds tries nothing: one of them would be too large a part
 	trialHarm    = 1.25 // a rail whose single round would take this many times the operation's time isn't tried
 	guessHarm    = 1.9  // the same for one of which only a probe has said so: a busy moment is enough for that
+	mostByProbe  = 1.15 // times what an operation takes, that one rail may promise to take alone where only a probe has said so: it is tried
 	leastStartup = 0.3  // of an operation's time, that smaller ones take alone: then one rail may do better than several
 	smallHarm    = 2.5  // and for operations that are never divided, of which a busy moment is most
 	trialsToTell = 4    // sets that show what an operation which is never divided takes on another rail
@@ -129,9 +131,10 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	}
 	k.sets++
 	b.resize(k, total)
-	took := math.Log(slowestOf(set) / total)
+	took := math.Log(tookOf(set) / total)
 	k.note(took)
 	k.learnBurns(set, took)
+	k.learnBeyond(set)
 	atRest := k.atRest()
 	rescaled := b.learn(c, set)
 	k.idle++

@@ -40,7 +40,7 @@ func (k *class) learnBurns(set []Window, took float64) {
 	for i := range k.burns {
 		k.burns[i].left = max(k.burns[i].left-1, 0)
 	}
-	if slowestOf(set) > brief {
+	if tookOf(set) > brief {
 		k.forgetBurns()
 		return
 	}

@@ -106,7 +106,7 @@ func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
 		references[rail] = reference(sets, rail, class <= c.eager)
 	}
 	byRail := make([]Window, c.rails)
-	var whole time.Duration // with the waiting: of two algorithms both have it
+	var whole, took time.Duration // with the waiting, which of two algorithms both have; without it
 	for _, set := range sets {
 		waited := time.Duration(-1)
 		for i := range set {
@@ -114,8 +114,8 @@ func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
 				waited = d
 			}
 		}
+		whole, took = max(whole, set[0].Whole), max(took, set[0].Whole-waited)
 		for _, w := range set {
-			whole = max(whole, w.Elapsed)
 			w.Elapsed -= waited
 			m := &byRail[w.Rail]
 			if m.Operations == 0 {
@@ -129,7 +129,7 @@ func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
 	}
 	for _, w := range byRail {
 		if w.Operations > 0 {
-			w.Whole = whole
+			w.Whole, w.Took = whole, took
 			merged = append(merged, w)
 		}
 	}

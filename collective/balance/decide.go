@@ -46,7 +46,7 @@ func (b *Balancer) hot(c Class) (shares []int, seconds float64) {
 	if seconds = fill(k.rounds, startup, perRound, shares); count(shares) < 2 {
 		return nil, 0
 	}
-	return shares, seconds
+	return shares, seconds * math.Exp(k.beyond)
 }
 
 // cold is the division that gives everything to one rail.
@@ -116,7 +116,7 @@ func (b *Balancer) predict(c Class, shares []int) float64 {
 		return math.Inf(1)
 	}
 	startup, perRound := b.together(c)
-	return slowest(startup, perRound, shares)
+	return slowest(startup, perRound, shares) * math.Exp(k.beyond)
 }
 
 // due is the division that the class should try for one set of windows, if it is time: one that
@@ -125,13 +125,13 @@ func (b *Balancer) due(c Class) (shares []int) {
 	k := &b.classes[c]
 	k.waited++
 	now := b.predict(c, k.shares)
-	slow := k.sets > settling && b.startsSlowly(c, now)
-	if k.waited < k.pause && !slow {
+	rail, alone := b.bestAlone(c)
+	soon := k.sets > settling && b.startsSlowly(c, now) || k.settled > rested && rail >= 0 && b.isClose(c, rail, alone, now)
+	if k.waited < k.pause && !soon {
 		return nil
 	}
-	rail, alone := b.bestAlone(c)
 	switch {
-	case slow: // once, and soon: on quick rails it may be half the time
+	case soon: // once: on quick rails it may be half the time
 		shares = b.cold(c, most(k.shares))
 	case k.bytes < float64(b.setup.SplitBytes):
 		if rail = b.other(c); rail < 0 {
@@ -150,7 +150,9 @@ func (b *Balancer) due(c Class) (shares []int) {
 		shares[most(shares)]--
 		shares[rail] = 1
 	}
-	k.waited, k.pause = 0, min(2*k.pause, lastTrial)
+	if k.waited = 0; !b.promises(c, rail, alone, now) {
+		k.pause = min(2*k.pause, lastTrial)
+	}
 	return shares
 }
 
@@ -165,6 +167,23 @@ func (b *Balancer) startsSlowly(c Class, now float64) bool {
 		least = min(least, m.soonest(k.bytes))
 	}
 	return count(k.shares) > 1 && !rail.of(k.algorithm).tested(c) && least < now && least > leastStartup*now
+}
+
+// isClose reports whether the rail that has most may do better by itself though the model says otherwise: it was only probed, and what the
+// others carry is little more than what a probe is off by.
+func (b *Balancer) isClose(c Class, rail int, alone, now float64) bool {
+	k := &b.classes[c]
+	return count(k.shares) > 1 && !k.atHome() && rail == most(k.shares) && alone < now*mostByProbe && !b.rails[rail].of(k.algorithm).tested(c)
+}
+
+// promises reports whether the rail that has most was measured to do better by itself, and only more trials are needed to prove it.
+func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
+	k := &b.classes[c]
+	if rail < 0 || rail != most(k.shares) || count(k.shares) < 2 || k.atHome() || !b.rails[rail].of(k.algorithm).tested(c) {
+		return false
+	}
+	doubt := k.common.deviation() * math.Sqrt(1/b.evidence(c, k.shares, false)+1/b.evidence(c, b.cold(c, rail), true))
+	return now/alone > gainToAdjust*math.Exp(doubtOfSplits*doubt)
 }
 
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.

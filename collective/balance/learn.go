@@ -1,9 +1,6 @@
 package balance
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // follow is how much of what all rails deviate by in common is taken for a new level of all of them.
 const follow = 0.25
@@ -91,15 +88,14 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	return v == changed
 }
 
-func pointOf(w *Window, alone bool) point {
-	return point{class: w.Class, alone: alone, bytes: float64(max(w.Bytes, 1)), seconds: max(w.Elapsed, 1).Seconds(), weight: 1}
+// learnBeyond takes how much longer a set's operations took than the rail that ended last on the mean, where several rails worked:
+// it isn't always the same one that ends last. Of a single rail nothing comes on top.
+func (k *class) learnBeyond(set []Window) {
+	if len(set) > 1 {
+		k.beyond += follow * (beyond(set) - k.beyond)
+	}
 }
 
-// slowestOf is what a set's operations took, in seconds.
-func slowestOf(set []Window) float64 {
-	var elapsed time.Duration
-	for i := range set {
-		elapsed = max(elapsed, set[i].Elapsed)
-	}
-	return max(elapsed, 1).Seconds()
+func pointOf(w *Window, alone bool) point {
+	return point{class: w.Class, alone: alone, bytes: float64(max(w.Bytes, 1)), seconds: max(w.Elapsed, 1).Seconds(), weight: 1}
 }

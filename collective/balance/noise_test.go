@@ -139,3 +139,25 @@ func TestTheNoiseOfSmallOperationsIsNotHeldAgainstLargeOnes(t *testing.T) {
 		t.Errorf("%d of %d: after forty operations of 16 MiB they take more than 1.02 times the best", late, n)
 	}
 }
+
+// A slow rail beside a quick one gains little. Where the two are slower together, it isn't always the same that ends last, and the
+// probe took the quick one for slower than it is, that one does better alone: it is found, though the rails' own times hardly say so.
+func TestTheBestRailAloneIsFoundThoughOthersWouldHelp(t *testing.T) {
+	const size, worlds, sets, last = 64 << 10, 200, 60, 20
+	divided := 0
+	for seed := range uint64(worlds) {
+		w := randomWorld(seed)
+		w.ranks, w.noise, w.crowd, w.mood, w.uneven, w.probed = 6, 0.3, 1.15, 0.05, true, 1.1
+		w.alpha, w.rate = []float64{50e-6, 50e-6}, []float64{18.75e6, 1.875e6}
+		w.start(true)
+		for set := range sets {
+			w.set(size)
+			if set >= sets-last && count(w.shares(size)) > 1 {
+				divided++
+			}
+		}
+	}
+	if divided > worlds*last/4 {
+		t.Errorf("%d of %d sets divide", divided, worlds*last)
+	}
+}

@@ -21,6 +21,8 @@ type world struct {
 	crowd  float64 // how much slower rails are when several of them work
 	mood   float64 // deviation, in logarithms, of what a busy host does to all rails alike, from one set or probe to the next
 	stalls float64 // part of the windows in which a rail took up to twice as long
+	uneven bool    // operations take as long as the rail that ends last in each of them, and windows say so
+	probed float64 // how much longer a probe takes than operations do: behind a shaper what follows a pause goes in a burst; 0: as long
 	b      *Balancer
 	table  *table.Table
 	known  map[int][2]float64 // best, by size
@@ -55,9 +57,10 @@ func (w *world) start(probe bool) {
 	if !probe {
 		return
 	}
+	longer := max(w.probed, 1)
 	for rail := range w.rate {
 		for _, bytes := range probedSizes {
-			w.b.Probed(rail, int64(bytes), seconds(w.once(rail, float64(bytes), 1)*w.swing()*w.stall()))
+			w.b.Probed(rail, int64(bytes), seconds(longer*w.once(rail, float64(bytes), 1)*w.swing()*w.stall()))
 		}
 	}
 	w.table = &table.Table{Entries: w.b.Decide()}
@@ -156,18 +159,25 @@ func (w *world) set(bytes int) (ratio float64) {
 	w.worst = max(w.worst, w.exact(bytes, shares)/single)
 	per := float64(bytes) / float64(w.rounds(bytes))
 	var windows []Window
-	swing := w.swing()
+	swing, whole := w.swing(), make([]float64, WindowOperations)
 	for rail, r := range shares {
 		if r == 0 {
 			continue
 		}
 		var sum, top float64
-		for range WindowOperations {
+		for i := range whole {
 			t := w.once(rail, per*float64(r), count(shares))
 			sum, top = sum+t, max(top, t)
+			whole[i] = max(whole[i], t)
 		}
 		windows = append(windows, Window{Rail: rail, Class: ClassOf(int64(bytes)), Operations: WindowOperations,
 			Bytes: int64(per * float64(r)), Elapsed: seconds((sum - top) / (WindowOperations - 1) * swing * w.stall())})
+	}
+	if w.uneven {
+		slices.Sort(whole)
+		for i := range windows {
+			windows[i].Took = seconds(mean(whole[:WindowOperations-1]) * swing)
+		}
 	}
 	if w.b.Observe(windows) {
 		w.table = &table.Table{Entries: w.b.Table()}
@@ -196,4 +206,11 @@ func randomWorld(seed uint64) *world {
 
 func (w *world) randomSize() int {
 	return (64 << 10) << w.rng.IntN(10) * (50 + w.rng.IntN(51)) / 100 &^ 63
+}
+
+func mean(v []float64) (m float64) {
+	for _, x := range v {
+		m += x / float64(len(v))
+	}
+	return m
 }

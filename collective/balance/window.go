@@ -27,7 +27,10 @@ type Window struct {
 	Operations int           // in which the rail took part, without the slowest
 	Bytes      int64         // mean, of what the rail carried
 	Elapsed    time.Duration // mean
-	Whole      time.Duration // of a set that was merged: what the operations took on the slowest rank; in a rank's own: 0
+
+	// The same in all windows of a set. It isn't always the same rail that ends last, so operations take longer than the rail that does on the mean.
+	Whole time.Duration // mean of the operations, each as long as its slowest rail; of a merged set: on the slowest rank
+	Took  time.Duration // of a merged set: the same without the waiting for late ranks; in a rank's own: 0
 }
 
 // wholeOf is what a set's operations took, as a logarithm of seconds.
@@ -37,6 +40,24 @@ func wholeOf(set []Window) float64 {
 		whole = max(whole, set[i].Whole, set[i].Elapsed)
 	}
 	return math.Log(max(whole, 1).Seconds())
+}
+
+// tookOf is what a set's operations took, in seconds.
+func tookOf(set []Window) float64 {
+	var took time.Duration
+	for i := range set {
+		took = max(took, set[i].Took, set[i].Elapsed)
+	}
+	return max(took, 1).Seconds()
+}
+
+// beyond is how much longer a set's operations took than the rail that ended last on the mean, as a logarithm.
+func beyond(set []Window) float64 {
+	var slowest time.Duration
+	for i := range set {
+		slowest = max(slowest, set[i].Elapsed)
+	}
+	return math.Log(tookOf(set) / max(slowest, 1).Seconds())
 }
 
 // validateSet reports what is wrong with a set of windows from the network, or nil.
@@ -57,8 +78,8 @@ func validateSet(set []Window, rails int) error {
 			return fmt.Errorf("a set of windows of classes %d and %d, tables %d and %d", uint8(first.Class), uint8(w.Class), first.Table, w.Table)
 		case w.Operations < 1 || w.Operations > maxOperations:
 			return fmt.Errorf("window of %d operations", w.Operations)
-		case w.Bytes < 0 || w.Elapsed < 0:
-			return fmt.Errorf("window of %d bytes in %v", w.Bytes, w.Elapsed)
+		case w.Bytes < 0 || w.Elapsed < 0 || w.Whole < 0 || w.Whole != first.Whole:
+			return fmt.Errorf("window of %d bytes in %v, of operations of %v and %v", w.Bytes, w.Elapsed, w.Whole, first.Whole)
 		}
 	}
 	return nil
@@ -144,10 +165,11 @@ func (s *sums) windows(table uint32, class Class) (set []Window) {
 		r.bytes -= m.Bytes
 		r.elapsed -= m.Elapsed
 	}
+	whole := (s.elapsed - s.slowest) / time.Duration(s.operations-1)
 	for rail, r := range s.rails {
 		if r.operations > 0 {
 			set = append(set, Window{Rail: rail, Class: class, Table: table, Operations: r.operations,
-				Bytes: r.bytes / int64(r.operations), Elapsed: r.elapsed / time.Duration(r.operations)})
+				Bytes: r.bytes / int64(r.operations), Elapsed: r.elapsed / time.Duration(r.operations), Whole: whole})
 		}
 	}
 	return set
