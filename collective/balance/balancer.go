@@ -34,11 +34,11 @@ const (
 
 	settling     = 4    // sets before hysteresis begins
 	probeWeight  = 0.9  // of a probed point, in windows
-	rested       = 16   // sets without a change, after which what was only probed is tried
 	trialRounds  = 8    // an operation of fewer rounds tries nothing: one of them would be too large a part
 	trialHarm    = 1.25 // a rail whose single round would take this many times the operation's time isn't tried
 	guessHarm    = 1.9  // the same for one of which only a probe has said so: a busy moment is enough for that
-	mostByProbe  = 1.15 // times what an operation takes, that one rail may promise to take alone where only a probe has said so: it is tried
+	littleHelp   = 1.2  // times what the rail with the largest share carries, that an operation is at most where that rail is tried alone
+	rested       = 16   // sets without a change, after which that is done
 	leastStartup = 0.3  // of an operation's time, that smaller ones take alone: then one rail may do better than several
 	smallHarm    = 2.5  // and for operations that are never divided, of which a busy moment is most
 	trialsToTell = 4    // sets that show what an operation which is never divided takes on another rail
@@ -256,7 +256,11 @@ func (b *Balancer) options(c Class) (options []option) {
 		if single {
 			o.need, known = gainToMove, b.evidence(c, k.shares, true)
 		}
-		o.need *= math.Exp(doubt * k.common.deviation() * math.Sqrt(1/known+1/b.evidence(c, o.shares, true)))
+		if !single && k.littleHelp() && b.rails[rail].of(k.algorithm).tested(c) {
+			o.need = 1 // one rail is worth a tie
+		} else {
+			o.need *= math.Exp(doubt * k.common.deviation() * math.Sqrt(1/known+1/b.evidence(c, o.shares, true)))
+		}
 		options = append(options, o)
 	}
 	return options

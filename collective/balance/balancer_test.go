@@ -251,6 +251,21 @@ func TestRailsThatStartSlowlyAreTriedAlone(t *testing.T) {
 	}
 }
 
+// Of what a probe's few small operations took a part is chance: it decides nothing between rails that differ little.
+func TestSmallOperationsGoWithTheLargeOnesWhereRailsAreAboutAsQuick(t *testing.T) {
+	for _, c := range []struct {
+		startup float64 // of the rail with the higher rate, in times of the other's
+		rail    int
+	}{{1.1, 0}, {1.5, 1}} {
+		w := randomWorld(2)
+		w.alpha, w.rate, w.noise = []float64{c.startup * 20e-6, 20e-6}, []float64{1e9, 0.25e9}, 0
+		w.start(true)
+		if got := w.shares(8); got[c.rail] != w.rounds(8) {
+			t.Errorf("8 bytes, the quicker rail starts %v times as slowly: %v, want all of it on rail %d", c.startup, got, c.rail)
+		}
+	}
+}
+
 // TestSmallOperationsLeaveARailThatAProbeHasPreferred: of operations that are never divided nothing else would show the better rail.
 func TestSmallOperationsLeaveARailThatAProbeHasPreferred(t *testing.T) {
 	const size = 8

@@ -13,6 +13,11 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	if rail < 0 {
 		return nil, 0, false
 	}
+	if main := b.quickest(); main >= 0 && c.MaxBytes() < b.setup.SplitBytes { // a probe's times of small operations differ by chance
+		if t := b.line(c, main, true).at(k.bytes); t < alone*gainToMove {
+			rail, alone = main, t
+		}
+	}
 	hot, together := b.hot(c)
 	split := hot != nil && together*gainToSplit < alone
 	if !split {
@@ -30,6 +35,22 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 		b.giveUnknown(k, shares)
 	}
 	return shares, alone, true
+}
+
+// quickest is the rail that large operations end soonest on; -1: that isn't known.
+func (b *Balancer) quickest() (rail int) {
+	const large = 1 << 20
+	rail, soonest := -1, 0.0
+	for i := range b.rails {
+		l := b.line(ClassOf(large), i, true)
+		if !l.known {
+			return -1
+		}
+		if t := l.at(large); rail < 0 || t < soonest {
+			rail, soonest = i, t
+		}
+	}
+	return rail
 }
 
 // hot is the division over several rails that ends soonest by the model; nil if that is one on a single rail.
@@ -126,7 +147,7 @@ func (b *Balancer) due(c Class) (shares []int) {
 	k.waited++
 	now := b.predict(c, k.shares)
 	rail, alone := b.bestAlone(c)
-	soon := k.sets > settling && b.startsSlowly(c, now) || k.settled > rested && rail >= 0 && b.isClose(c, rail, alone, now)
+	soon := k.sets > settling && b.startsSlowly(c, now) || k.settled > rested && b.gainsLittle(c)
 	if k.waited < k.pause && !soon {
 		return nil
 	}
@@ -138,7 +159,7 @@ func (b *Balancer) due(c Class) (shares []int) {
 			return nil
 		}
 		shares = b.cold(c, rail)
-	case rail >= 0 && count(k.shares) > 1 && alone < now:
+	case rail >= 0 && count(k.shares) > 1 && (alone < now || k.littleHelp() && alone < now*b.doubtAlone(c, rail)):
 		shares = b.cold(c, rail)
 	case k.rounds < trialRounds:
 		return nil
@@ -169,11 +190,16 @@ func (b *Balancer) startsSlowly(c Class, now float64) bool {
 	return count(k.shares) > 1 && !rail.of(k.algorithm).tested(c) && least < now && least > leastStartup*now
 }
 
-// isClose reports whether the rail that has most may do better by itself though the model says otherwise: it was only probed, and what the
-// others carry is little more than what a probe is off by.
-func (b *Balancer) isClose(c Class, rail int, alone, now float64) bool {
+// gainsLittle reports whether the rail that has most carries so much that a trial of it alone is cheap, and there was none: what it takes alone only
+// a probe has said, which may be off by more than the others' help.
+func (b *Balancer) gainsLittle(c Class) bool {
 	k := &b.classes[c]
-	return count(k.shares) > 1 && !k.atHome() && rail == most(k.shares) && alone < now*mostByProbe && !b.rails[rail].of(k.algorithm).tested(c)
+	return count(k.shares) > 1 && k.littleHelp() && !b.rails[most(k.shares)].of(k.algorithm).tested(c)
+}
+
+// littleHelp reports whether the rail that has most would take little longer with all of it.
+func (k *class) littleHelp() bool {
+	return float64(k.rounds) < littleHelp*float64(k.shares[most(k.shares)])
 }
 
 // promises reports whether the rail that has most was measured to do better by itself, and only more trials are needed to prove it.
@@ -182,8 +208,14 @@ func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
 	if rail < 0 || rail != most(k.shares) || count(k.shares) < 2 || k.atHome() || !b.rails[rail].of(k.algorithm).tested(c) {
 		return false
 	}
-	doubt := k.common.deviation() * math.Sqrt(1/b.evidence(c, k.shares, false)+1/b.evidence(c, b.cold(c, rail), true))
-	return now/alone > gainToAdjust*math.Exp(doubtOfSplits*doubt)
+	return now/alone > gainToAdjust*b.doubtAlone(c, rail)
+}
+
+// doubtAlone is the quotient that noise alone may make between what a class's operations take now and on one rail alone.
+func (b *Balancer) doubtAlone(c Class, rail int) float64 {
+	k := &b.classes[c]
+	measurements := 1/b.evidence(c, k.shares, false) + 1/b.evidence(c, b.cold(c, rail), true)
+	return math.Exp(doubtOfSplits * k.common.deviation() * math.Sqrt(measurements))
 }
 
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
