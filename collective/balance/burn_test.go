@@ -18,54 +18,102 @@ func shaped(bytes, rate, bucket float64) float64 {
 	return bytes / rate
 }
 
-// As measured over 250 and 62.5 Mbit/s: each line through two points promises more than the second rail can keep.
-func TestBalancerLeavesAKneeAlone(t *testing.T) {
-	const bytes, sets = 64 << 10, 400
+// shapedPair are rails of 250 and 62.5 Mbit/s, of which the second is behind a bucket, and a balancer of two ranks that use them.
+type shapedPair struct {
+	rng    *rand.Rand
+	bucket float64
+	noise  float64 // a time is off by up to this part of it
+	b      *Balancer
+	table  table.Table
+	tables int
+}
+
+func newShapedPair(t *testing.T, rng *rand.Rand, bucket, noise float64) *shapedPair {
+	t.Helper()
 	equal, err := Static(Equal(2), 16<<10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := &shapedPair{rng: rng, bucket: bucket, noise: noise,
+		b: NewBalancer(Setup{Rails: 2, SplitBytes: 16 << 10, Start: equal, Algorithm: algorithmAt, Owners: func(op.Algorithm) int { return 2 }})}
+	for rail := range 2 {
+		for _, size := range []int64{8, 32 << 10, 256 << 10} {
+			p.b.Probed(rail, size, seconds(p.takes(rail, float64(size))))
+		}
+	}
+	p.table = table.Table{Entries: p.b.Decide()}
+	return p
+}
+
+func (p *shapedPair) takes(rail int, part float64) float64 {
+	noisy := 1 + p.noise*(2*p.rng.Float64()-1)
+	if rail == 0 {
+		return noisy * part / 32e6
+	}
+	return noisy * shaped(part, 7.8e6, p.bucket)
+}
+
+// set runs a set of windows, and returns what its operations took against what both rates allow.
+func (p *shapedPair) set(bytes int) float64 {
+	shares := plan.Rounds(256, p.table.Lookup(int64(bytes)).Weights)
+	var set []Window
+	took := 0.0
+	for rail, s := range shares {
+		if s == 0 {
+			continue
+		}
+		part := float64(bytes) * float64(s) / 256
+		elapsed := p.takes(rail, part)
+		took = max(took, elapsed)
+		set = append(set, Window{Rail: rail, Class: ClassOf(int64(bytes)), Operations: WindowOperations, Bytes: int64(part), Elapsed: seconds(elapsed)})
+	}
+	if p.b.Observe(set) {
+		p.table = table.Table{Entries: p.b.Table()}
+		p.tables++
+	}
+	return took * (32e6 + 7.8e6) / float64(bytes)
+}
+
+// As measured over 250 and 62.5 Mbit/s: each line through two points promises more than the second rail can keep.
+func TestBalancerLeavesAKneeAlone(t *testing.T) {
+	const sets = 400
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 9))
-		b := NewBalancer(Setup{Rails: 2, SplitBytes: 16 << 10, Start: equal, Algorithm: algorithmAt, Owners: func(op.Algorithm) int { return 2 }})
-		bucket := 10e3 + 4e3*rng.Float64()
-		takes := func(rail int, part float64) float64 {
-			noisy := 1 + 0.04*(rng.Float64()-0.5)
-			if rail == 0 {
-				return noisy * part / 32e6
-			}
-			return noisy * shaped(part, 7.8e6, bucket)
-		}
-		for rail := range 2 {
-			for _, size := range []int64{8, 32 << 10, 256 << 10} {
-				b.Probed(rail, size, seconds(takes(rail, float64(size))))
-			}
-		}
-		current := table.Table{Entries: b.Decide()}
-		tables, slow := 0, 0
+		p := newShapedPair(t, rng, 10e3+4e3*rng.Float64(), 0.02)
+		slow := 0
 		for range sets {
-			shares := plan.Rounds(256, current.Lookup(bytes).Weights)
-			var set []Window
-			took := 0.0
-			for rail, s := range shares {
-				if s == 0 {
-					continue
-				}
-				part := bytes * float64(s) / 256
-				elapsed := takes(rail, part)
-				took = max(took, elapsed)
-				set = append(set, Window{Rail: rail, Class: ClassOf(bytes), Operations: WindowOperations, Bytes: int64(part), Elapsed: seconds(elapsed)})
-			}
-			if took > 1.2*bytes/(32e6+7.8e6) {
+			if p.set(64<<10) > 1.2 {
 				slow++
 			}
-			if b.Observe(set) {
-				current = table.Table{Entries: b.Table()}
-				tables++
+		}
+		if slow > sets/8 || p.tables > sets/6 {
+			t.Errorf("seed %d: %d of %d windows took 1.2 times what both rates allow, after %d tables", seed, slow, sets, p.tables)
+		}
+	}
+}
+
+// Operations that a burst lets pass are the better known the smaller they are. What a larger size was measured with counts for more than a
+// line through them, which saw 0.9 ms where there were 4.1, set after set.
+func TestABurstOfSmallerOperationsDoesNotOutweighAMeasurement(t *testing.T) {
+	late := 0
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 10))
+		p := newShapedPair(t, rng, 10e3, 0.4)
+		for range 30 {
+			p.set(32 << 10)
+		}
+		p.noise = 0.02
+		slow := 0
+		for range 12 {
+			if p.set(64<<10) > 1.5 {
+				slow++
 			}
 		}
-		if slow > sets/8 || tables > sets/6 {
-			t.Errorf("seed %d: %d of %d windows took 1.2 times what both rates allow, after %d tables", seed, slow, sets, tables)
+		if slow > 4 {
+			late++
 		}
+	}
+	if late > 0 {
+		t.Errorf("%d of 100 balancers had a third of the windows at 1.5 times what both rates allow and more", late)
 	}
 }

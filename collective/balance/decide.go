@@ -80,7 +80,12 @@ func (b *Balancer) cold(c Class, rail int) []int {
 // line is a rail's cost around a class's sizes.
 func (b *Balancer) line(c Class, rail int, alone bool) line {
 	k := &b.classes[c]
-	return b.rails[rail].of(k.algorithm).fit(c, alone, k.own.lean())
+	bytes := k.bytes
+	if !alone {
+		bytes *= float64(k.shares[rail]) / float64(k.rounds)
+	}
+	m := b.rails[rail].of(k.algorithm)
+	return m.through(m.fit(c, alone, k.own.lean()), c, alone, bytes)
 }
 
 // giveUnknown gives each rail that was never measured one round: that much is learned at little risk.

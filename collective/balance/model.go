@@ -17,6 +17,7 @@ const (
 	leanToZero        = 0.003 // pull of α towards 0, in squares of relative error: decides where points can't
 	changedRatio      = 1.35  // measured against expected time, above which the rail itself has changed
 	changedFar        = 1.8   // the same where what was to be expected is that of other sizes or shares
+	beyondReach       = 4     // times the bytes that have shown a change are those of which it says nothing
 	nearClasses       = 3     // how far away these may be
 )
 
@@ -142,7 +143,8 @@ func (m *model) observe(p point, memory float64) {
 }
 
 // rescale follows a rail that has become faster or slower: it has done so for all sizes, so what was known
-// of them is scaled along, by the ratio to what was to be expected of p, and counts for little from then on. What hangs on the startup alone is left as it is.
+// of them is scaled along, but for much larger ones: behind a shaper's burst small operations become many times slower when it is used up, which
+// says nothing of those; by the ratio to what was to be expected of p, and counts for little from then on. What hangs on the startup alone is left as it is.
 func (m *model) rescale(p point, want, ratio, lean float64) {
 	base := max(m.fit(p.class, p.alone, lean).startup, 0)
 	transfer := want - base
@@ -152,7 +154,7 @@ func (m *model) rescale(p point, want, ratio, lean float64) {
 	}
 	for i := range m.points {
 		q := &m.points[i]
-		if q.seconds > base {
+		if q.seconds > base && q.bytes <= beyondReach*p.bytes {
 			q.seconds = base + factor*(q.seconds-base)
 		}
 		q.weight = min(q.weight, 0.2)
@@ -195,6 +197,21 @@ func (m *model) evidence(class Class, alone bool) (weight float64) {
 		}
 	}
 	return weight
+}
+
+// through moves a line to what the class took for so many bytes, if it was measured and took far longer than by the line: what a burst let pass of
+// smaller operations outweighs it, since errors are relative. It concerns brief operations alone.
+func (m *model) through(l line, class Class, alone bool, bytes float64) line {
+	at := m.same(class, alone, bytes)
+	if at < 0 || m.points[at].weight < 1 || m.points[at].seconds > brief {
+		return l
+	}
+	p := &m.points[at]
+	if factor := p.seconds / l.at(p.bytes); factor > changedRatio {
+		l.startup *= factor
+		l.perByte *= factor
+	}
+	return l
 }
 
 // fit is the line through the points around a class: least squares of the relative errors, in which
