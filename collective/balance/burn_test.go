@@ -117,3 +117,22 @@ func TestABurstOfSmallerOperationsDoesNotOutweighAMeasurement(t *testing.T) {
 		t.Errorf("%d of 100 balancers had a third of the windows at 1.5 times what both rates allow and more", late)
 	}
 }
+
+// A rail that two rounds more took over its bucket isn't a slower one for operations four times as large.
+func TestAKneeTeachesNothingOfLargerSizes(t *testing.T) {
+	p := newShapedPair(t, rand.New(rand.NewPCG(1, 1)), 0, 0)
+	for rail := range p.b.rails {
+		m := p.b.rails[rail].of(op.Ring)
+		m.points = nil
+		for _, q := range []struct{ bytes, seconds float64 }{{110e3, 2.0e-3}, {131e3, 2.7e-3}} {
+			if rail == 1 {
+				q.seconds = 2.7e-3 // it is over its bucket in both
+			}
+			m.observe(point{class: ClassOf(256 << 10), bytes: q.bytes, seconds: q.seconds, weight: 4}, 8)
+		}
+	}
+	startup, perRound := p.b.together(ClassOf(1 << 20))
+	if shares := make([]int, 2); fill(96, startup, perRound, shares) <= 0 || shares[0] < 43 || shares[0] > 53 {
+		t.Errorf("1 MiB is divided into %v, of %v s and %v s a round", shares, startup, perRound)
+	}
+}

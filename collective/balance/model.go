@@ -214,13 +214,44 @@ func (m *model) through(l line, class Class, alone bool, bytes float64) line {
 	return l
 }
 
+// asOne is a point as another class sees it: the mean of all that its class has of the same mode. What they differ by, a few rounds, may be
+// a knee, and tells nothing of sizes that are many times as large or small. first: it is the first one of these.
+func (m *model) asOne(i int, class Class) (p point, first bool) {
+	p = m.points[i]
+	if p.class == class {
+		return p, true
+	}
+	sum := point{class: p.class, alone: p.alone}
+	for j := range m.points {
+		q := &m.points[j]
+		if q.class != p.class || q.alone != p.alone {
+			continue
+		}
+		if j < i {
+			return p, false
+		}
+		sum.bytes += q.weight * q.bytes
+		sum.seconds += q.weight * q.seconds
+		sum.weight += q.weight
+	}
+	if sum.weight == 0 {
+		return p, true
+	}
+	sum.bytes /= sum.weight
+	sum.seconds /= sum.weight
+	return sum, true
+}
+
 // fit is the line through the points around a class: least squares of the relative errors, in which
 // near classes count more. So one measurement teaches its neighbours, and each class follows its own
 // measurements once it has some. Lean is the pull of α towards 0.
 func (m *model) fit(class Class, alone bool, lean float64) line {
 	var w, wb, wbb, wt, wbt float64
 	for i := range m.points {
-		p := &m.points[i]
+		p, first := m.asOne(i, class)
+		if !first {
+			continue
+		}
 		weight := p.weight * math.Pow(neighbour, math.Abs(float64(p.class)-float64(class))) / (p.seconds * p.seconds)
 		if p.alone != alone {
 			weight *= otherMode
