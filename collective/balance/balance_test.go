@@ -171,6 +171,30 @@ func TestWindowsGrowWhileTheTableStays(t *testing.T) {
 	}
 }
 
+func TestAMergedSetSaysWhatOperationsTookWithTheWaitingAndWithout(t *testing.T) {
+	c := NewCollector(2, 2, 1, 0)
+	first, second := setOf(1, 50, 40), setOf(1, 60, 50) // the second has waited for 10
+	for i := range 2 {
+		first[i].Whole, second[i].Whole = 55, 66
+	}
+	if _, _, err := c.Observe(0, first); err != nil {
+		t.Fatal(err)
+	}
+	merged, complete, err := c.Observe(1, second)
+	if err != nil || !complete {
+		t.Fatalf("complete %v, error %v", complete, err)
+	}
+	for _, w := range merged {
+		if w.Whole != 66 || w.Took != 56 {
+			t.Errorf("rail %d: operations took %d ns, %d without the waiting; want 66 and 56", w.Rail, w.Whole, w.Took)
+		}
+	}
+	second[1].Whole++
+	if _, _, err := c.Observe(1, second); err == nil {
+		t.Error("windows of operations that took two times are a set")
+	}
+}
+
 // setOf is what a rank reports of its rails, in order.
 func setOf(version uint32, elapsed ...time.Duration) (set []Window) {
 	for rail, e := range elapsed {

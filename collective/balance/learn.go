@@ -92,7 +92,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 // it isn't always the same one that ends last. Of a single rail nothing comes on top.
 func (k *class) learnBeyond(set []Window) {
 	if len(set) > 1 {
-		k.beyond += follow * (beyond(set) - k.beyond)
+		k.beyond += follow * (min(beyond(set), maxResidual) - k.beyond)
 	}
 }
 

@@ -143,7 +143,7 @@ func (w *world) run() {
 			w.t.Fatalf("rank %d: wrong result", n.rank)
 		}
 		for l, last := range n.last {
-			if lastUser, any := n.lastUser[l]; !last || any && !lastUser {
+			if lastUser, has := n.lastUser[l]; !last || has && !lastUser {
 				w.t.Fatalf("rank %d: the last frame on %+v, or the last one of user memory, doesn't ask for an acknowledgement", n.rank, l)
 			}
 		}
