@@ -143,8 +143,8 @@ func (m *model) observe(p point, memory float64) {
 }
 
 // rescale follows a rail that has become faster or slower: it has done so for all sizes, so what was known
-// of them is scaled along, but for much larger ones: behind a shaper's burst small operations become many times slower when it is used up, which
-// says nothing of those; by the ratio to what was to be expected of p, and counts for little from then on. What hangs on the startup alone is left as it is.
+// of them is scaled along, by the ratio to what was to be expected of p, and counts for little from then on. Much larger sizes aren't scaled: behind a
+// shaper small operations become many times slower when its burst is used up, which says nothing of those. What hangs on the startup alone is left as it is.
 func (m *model) rescale(p point, want, ratio, lean float64) {
 	base := max(m.fit(p.class, p.alone, lean).startup, 0)
 	transfer := want - base
