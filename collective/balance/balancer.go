@@ -46,6 +46,7 @@ const (
 	lastTrial    = 128  // the pause doubles up to this
 	reach        = 6    // classes that a measurement teaches to either side
 	largestClass = 40   // 1 TiB; what is larger is divided like it
+	largeClass   = 20   // 1 MiB: small operations begin on the rail that these are quickest on
 )
 
 // Setup is what a Balancer knows from the start.
@@ -244,7 +245,7 @@ func (b *Balancer) options(c Class) (options []option) {
 		if !single {
 			o.need *= math.Exp(doubt * k.own.deviation() / math.Sqrt(max(together, 1)))
 		} else if joint := b.evidence(c, shares, false); joint >= 0.5 { // that they are worth it was tried
-			o.need *= math.Exp(min(doubt, doubtOfSplits) * k.common.deviation() * math.Sqrt(1/joint+1/b.evidence(c, k.shares, true)))
+			o.need *= k.doubt(min(doubt, doubtOfSplits), joint, b.evidence(c, k.shares, true))
 		}
 		if b.bound(k, o.shares); b.predict(c, o.shares) < b.predict(c, k.shares) { // each step is to be one forward
 			options = append(options, o)
@@ -256,14 +257,19 @@ func (b *Balancer) options(c Class) (options []option) {
 		if single {
 			o.need, known = gainToMove, b.evidence(c, k.shares, true)
 		}
-		if !single && k.littleHelp() && b.rails[rail].of(k.algorithm).tested(c) {
+		if !single && k.littleHelp() && b.tested(c, rail) {
 			o.need = 1 // one rail is worth a tie
 		} else {
-			o.need *= math.Exp(doubt * k.common.deviation() * math.Sqrt(1/known+1/b.evidence(c, o.shares, true)))
+			o.need *= k.doubt(doubt, known, b.evidence(c, o.shares, true))
 		}
 		options = append(options, o)
 	}
 	return options
+}
+
+// doubt is the quotient of two times that noise alone may make, by so many standard deviations, where so many measurements speak for each.
+func (k *class) doubt(deviations, one, other float64) float64 {
+	return math.Exp(deviations * k.common.deviation() * math.Sqrt(1/one+1/other))
 }
 
 // bound keeps each share from growing by more than mostGrowth, and to what it was burned with. In a division that is right, twice

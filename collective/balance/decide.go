@@ -13,10 +13,8 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	if rail < 0 {
 		return nil, 0, false
 	}
-	if main := b.quickest(); main >= 0 && c.MaxBytes() < b.setup.SplitBytes { // a probe's times of small operations differ by chance
-		if t := b.line(c, main, true).at(k.bytes); t < alone*gainToMove {
-			rail, alone = main, t
-		}
+	if c.MaxBytes() < b.setup.SplitBytes {
+		rail, alone = b.withLarge(c, rail, alone)
 	}
 	hot, together := b.hot(c)
 	split := hot != nil && together*gainToSplit < alone
@@ -37,20 +35,17 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	return shares, alone, true
 }
 
-// quickest is the rail that large operations end soonest on; -1: that isn't known.
-func (b *Balancer) quickest() (rail int) {
-	const large = 1 << 20
-	rail, soonest := -1, 0.0
-	for i := range b.rails {
-		l := b.line(ClassOf(large), i, true)
-		if !l.known {
-			return -1
-		}
-		if t := l.at(large); rail < 0 || t < soonest {
-			rail, soonest = i, t
-		}
+// withLarge is for operations that are never divided: the rail that large ones are quickest on, unless the one that is best by a probe
+// takes far less time. The probe's times of a few small operations differ by chance.
+func (b *Balancer) withLarge(c Class, best int, alone float64) (rail int, seconds float64) {
+	main, _ := b.bestAlone(largeClass)
+	if main < 0 {
+		return best, alone
 	}
-	return rail
+	if l := b.line(c, main, true); l.known && l.at(b.classes[c].bytes) < alone*gainToMove {
+		return main, l.at(b.classes[c].bytes)
+	}
+	return best, alone
 }
 
 // hot is the division over several rails that ends soonest by the model; nil if that is one on a single rail.
@@ -110,7 +105,7 @@ func (b *Balancer) bestAlone(c Class) (rail int, seconds float64) {
 	for i := range b.rails {
 		l := b.line(c, i, true)
 		leads := leastToLead*float64(k.shares[i]) >= float64(k.shares[most(k.shares)])
-		if !l.known || !guess && !leads && !b.rails[i].of(k.algorithm).tested(c) {
+		if !l.known || !guess && !leads && !b.tested(c, i) {
 			continue
 		}
 		if t := l.at(k.bytes); rail < 0 || t < seconds {
@@ -151,11 +146,11 @@ func (b *Balancer) due(c Class) (shares []int) {
 	k := &b.classes[c]
 	k.waited++
 	now := b.predict(c, k.shares)
-	rail, alone := b.bestAlone(c)
 	soon := k.sets > settling && b.startsSlowly(c, now) || k.settled > rested && b.gainsLittle(c)
 	if k.waited < k.pause && !soon {
 		return nil
 	}
+	rail, alone := b.bestAlone(c)
 	switch {
 	case soon: // once: on quick rails it may be half the time
 		shares = b.cold(c, most(k.shares))
@@ -192,14 +187,14 @@ func (b *Balancer) startsSlowly(c Class, now float64) bool {
 	for _, m := range rail {
 		least = min(least, m.soonest(k.bytes))
 	}
-	return count(k.shares) > 1 && !rail.of(k.algorithm).tested(c) && least < now && least > leastStartup*now
+	return count(k.shares) > 1 && !b.tested(c, most(k.shares)) && least < now && least > leastStartup*now
 }
 
 // gainsLittle reports whether the rail that has most carries so much that a trial of it alone is cheap, and there was none: what it takes alone only
 // a probe has said, which may be off by more than the others' help.
 func (b *Balancer) gainsLittle(c Class) bool {
 	k := &b.classes[c]
-	return count(k.shares) > 1 && k.littleHelp() && !b.rails[most(k.shares)].of(k.algorithm).tested(c)
+	return count(k.shares) > 1 && k.littleHelp() && !b.tested(c, most(k.shares))
 }
 
 // littleHelp reports whether the rail that has most would take little longer with all of it.
@@ -210,7 +205,7 @@ func (k *class) littleHelp() bool {
 // promises reports whether the rail that has most was measured to do better by itself, and only more trials are needed to prove it.
 func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
 	k := &b.classes[c]
-	if rail < 0 || rail != most(k.shares) || count(k.shares) < 2 || k.atHome() || !b.rails[rail].of(k.algorithm).tested(c) {
+	if rail < 0 || rail != most(k.shares) || count(k.shares) < 2 || k.atHome() || !b.tested(c, rail) {
 		return false
 	}
 	return now/alone > gainToAdjust*b.doubtAlone(c, rail)
@@ -219,8 +214,12 @@ func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
 // doubtAlone is the quotient that noise alone may make between what a class's operations take now and on one rail alone.
 func (b *Balancer) doubtAlone(c Class, rail int) float64 {
 	k := &b.classes[c]
-	measurements := 1/b.evidence(c, k.shares, false) + 1/b.evidence(c, b.cold(c, rail), true)
-	return math.Exp(doubtOfSplits * k.common.deviation() * math.Sqrt(measurements))
+	return k.doubt(doubtOfSplits, b.evidence(c, k.shares, false), b.evidence(c, b.cold(c, rail), true))
+}
+
+// tested reports whether a rail has worked alone for operations near the class.
+func (b *Balancer) tested(c Class, rail int) bool {
+	return b.rails[rail].of(b.classes[c].algorithm).tested(c)
 }
 
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.

@@ -214,32 +214,32 @@ func (m *model) through(l line, class Class, alone bool, bytes float64) line {
 	return l
 }
 
-// asOne is a point as another class sees it: the mean of all that its class has of the same mode. What they differ by, a few rounds, may be
-// a knee, and tells nothing of sizes that are many times as large or small. first: it is the first one of these.
-func (m *model) asOne(i int, class Class) (p point, first bool) {
-	p = m.points[i]
-	if p.class == class {
-		return p, true
-	}
-	sum := point{class: p.class, alone: p.alone}
-	for j := range m.points {
-		q := &m.points[j]
-		if q.class != p.class || q.alone != p.alone {
+// seenFrom are the points as a class sees them: its own, and of each other class the mean of all that it has of a mode. What those differ by, a
+// few rounds, may be a knee, and tells nothing of sizes that are many times as large or small.
+func (m *model) seenFrom(class Class) (points []point) {
+	points = make([]point, 0, len(m.points))
+	var at [2][Classes]int // of a class's mean in points, plus 1
+	for _, p := range m.points {
+		if p.class == class || p.weight == 0 {
+			points = append(points, p)
 			continue
 		}
-		if j < i {
-			return p, false
+		mode := 0
+		if p.alone {
+			mode = 1
 		}
-		sum.bytes += q.weight * q.bytes
-		sum.seconds += q.weight * q.seconds
-		sum.weight += q.weight
+		if at[mode][p.class] == 0 {
+			points = append(points, p)
+			at[mode][p.class] = len(points)
+			continue
+		}
+		mean := &points[at[mode][p.class]-1]
+		whole := mean.weight + p.weight
+		mean.bytes += (p.bytes - mean.bytes) * p.weight / whole
+		mean.seconds += (p.seconds - mean.seconds) * p.weight / whole
+		mean.weight = whole
 	}
-	if sum.weight == 0 {
-		return p, true
-	}
-	sum.bytes /= sum.weight
-	sum.seconds /= sum.weight
-	return sum, true
+	return points
 }
 
 // fit is the line through the points around a class: least squares of the relative errors, in which
@@ -247,11 +247,7 @@ func (m *model) asOne(i int, class Class) (p point, first bool) {
 // measurements once it has some. Lean is the pull of α towards 0.
 func (m *model) fit(class Class, alone bool, lean float64) line {
 	var w, wb, wbb, wt, wbt float64
-	for i := range m.points {
-		p, first := m.asOne(i, class)
-		if !first {
-			continue
-		}
+	for _, p := range m.seenFrom(class) {
 		weight := p.weight * math.Pow(neighbour, math.Abs(float64(p.class)-float64(class))) / (p.seconds * p.seconds)
 		if p.alone != alone {
 			weight *= otherMode

@@ -48,12 +48,7 @@ func TestNoiseMovesFewTables(t *testing.T) {
 		}
 		tables += w.commit - before
 	}
-	if tables > sets/20 {
-		t.Errorf("%d tables in %d windows", tables, sets)
-	}
-	if mean := total / float64(sets); mean > 1.08 {
-		t.Errorf("operations take %.3f times the best on average", mean)
-	}
+	expectQuiet(t, tables, sets, total, 1.08)
 }
 
 func TestAChangeIsFollowedOnANoisyHost(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -206,6 +207,18 @@ func randomWorld(seed uint64) *world {
 
 func (w *world) randomSize() int {
 	return (64 << 10) << w.rng.IntN(10) * (50 + w.rng.IntN(51)) / 100 &^ 63
+}
+
+// expectQuiet reports more than a table in twenty sets of a class that has settled, and operations that take more than so many times the best on
+// average; total is the sum of what they took against it.
+func expectQuiet(t *testing.T, tables, sets int, total, most float64) {
+	t.Helper()
+	if tables > sets/20 {
+		t.Errorf("%d tables in %d windows after settling", tables, sets)
+	}
+	if mean := total / float64(sets); mean > most {
+		t.Errorf("operations take %.3f times the best on average", mean)
+	}
 }
 
 func mean(v []float64) (m float64) {

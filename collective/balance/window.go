@@ -35,29 +35,26 @@ type Window struct {
 
 // wholeOf is what a set's operations took, as a logarithm of seconds.
 func wholeOf(set []Window) float64 {
-	var whole time.Duration
-	for i := range set {
-		whole = max(whole, set[i].Whole, set[i].Elapsed)
-	}
-	return math.Log(max(whole, 1).Seconds())
+	return math.Log(longest(set, func(w *Window) time.Duration { return w.Whole }))
 }
 
 // tookOf is what a set's operations took, in seconds.
 func tookOf(set []Window) float64 {
-	var took time.Duration
-	for i := range set {
-		took = max(took, set[i].Took, set[i].Elapsed)
-	}
-	return max(took, 1).Seconds()
+	return longest(set, func(w *Window) time.Duration { return w.Took })
 }
 
 // beyond is how much longer a set's operations took than the rail that ended last on the mean, as a logarithm.
 func beyond(set []Window) float64 {
-	var slowest time.Duration
+	return math.Log(tookOf(set) / longest(set, func(w *Window) time.Duration { return w.Elapsed }))
+}
+
+// longest is the largest of a time of a set's windows, which is no less than what their rails took, in seconds.
+func longest(set []Window, of func(*Window) time.Duration) float64 {
+	var d time.Duration
 	for i := range set {
-		slowest = max(slowest, set[i].Elapsed)
+		d = max(d, of(&set[i]), set[i].Elapsed)
 	}
-	return math.Log(tookOf(set) / max(slowest, 1).Seconds())
+	return max(d, 1).Seconds()
 }
 
 // validateSet reports what is wrong with a set of windows from the network, or nil.

@@ -15,19 +15,19 @@ type shape struct {
 	argsAt      []int    // by instruction: its first operand in a span's part of Task.args
 	argsPerSpan int
 	upTo        []counts // by number of owners: of the instructions of the first so many
-	sends0      []sends  // by link: of one span
+	sends0      []counts // by link: of the Sends of one span
 }
 
 // counts are numbers of instructions: all of them, and those that touch a memory.
 type counts struct{ all, user, scratch int }
 
-// sends are numbers of Sends: all of them, and those from the user's memory.
-type sends struct{ all, user int }
-
-func (s *sends) add(in *schedule.Instr, by int) {
-	s.all += by
+func (c *counts) add(in *schedule.Instr, by int) {
+	c.all += by
 	if in.User {
-		s.user += by
+		c.user += by
+	}
+	if in.Scratch {
+		c.scratch += by
 	}
 }
 
@@ -44,13 +44,7 @@ func (s *shape) set(p *schedule.Program, inPlace bool) {
 	for i := range p.Code {
 		in := &p.Code[i]
 		s.argsAt[i] = s.argsPerSpan
-		c.all++
-		if in.User {
-			c.user++
-		}
-		if in.Scratch {
-			c.scratch++
-		}
+		c.add(in, 1)
 		s.upTo[in.Owner+1] = c
 		for _, u := range in.Uses {
 			if in.Kind != schedule.Send || inPlace {

@@ -22,11 +22,11 @@ type Task struct {
 	next  []Ref    // the parked list that it is in
 
 	rails   []rail
-	scratch []int   // by span: instructions that touch its scratch and aren't done
-	args    []Loc   // operands of the kernels, so that actions need no memory of their own
-	parked  []Ref   // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none
-	limits  []int   // by link and rail: spans that the peer allows
-	sends   []sends // by link and rail: that aren't out yet
+	scratch []int    // by span: instructions that touch its scratch and aren't done
+	args    []Loc    // operands of the kernels, so that actions need no memory of their own
+	parked  []Ref    // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none
+	limits  []int    // by link and rail: spans that the peer allows
+	sends   []counts // by link and rail: of the Sends that aren't out yet
 
 	// Instructions that aren't done (left), of those the ones begun (busy); user: those that
 	// touch the user's memory.
