@@ -281,6 +281,26 @@ func TestSmallOperationsLeaveARailThatAProbeHasPreferred(t *testing.T) {
 	}
 }
 
+// TestABarrierGoesOverTheRailOfTheSumsBesideIt, whatever a busy moment has made of the rails.
+func TestABarrierGoesOverTheRailOfTheSumsBesideIt(t *testing.T) {
+	const size, barrier = 8, 0
+	for seed := range uint64(300) {
+		w := randomWorld(seed)
+		w.noise, w.mood = 0.1, 0.3
+		w.start(true)
+		home := w.shares(size)
+		for n := range 60 {
+			w.set(size)
+			if k := &w.b.classes[ClassOf(size)]; k.before == nil {
+				home = w.shares(size)
+			}
+			if got := w.shares(barrier); most(got) != most(home) {
+				t.Fatalf("seed %d, after %d sets: a barrier goes over rail %d, sums of %d bytes over rail %d", seed, n+1, most(got), size, most(home))
+			}
+		}
+	}
+}
+
 func TestFillIsTheBestDivision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rails := rapid.IntRange(1, 3).Draw(t, "rails")
