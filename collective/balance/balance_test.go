@@ -31,6 +31,13 @@ func TestClassesAreUpperPowersOfTwo(t *testing.T) {
 	})
 }
 
+// warm is a timer under whose table operations of that class have run for a while.
+func warm(table uint32, class Class) *Timer {
+	timer := NewTimer()
+	timer.Add(table, class, []RailTime{{0, 1, transient - 1}})
+	return timer
+}
+
 // fillSet adds operations of one rail until a set is full, and returns its window.
 func fillSet(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(i int) time.Duration) Window {
 	t.Helper()
@@ -49,7 +56,7 @@ func fillSet(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(
 }
 
 func TestTimerGivesTheMeanOfTenOperationsWithoutTheSlowest(t *testing.T) {
-	timer := NewTimer()
+	timer := warm(3, 10)
 	w := fillSet(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Millisecond })
 	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 9, Bytes: 1000, Elapsed: 5 * time.Millisecond, Whole: 5 * time.Millisecond}
 	if w != want {
@@ -61,7 +68,7 @@ func TestTimerGivesTheMeanOfTenOperationsWithoutTheSlowest(t *testing.T) {
 }
 
 func TestTheWindowsOfASetAreOfTheSameOperations(t *testing.T) {
-	timer := NewTimer()
+	timer := warm(1, 7)
 	for i := range WindowOperations {
 		elapsed := []time.Duration{time.Millisecond, time.Microsecond}
 		if i == 4 { // the slowest operation counts for neither rail
@@ -137,7 +144,7 @@ func TestTimerDropsWhatAFailoverDisturbed(t *testing.T) {
 }
 
 func TestShortOperationsFillLongerWindows(t *testing.T) {
-	timer := NewTimer()
+	timer := warm(1, 3)
 	for i := 1; ; i++ {
 		if set, full := timer.Add(1, 3, []RailTime{{0, 8, 10 * time.Microsecond}}); full {
 			if w := set[0]; w.Operations != i-1 || i < 100 || i > 102 || w.Elapsed != 10*time.Microsecond {
@@ -148,9 +155,34 @@ func TestShortOperationsFillLongerWindows(t *testing.T) {
 	}
 }
 
-func TestWindowsGrowWhileTheTableStays(t *testing.T) {
+// What a shaper has saved up for a rail would make its first operations under a table look quick.
+func TestTheFirstOperationsUnderATableDoNotCount(t *testing.T) {
 	timer := NewTimer()
+	for table := range uint32(3) {
+		for n := 1; ; n++ {
+			elapsed := time.Millisecond
+			if time.Duration(n)*elapsed < transient {
+				elapsed /= 2
+			}
+			set, full := timer.Add(table+1, 16, []RailTime{{0, 1000, elapsed}})
+			if !full {
+				continue
+			}
+			if w := set[0]; w.Elapsed != time.Millisecond || w.Operations != WindowOperations-1 {
+				t.Errorf("table %d: the window after %d operations is %+v", table+1, n, w)
+			}
+			break
+		}
+	}
+}
+
+func TestWindowsGrowWhileTheTableStays(t *testing.T) {
+	timer, before := NewTimer(), uint32(0)
 	next := func(table uint32) (operations int) {
+		if table != before { // the first ones are passed over
+			timer.Add(table, 3, []RailTime{{0, 8, transient - 1}})
+			before = table
+		}
 		for {
 			set, full := timer.Add(table, 3, []RailTime{{0, 8, 100 * time.Microsecond}})
 			if operations++; full {

@@ -19,8 +19,6 @@ const (
 	gainToJump    = 1.02  // below it a change is one round, so that noise moves little
 	gainToMove    = 1.25  // from one single rail to another one: times of single rails carry the ranks' skew
 
-	gainToTeach = 1.1 // for a class that was never measured, to be worth a table
-
 	// What noise alone promises must not move a share: standard deviations that a gain must be above.
 	doubtWhileSettling = 0.5
 	doubtOnceSettled   = 2.0
@@ -44,7 +42,6 @@ const (
 	trialsToTell = 4    // sets that show what an operation which is never divided takes on another rail
 	firstTrial   = 8    // sets of windows until a rail that is out is tried
 	lastTrial    = 128  // the pause doubles up to this
-	reach        = 6    // classes that a measurement teaches to either side
 	largestClass = 40   // 1 TiB; what is larger is divided like it
 	largeClass   = 20   // 1 MiB: small operations begin on the rail that these are quickest on
 )
@@ -173,6 +170,9 @@ func (b *Balancer) decide(c Class, took float64) (changed bool) {
 		b.contend(c, took)
 		return !slices.Equal(now, k.shares)
 	}
+	if k.retreat(took) {
+		return true
+	}
 	tried := k.before != nil
 	if tried { // a trial takes one set: what it showed is in the models
 		copy(k.shares, k.before)
@@ -185,8 +185,12 @@ func (b *Balancer) decide(c Class, took float64) (changed bool) {
 		return !slices.Equal(now, k.shares)
 	}
 	k.quiet = k.settled >= settling
+	shown := k.shown()
 	switch q := b.doubt(c); {
 	case tried:
+	case shown != nil:
+		k.quiet = false
+		copy(k.shares, shown)
 	case want != nil && b.worthwhile(c, want):
 		b.begin(c, want, took, true)
 	case q == dear:
@@ -214,7 +218,7 @@ func (b *Balancer) better(c Class) (shares []int) {
 	now, most := b.predict(c, k.shares), 1.0
 	var chosen option
 	for _, o := range b.options(c) {
-		if gain := now / o.seconds / o.need; gain > most && !slices.Equal(o.shares, k.shares) {
+		if gain := now / o.seconds / o.need; gain > most && !slices.Equal(o.shares, k.shares) && !k.disproved(o.shares) {
 			chosen, most = o, gain
 		}
 	}
@@ -279,11 +283,15 @@ func (k *class) doubt(deviations, one, other float64) float64 {
 // a rail's share is twice the time, which is at most twice the best single rail's.
 func (b *Balancer) bound(k *class, shares []int) {
 	over, factor := 0, 1
-	if k.own.quiet() || k.settled == 0 {
+	if k.burns == nil && (k.own.quiet() || k.settled == 0) {
 		factor = quietGrowth
 	}
 	for i, s := range shares {
-		if most := k.unburned(i, min(s, max(factor*mostGrowth*k.shares[i], factor*k.rounds/firstShare, 1))); s > most {
+		has := k.shares[i]
+		if k.burns != nil && k.best.shares != nil { // what went well may be had again
+			has = max(has, k.best.shares[i])
+		}
+		if most := k.unburned(i, min(s, max(factor*mostGrowth*has, factor*k.rounds/firstShare, 1))); s > most {
 			over += s - most
 			shares[i] = most
 		}
@@ -300,51 +308,6 @@ func (b *Balancer) evidence(c Class, shares []int, alone bool) float64 {
 		}
 	}
 	return max(least, 1e-3)
-}
-
-// teach applies the model to near classes that have no measurements of their own.
-func (b *Balancer) teach(c Class) (changed bool) {
-	least := max(int(c)-reach, 0)
-	if c.MaxBytes() < b.setup.SplitBytes {
-		least = int(c) + 1 // the smaller ones are led
-	}
-	for near := least; near <= min(int(c)+reach, largestClass); near++ {
-		k := &b.classes[near]
-		if k.sets > 0 || k.algorithm != b.classes[c].algorithm {
-			continue
-		}
-		want, seconds, ok := b.best(Class(near))
-		if !ok || slices.Equal(want, k.shares) {
-			continue
-		}
-		gain := b.predict(Class(near), k.shares) / seconds
-		if gain < gainToAdjust {
-			continue
-		}
-		if gain > gainToTeach*math.Exp(doubtOnceSettled*b.classes[c].own.deviation()) {
-			changed = true
-		}
-		copy(k.shares, want) // goes out with the next table, worth one of its own or not
-	}
-	return changed
-}
-
-// lead has smaller operations that were never measured go where those of a class go that is never divided. Which rail is quicker
-// for them is chance, and the one that was just used is quicker for whoever comes next: a barrier that goes over
-// another rail costs the sum after it some 5 %.
-func (b *Balancer) lead(c Class) (changed bool) {
-	home := b.classes[c].shares
-	if b.classes[c].before != nil { // a trial of another one
-		home = b.classes[c].before
-	}
-	rail := most(home)
-	for near := int(c) - 1; near >= 0 && b.classes[near].sets == 0; near-- {
-		if k := &b.classes[near]; most(k.shares) != rail {
-			copy(k.shares, b.cold(Class(near), rail))
-			changed = true
-		}
-	}
-	return changed
 }
 
 // named is the algorithm that the table has for the class which ends there. With a fixed order it

@@ -40,16 +40,17 @@ func (k *class) learnBurns(set []Window, took float64) {
 	for i := range k.burns {
 		k.burns[i].left = max(k.burns[i].left-1, 0)
 	}
-	if tookOf(set) > brief {
+	if tookOf(set) > brief && (k.best.shares == nil || math.Exp(k.best.took)*k.bytes > brief) {
 		k.forgetBurns()
 		return
 	}
+	k.remember(took)
 	best := &k.best
 	same := slices.Equal(best.shares, k.shares)
 	if best.others++; same {
 		best.others = 0
 	}
-	if bad := took > best.took+min(math.Log(worse)+beyondTheNoise*k.whole.deviation(), math.Log(surelyWorse)); bad && best.shares != nil && best.others < settledIn {
+	if bad := !same && took > best.took+min(math.Log(worse)+beyondTheNoise*k.whole.deviation(), math.Log(surelyWorse)); bad && best.shares != nil && best.others < settledIn {
 		k.burn(set)
 		return
 	}
@@ -116,4 +117,4 @@ func (k *class) burned(shares []int) bool {
 }
 
 // forgetBurns begins anew: the operations are of another size, or not brief.
-func (k *class) forgetBurns() { k.burns, k.best = nil, champion{} }
+func (k *class) forgetBurns() { k.burns, k.best, k.divisions = nil, champion{}, nil }

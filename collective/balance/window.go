@@ -12,6 +12,7 @@ const (
 	WindowOperations = 10
 	windowElapsed    = time.Millisecond      // of the first windows under a table
 	quietElapsed     = 16 * time.Millisecond // of later ones: each takes twice as long as the one before, up to this
+	transient        = 8 * time.Millisecond  // of operations under a new table that don't count: they live on what their rails saved up before
 	maxOperations    = 1 << 20
 )
 
@@ -97,6 +98,7 @@ type Timer struct {
 
 // sums is what a class's next set is made of.
 type sums struct {
+	passed     time.Duration // of operations since the table took over, up to transient
 	needed     time.Duration // to be complete; 0: as for the first one
 	operations int
 	elapsed    time.Duration // of the operations, each as long as its slowest rail
@@ -116,7 +118,7 @@ func NewTimer() *Timer { return &Timer{} }
 
 // Add takes one operation's times, of each rail that carried a part of it, and the version of the table that
 // divided it. full: set is complete, and the next one begins.
-// Times under an older table are ignored; a newer table begins all sets anew.
+// Times under an older table are ignored; a newer table begins all sets anew, after what is transient.
 func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, full bool) {
 	if table < t.table || len(times) == 0 {
 		return nil, false
@@ -125,11 +127,19 @@ func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, 
 		t.table = table
 		t.Drop()
 		for c := range t.classes {
-			t.classes[c].needed = 0
+			t.classes[c].needed, t.classes[c].passed = 0, 0
 		}
 	}
 	s := &t.classes[class]
 	var elapsed time.Duration
+	for _, m := range times {
+		elapsed = max(elapsed, m.Elapsed)
+	}
+	if s.passed < transient {
+		if s.passed += elapsed; s.passed < transient {
+			return nil, false
+		}
+	}
 	for _, m := range times {
 		for m.Rail >= len(s.rails) {
 			s.rails = append(s.rails, sum{})
@@ -138,7 +148,6 @@ func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, 
 		r.operations++
 		r.bytes += m.Bytes
 		r.elapsed += m.Elapsed
-		elapsed = max(elapsed, m.Elapsed)
 	}
 	s.operations++
 	s.elapsed += elapsed

@@ -53,7 +53,7 @@ type timing struct {
 func (s *Sim) drawMeasured() setup {
 	p := s.draw()
 	p.ranks, p.rails = s.between(2, 4), s.between(1, 3)
-	p.calls = s.between(200, 300)
+	p.calls = s.between(260, 380)
 	p.miniature, p.proposals, p.cuts = false, 0, pick(s, 0, 0, 2, 6)
 	p.eagerBytes = pick(s, 0, 2<<10, 64<<10)
 	p.creditBytes, p.inFlightBytes, p.poolBytes, p.copyBytes = 1<<20, 2<<20, 1<<20, 64<<10

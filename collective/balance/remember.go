@@ -1,0 +1,95 @@
+package balance
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// What is remembered of the divisions that brief operations ran with.
+const (
+	mostRemembered = 8   // divisions
+	remembered     = 64  // sets since the last one with a division
+	inARow         = 3   // sets that say what a division takes: the first ones live on what a rail has saved up
+	muchWorse      = 1.5 // times what operations took under the best division: that one is in force again at once
+)
+
+// division is what operations took with shares that were in force.
+//
+// Behind a shaper no line tells what a rail does with more or less: it takes next to nothing until what it had saved up is used, which may
+// be many operations later, and saves again while another rail is slower. What whole operations took with a
+// division goes before what the lines promise of it, once a rail was burned.
+type division struct {
+	shares []int
+	took   float64 // per byte, in logarithms; of the last sets
+	sets   int     // in a row
+	age    int     // sets since
+}
+
+// remember takes what a set's operations took under the shares in force, in logarithms per byte.
+func (k *class) remember(took float64) {
+	for i := range k.divisions {
+		k.divisions[i].age++
+	}
+	k.divisions = slices.DeleteFunc(k.divisions, func(d division) bool { return d.age > remembered })
+	d := k.recall(k.shares)
+	if d != nil && math.Abs(took-d.took) > k.beyondNoise(muchWorse) { // the network is another one
+		k.divisions, d = nil, nil
+	}
+	if d == nil {
+		if len(k.divisions) == mostRemembered {
+			oldest := slices.MaxFunc(k.divisions, func(a, b division) int { return cmp.Compare(a.age, b.age) })
+			k.divisions = slices.DeleteFunc(k.divisions, func(d division) bool { return d.age == oldest.age })
+		}
+		k.divisions = append(k.divisions, division{slices.Clone(k.shares), took, 1, 0})
+		return
+	}
+	if d.age > 1 {
+		d.sets = 0
+	}
+	*d = division{d.shares, (d.took + took) / 2, d.sets + 1, 0}
+}
+
+// recall is what is remembered of a division; nil: nothing.
+func (k *class) recall(shares []int) *division {
+	if i := slices.IndexFunc(k.divisions, func(d division) bool { return slices.Equal(d.shares, shares) }); i >= 0 {
+		return &k.divisions[i]
+	}
+	return nil
+}
+
+// disproved reports whether a division took no less than the one in force does, whatever the lines promise.
+func (k *class) disproved(shares []int) bool {
+	now, then := k.recall(k.shares), k.recall(shares)
+	return k.burns != nil && now != nil && then != nil && then.took >= now.took
+}
+
+// shown is the division that took least, if that is less than what the one in force does and nothing else promises more; nil: it
+// isn't, or too little is known.
+func (k *class) shown() (shares []int) {
+	now := k.recall(k.shares)
+	if !k.quiet || k.burns == nil || now == nil || now.sets < inARow {
+		return nil
+	}
+	best := slices.MinFunc(k.divisions, func(a, b division) int { return cmp.Compare(a.took, b.took) })
+	if now.took-best.took < k.beyondNoise(worse) {
+		return nil
+	}
+	return best.shares
+}
+
+// retreat goes back to the best division from one that is much worse, and reports whether it did.
+func (k *class) retreat(took float64) bool {
+	if k.burns == nil || k.best.shares == nil || k.before != nil || slices.Equal(k.shares, k.best.shares) ||
+		took-k.best.took <= k.beyondNoise(muchWorse) {
+		return false
+	}
+	k.quiet = false
+	copy(k.shares, k.best.shares)
+	return true
+}
+
+// beyondNoise is a factor, and what noise makes of two sets' times on top, in logarithms.
+func (k *class) beyondNoise(factor float64) float64 {
+	return math.Log(factor) + beyondTheNoise*k.whole.deviation()
+}
