@@ -31,7 +31,7 @@ type balancer struct {
 const sampled = 64
 
 func newBalancer(g *group) *balancer {
-	b := &balancer{group: g, timer: balance.NewTimer()}
+	b := &balancer{group: g, timer: balance.NewTimer(g.node.config.SplitBytes)}
 	n, start := g.node, g.table.Load()
 	if g.rank != 0 || !g.measured() {
 		return b

@@ -33,7 +33,7 @@ func TestClassesAreUpperPowersOfTwo(t *testing.T) {
 
 // warm is a timer under whose table operations of that class have run for a while.
 func warm(table uint32, class Class) *Timer {
-	timer := NewTimer()
+	timer := NewTimer(0)
 	timer.Add(table, class, []RailTime{{0, 1, transient - 1}})
 	return timer
 }
@@ -86,7 +86,7 @@ func TestTheWindowsOfASetAreOfTheSameOperations(t *testing.T) {
 }
 
 func TestARailThatOnlyLargerOperationsUseHasItsOwnMean(t *testing.T) {
-	timer := NewTimer()
+	timer := NewTimer(0)
 	for i := range WindowOperations {
 		samples := []RailTime{{0, 100, time.Second}}
 		if i%2 == 0 {
@@ -103,7 +103,7 @@ func TestARailThatOnlyLargerOperationsUseHasItsOwnMean(t *testing.T) {
 }
 
 func TestTimerKeepsClassesApart(t *testing.T) {
-	timer := NewTimer()
+	timer := NewTimer(0)
 	for range WindowOperations - 1 {
 		for class := range Class(4) {
 			if _, full := timer.Add(1, class, []RailTime{{0, 1, time.Second}}); full {
@@ -117,7 +117,7 @@ func TestTimerKeepsClassesApart(t *testing.T) {
 }
 
 func TestTimerNeverMixesTables(t *testing.T) {
-	timer := NewTimer()
+	timer := NewTimer(0)
 	for range WindowOperations - 1 {
 		timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}})
 	}
@@ -133,7 +133,7 @@ func TestTimerNeverMixesTables(t *testing.T) {
 }
 
 func TestTimerDropsWhatAFailoverDisturbed(t *testing.T) {
-	timer := NewTimer()
+	timer := NewTimer(0)
 	for range WindowOperations - 1 {
 		timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}})
 	}
@@ -157,7 +157,7 @@ func TestShortOperationsFillLongerWindows(t *testing.T) {
 
 // What a shaper has saved up for a rail would make its first operations under a table look quick.
 func TestTheFirstOperationsUnderATableDoNotCount(t *testing.T) {
-	timer := NewTimer()
+	timer := NewTimer(0)
 	for table := range uint32(3) {
 		for n := 1; ; n++ {
 			elapsed := time.Millisecond
@@ -177,7 +177,7 @@ func TestTheFirstOperationsUnderATableDoNotCount(t *testing.T) {
 }
 
 func TestWindowsGrowWhileTheTableStays(t *testing.T) {
-	timer, before := NewTimer(), uint32(0)
+	timer, before := NewTimer(0), uint32(0)
 	next := func(table uint32) (operations int) {
 		if table != before { // the first ones are passed over
 			timer.Add(table, 3, []RailTime{{0, 8, transient - 1}})

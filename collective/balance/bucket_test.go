@@ -67,7 +67,7 @@ func (w *buckets) rounds(bytes int) int {
 }
 
 func newBuckets(seed uint64, rate, burst []float64) *buckets {
-	w := &buckets{rng: rand.New(rand.NewPCG(seed, 12)), rate: rate, burst: burst, tokens: slices.Clone(burst), timer: NewTimer()}
+	w := &buckets{rng: rand.New(rand.NewPCG(seed, 12)), rate: rate, burst: burst, tokens: slices.Clone(burst), timer: NewTimer(8 << 10)}
 	start, err := Static(Equal(len(rate)), 8<<10, nil)
 	if err != nil {
 		panic(err)

@@ -42,11 +42,7 @@ func (b *Balancer) teach(c Class) (changed bool) {
 // for them is chance, and the one that was just used is quicker for whoever comes next: a barrier that goes over
 // another rail costs the sum after it some 5 %.
 func (b *Balancer) lead(c Class) (changed bool) {
-	home := b.classes[c].shares
-	if b.classes[c].before != nil { // a trial of another one
-		home = b.classes[c].before
-	}
-	rail := most(home)
+	rail := most(b.classes[c].shares)
 	for near := int(c) - 1; near >= 0 && b.classes[near].sets == 0; near-- {
 		if k := &b.classes[near]; most(k.shares) != rail {
 			copy(k.shares, b.cold(Class(near), rail))

@@ -12,7 +12,7 @@ const (
 	WindowOperations = 10
 	windowElapsed    = time.Millisecond      // of the first windows under a table
 	quietElapsed     = 16 * time.Millisecond // of later ones: each takes twice as long as the one before, up to this
-	transient        = 8 * time.Millisecond  // of operations under a new table that don't count: they live on what their rails saved up before
+	transient        = 8 * time.Millisecond  // of operations under a new table that don't count, if they can be divided: they live on what a rail had saved up
 	maxOperations    = 1 << 20
 )
 
@@ -92,6 +92,7 @@ type RailTime struct {
 
 // Timer collects the completion times of one rank into sets of windows. It is not safe for concurrent use.
 type Timer struct {
+	divided Class // the smallest that can be divided
 	table   uint32
 	classes [Classes]sums
 }
@@ -113,8 +114,8 @@ type sum struct {
 	elapsed    time.Duration
 }
 
-// NewTimer has seen nothing.
-func NewTimer() *Timer { return &Timer{} }
+// NewTimer has seen nothing. Operations below splitBytes are never divided.
+func NewTimer(splitBytes int64) *Timer { return &Timer{divided: ClassOf(splitBytes)} }
 
 // Add takes one operation's times, of each rail that carried a part of it, and the version of the table that
 // divided it. full: set is complete, and the next one begins.
@@ -135,7 +136,7 @@ func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, 
 	for _, m := range times {
 		elapsed = max(elapsed, m.Elapsed)
 	}
-	if s.passed < transient {
+	if class >= t.divided && s.passed < transient {
 		if s.passed += elapsed; s.passed < transient {
 			return nil, false
 		}

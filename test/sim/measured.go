@@ -82,6 +82,9 @@ func fixedRule(bytes int64) op.Algorithm {
 	return op.Ring
 }
 
+// splitBytes is where operations of a measured run begin to be divided.
+const splitBytes = 1 << 10
+
 // startControl makes the clocks, and rank 0's balancer.
 func (s *Sim) startControl(first *table.Table) {
 	s.helm = helm{}
@@ -89,11 +92,11 @@ func (s *Sim) startControl(first *table.Table) {
 		return
 	}
 	for _, r := range s.ranks {
-		r.timer = balance.NewTimer()
+		r.timer = balance.NewTimer(splitBytes)
 		r.clock = clock{1 + 0.01*(2*s.rng.Float64()-1), time.Duration(s.rng.Int64N(int64(time.Hour)))}
 	}
 	setup := balance.Setup{
-		Rails: s.setup.rails, SplitBytes: 1 << 10, Start: first, Algorithm: fixedRule,
+		Rails: s.setup.rails, SplitBytes: splitBytes, Start: first, Algorithm: fixedRule,
 		Owners: func(a op.Algorithm) int { return schedule.Owners(a, s.setup.ranks) },
 		Cost:   func(a op.Algorithm) schedule.Cost { return schedule.CostOf(a, s.setup.ranks, s.setup.base) },
 	}
