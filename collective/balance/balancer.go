@@ -259,10 +259,17 @@ func (b *Balancer) options(c Class) (options []option) {
 		}
 	}
 	if rail, seconds := b.bestAlone(c); rail >= 0 {
+		small := c.MaxBytes() < b.setup.SplitBytes
+		if small {
+			rail, seconds = b.withLarge(c, rail, seconds)
+		}
 		o := option{b.cold(c, rail), seconds, gainToAdjust}
 		known := together
 		if single {
 			o.need, known = gainToMove, b.evidence(c, k.shares, true)
+			if small && rail == b.main() {
+				o.need = 1 / gainToMove
+			}
 		}
 		if !single && k.littleHelp() && b.tested(c, rail) {
 			o.need = 1 // one rail is worth a tie

@@ -281,6 +281,27 @@ func TestSmallOperationsLeaveARailThatAProbeHasPreferred(t *testing.T) {
 	}
 }
 
+// A busy moment may take small operations to a rail that is no quicker for them. They come back.
+func TestSmallOperationsStayWithTheLargeOnes(t *testing.T) {
+	const seeds, sets, size = 100, 200, 8
+	away := 0
+	for seed := range uint64(seeds) {
+		w := randomWorld(seed)
+		w.alpha, w.rate = []float64{100e-6, 100e-6}, []float64{30e6, 8e6}
+		w.noise, w.mood = 0.1, 0.25
+		w.start(true)
+		for range sets {
+			w.set(size)
+			if w.shares(size)[0] == 0 {
+				away++
+			}
+		}
+	}
+	if away > seeds*sets/7 {
+		t.Errorf("%d of %d windows were over the other rail", away, seeds*sets)
+	}
+}
+
 // TestABarrierGoesOverTheRailOfTheSumsBesideIt, whatever a busy moment has made of the rails.
 func TestABarrierGoesOverTheRailOfTheSumsBesideIt(t *testing.T) {
 	const size, barrier = 8, 0

@@ -38,7 +38,7 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 // withLarge is for operations that are never divided: the rail that large ones are quickest on, unless the one that is best by a probe
 // takes far less time. The probe's times of a few small operations differ by chance.
 func (b *Balancer) withLarge(c Class, best int, alone float64) (rail int, seconds float64) {
-	main, _ := b.bestAlone(largeClass)
+	main := b.main()
 	if main < 0 {
 		return best, alone
 	}
@@ -46,6 +46,12 @@ func (b *Balancer) withLarge(c Class, best int, alone float64) (rail int, second
 		return main, l.at(b.classes[c].bytes)
 	}
 	return best, alone
+}
+
+// main is the rail that large operations are quickest on; -1: nothing is known.
+func (b *Balancer) main() (rail int) {
+	rail, _ = b.bestAlone(largeClass)
+	return rail
 }
 
 // hot is the division over several rails that ends soonest by the model; nil if that is one on a single rail.
