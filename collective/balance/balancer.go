@@ -131,7 +131,9 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	b.resize(k, total)
 	took := math.Log(tookOf(set) / total)
 	k.note(took)
-	k.learnBurns(set, took)
+	if c.MaxBytes() >= b.setup.SplitBytes {
+		k.learnBurns(set, took)
+	}
 	k.learnBeyond(set)
 	atRest := k.atRest()
 	rescaled := b.learn(c, set)

@@ -117,4 +117,4 @@ func (k *class) burned(shares []int) bool {
 }
 
 // forgetBurns begins anew: the operations are of another size, or not brief.
-func (k *class) forgetBurns() { k.burns, k.best, k.divisions = nil, champion{}, nil }
+func (k *class) forgetBurns() { k.burns, k.best, k.tried = nil, champion{}, nil }

@@ -28,20 +28,20 @@ type division struct {
 
 // remember takes what a set's operations took under the shares in force, in logarithms per byte.
 func (k *class) remember(took float64) {
-	for i := range k.divisions {
-		k.divisions[i].age++
+	for i := range k.tried {
+		k.tried[i].age++
 	}
-	k.divisions = slices.DeleteFunc(k.divisions, func(d division) bool { return d.age > remembered })
+	k.tried = slices.DeleteFunc(k.tried, func(d division) bool { return d.age > remembered })
 	d := k.recall(k.shares)
 	if d != nil && math.Abs(took-d.took) > k.beyondNoise(muchWorse) { // the network is another one
-		k.divisions, d = nil, nil
+		k.tried, d = nil, nil
 	}
 	if d == nil {
-		if len(k.divisions) == mostRemembered {
-			oldest := slices.MaxFunc(k.divisions, func(a, b division) int { return cmp.Compare(a.age, b.age) })
-			k.divisions = slices.DeleteFunc(k.divisions, func(d division) bool { return d.age == oldest.age })
+		if len(k.tried) == mostRemembered {
+			oldest := slices.MaxFunc(k.tried, func(a, b division) int { return cmp.Compare(a.age, b.age) })
+			k.tried = slices.DeleteFunc(k.tried, func(d division) bool { return d.age == oldest.age })
 		}
-		k.divisions = append(k.divisions, division{slices.Clone(k.shares), took, 1, 0})
+		k.tried = append(k.tried, division{slices.Clone(k.shares), took, 1, 0})
 		return
 	}
 	if d.age > 1 {
@@ -52,8 +52,8 @@ func (k *class) remember(took float64) {
 
 // recall is what is remembered of a division; nil: nothing.
 func (k *class) recall(shares []int) *division {
-	if i := slices.IndexFunc(k.divisions, func(d division) bool { return slices.Equal(d.shares, shares) }); i >= 0 {
-		return &k.divisions[i]
+	if i := slices.IndexFunc(k.tried, func(d division) bool { return slices.Equal(d.shares, shares) }); i >= 0 {
+		return &k.tried[i]
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (k *class) shown() (shares []int) {
 	if !k.quiet || k.burns == nil || now == nil || now.sets < inARow {
 		return nil
 	}
-	best := slices.MinFunc(k.divisions, func(a, b division) int { return cmp.Compare(a.took, b.took) })
+	best := slices.MinFunc(k.tried, func(a, b division) int { return cmp.Compare(a.took, b.took) })
 	if now.took-best.took < k.beyondNoise(worse) {
 		return nil
 	}

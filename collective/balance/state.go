@@ -34,10 +34,9 @@ type class struct {
 	last    float64  // what the set before took per byte, in logarithms; 0: it was under other shares
 	whole   spread   // of that
 	best    champion
-	burns   []burn // by rail; nil: none yet
-
-	divisions []division // that brief operations ran with
-	beyond    float64    // how much longer operations over several rails take than the one that ends last on the mean, as a logarithm
+	burns   []burn     // by rail; nil: none yet
+	tried   []division // that brief operations ran with
+	beyond  float64    // how much longer operations over several rails take than the one that ends last on the mean, as a logarithm
 }
 
 // newClass has the shares of the table that was in force at the start.
