@@ -131,7 +131,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	b.resize(k, total)
 	took := math.Log(tookOf(set) / total)
 	k.note(took)
-	if c.MaxBytes() >= b.setup.SplitBytes {
+	if !b.undivided(c) {
 		k.learnBurns(set, took)
 	}
 	k.learnBeyond(set)
@@ -151,7 +151,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	if changed || rescaled || k.sets <= 3 {
 		changed = b.teach(c) || changed
 	}
-	if c.MaxBytes() < b.setup.SplitBytes {
+	if b.undivided(c) {
 		changed = b.lead(c) || changed
 	}
 	return b.choose(c, wholeOf(set), atRest, rescaled, changed) || changed
@@ -261,7 +261,7 @@ func (b *Balancer) options(c Class) (options []option) {
 		}
 	}
 	if rail, seconds := b.bestAlone(c); rail >= 0 {
-		small := c.MaxBytes() < b.setup.SplitBytes
+		small := b.undivided(c)
 		if small {
 			rail, seconds = b.withLarge(c, rail, seconds)
 		}

@@ -27,6 +27,7 @@ type buckets struct {
 const (
 	bucketStart = 20e-6 // seconds, of an operation
 	bucketPause = 25e-6 // between two
+	bucketSplit = 8 << 10
 )
 
 // run is one operation's time, and what its rails took.
@@ -59,27 +60,24 @@ func (w *buckets) pass(seconds float64) {
 }
 
 func (w *buckets) rounds(bytes int) int {
-	owners := 1
-	if algorithmAt(int64(bytes)) == op.Ring {
-		owners = 2
+	return plan.NewLayout(bytes, 4, bucketOwners(algorithmAt(int64(bytes)))).Rounds
+}
+
+func bucketOwners(a op.Algorithm) int {
+	if a == op.Ring {
+		return 2
 	}
-	return plan.NewLayout(bytes, 4, owners).Rounds
+	return 1
 }
 
 func newBuckets(seed uint64, rate, burst []float64) *buckets {
-	w := &buckets{rng: rand.New(rand.NewPCG(seed, 12)), rate: rate, burst: burst, tokens: slices.Clone(burst), timer: NewTimer(8 << 10)}
-	start, err := Static(Equal(len(rate)), 8<<10, nil)
+	w := &buckets{rng: rand.New(rand.NewPCG(seed, 12)), rate: rate, burst: burst, tokens: slices.Clone(burst), timer: NewTimer(bucketSplit)}
+	start, err := Static(Equal(len(rate)), bucketSplit, nil)
 	if err != nil {
 		panic(err)
 	}
 	w.table = start
-	w.b = NewBalancer(Setup{Rails: len(rate), SplitBytes: 8 << 10, Start: start, Algorithm: algorithmAt,
-		Owners: func(a op.Algorithm) int {
-			if a == op.Ring {
-				return 2
-			}
-			return 1
-		}})
+	w.b = NewBalancer(Setup{Rails: len(rate), SplitBytes: bucketSplit, Start: start, Algorithm: algorithmAt, Owners: bucketOwners})
 	for rail := range rate {
 		only := make([]int, len(rate))
 		only[rail] = 1

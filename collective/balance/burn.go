@@ -50,7 +50,7 @@ func (k *class) learnBurns(set []Window, took float64) {
 	if best.others++; same {
 		best.others = 0
 	}
-	if bad := !same && took > best.took+min(math.Log(worse)+beyondTheNoise*k.whole.deviation(), math.Log(surelyWorse)); bad && best.shares != nil && best.others < settledIn {
+	if bad := !same && took > best.took+min(k.beyondNoise(worse), math.Log(surelyWorse)); bad && best.shares != nil && best.others < settledIn {
 		k.burn(set)
 		return
 	}

@@ -13,7 +13,7 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	if rail < 0 {
 		return nil, 0, false
 	}
-	if c.MaxBytes() < b.setup.SplitBytes {
+	if b.undivided(c) {
 		rail, alone = b.withLarge(c, rail, alone)
 	}
 	hot, together := b.hot(c)
@@ -34,6 +34,9 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	}
 	return shares, alone, true
 }
+
+// undivided reports whether the class's operations are so small that one rail carries each of them.
+func (b *Balancer) undivided(c Class) bool { return c.MaxBytes() < b.setup.SplitBytes }
 
 // withLarge is for operations that are never divided: the rail that large ones are quickest on, unless the one that is best by a probe
 // takes far less time. The probe's times of a few small operations differ by chance.
@@ -57,7 +60,7 @@ func (b *Balancer) main() (rail int) {
 // hot is the division over several rails that ends soonest by the model; nil if that is one on a single rail.
 func (b *Balancer) hot(c Class) (shares []int, seconds float64) {
 	k := &b.classes[c]
-	if k.rounds < 2 || c.MaxBytes() < b.setup.SplitBytes {
+	if k.rounds < 2 || b.undivided(c) {
 		return nil, 0
 	}
 	startup, perRound := b.together(c)
@@ -107,7 +110,7 @@ func (b *Balancer) giveUnknown(k *class, shares []int) {
 func (b *Balancer) bestAlone(c Class) (rail int, seconds float64) {
 	k := &b.classes[c]
 	rail = -1
-	guess := k.sets == 0 || k.rounds < trialRounds || c.MaxBytes() < b.setup.SplitBytes
+	guess := k.sets == 0 || k.rounds < trialRounds || b.undivided(c)
 	for i := range b.rails {
 		l := b.line(c, i, true)
 		leads := leastToLead*float64(k.shares[i]) >= float64(k.shares[most(k.shares)])

@@ -193,7 +193,7 @@ func (b *Balancer) Restore(classes []SavedClass) []table.Entry {
 		if int(s.Class) >= len(b.classes) {
 			continue
 		}
-		if s.divided() && s.Class.MaxBytes() < b.setup.SplitBytes || !b.restore(s.Class, s.Algorithm) {
+		if s.divided() && b.undivided(s.Class) || !b.restore(s.Class, s.Algorithm) {
 			continue
 		}
 		k := &b.classes[s.Class]

@@ -14,7 +14,7 @@ const (
 // teach applies the model to near classes that have no measurements of their own.
 func (b *Balancer) teach(c Class) (changed bool) {
 	least := max(int(c)-reach, 0)
-	if c.MaxBytes() < b.setup.SplitBytes {
+	if b.undivided(c) {
 		least = int(c) + 1 // the smaller ones are led
 	}
 	for near := least; near <= min(int(c)+reach, largestClass); near++ {
