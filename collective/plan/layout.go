@@ -12,9 +12,10 @@ import "fmt"
 // Bounds of a segment, in bytes (DESIGN §4.3).
 const (
 	MinSegmentBytes = 256 // DESIGN has 1 KiB, by which six ranks divide 64 KiB in elevenths
-	MaxSegmentBytes = 128 << 10
+	MaxSegmentBytes = 64 << 10 // DESIGN has 128 KiB, by which six ranks divide 64 MiB among rails of 10 : 1 in elevenths of 96
 
-	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %; 2, 3 and 4 rails divide it evenly
+	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %
+	evenly        = 12 // more are a multiple of it, as those are: 2, 3 and 4 rails divide them evenly
 	alignment     = 64 // bytes; a cache line, and a multiple of every element size
 )
 
@@ -38,7 +39,10 @@ func NewLayout(bytes, elemSize, owners int) Layout {
 		panic(fmt.Sprintf("plan: no layout of %d bytes in elements of %d for %d owners", bytes, elemSize, owners))
 	}
 	block := align(ceil(bytes, owners))
-	rounds := max(min(roundsOfBlock, block/MinSegmentBytes), ceil(block, MaxSegmentBytes), 1)
+	rounds := max(min(roundsOfBlock, block/MinSegmentBytes), 1)
+	if block > roundsOfBlock*MaxSegmentBytes {
+		rounds = evenly * ceil(block, evenly*MaxSegmentBytes)
+	}
 	return Layout{Bytes: bytes, ElemSize: elemSize, Owners: owners,
 		Block: block, Segment: max(align(ceil(block, rounds)), MinSegmentBytes), Rounds: rounds}
 }

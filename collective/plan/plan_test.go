@@ -60,8 +60,9 @@ func TestLayoutFollowsTheDesign(t *testing.T) {
 		{64 << 10, 6, 10944, 320, 42},
 		{256 << 10, 6, 43712, 512, 96},
 		{1 << 20, 4, 256 << 10, 2752, 96},
-		{64 << 20, 6, 11184832, 116544, 96},
-		{1 << 30, 2, 512 << 20, 128 << 10, 4096},
+		{16 << 20, 4, 4 << 20, 43712, 96},
+		{64 << 20, 6, 11184832, 62144, 180},
+		{1 << 30, 2, 512 << 20, 64 << 10, 8196},
 	} {
 		l := NewLayout(c.bytes, 8, c.owners)
 		if l.Block != c.block || l.Segment != c.segment || l.Rounds != c.rounds {
@@ -191,9 +192,9 @@ func TestSpansAreManyEnoughToOverlapAndLargeEnoughToPay(t *testing.T) {
 		{64 << 10, 4, 2, 2},   // 8 KiB per owner and rail
 		{1 << 20, 4, 2, 4},    // 128 KiB: 2 × 64
 		{16 << 20, 4, 2, 20},  // 2 MiB: as large as frames allow
-		{64 << 20, 6, 2, 48},  // 2 rounds each
+		{64 << 20, 6, 2, 46},  // 4 rounds each
 		{256 << 10, 4, 2, 4},  // 32 KiB: 2 × 16
-		{1 << 30, 2, 1, 2048}, // 512 MiB
+		{1 << 30, 2, 1, 2049}, // 512 MiB
 	} {
 		l := NewLayout(c.bytes, 8, c.owners)
 		weights := make([]uint32, c.rails)
