@@ -22,7 +22,7 @@ type Config struct {
 
 	RankTimeout   time.Duration // a peer unheard on all rails for this long is lost; 2 s
 	RailTimeout   time.Duration // a rail on which the peer's host confirms nothing for this long is left; 200 ms
-	AckBytes      int           // received bytes after which a lone acknowledgement goes out; 256 KiB
+	AckBytes      int           // received bytes after which a lone acknowledgement goes out; 512 KiB
 	AckDelay      time.Duration // time after which one goes out; 10 ms
 	InFlightBytes int           // unacknowledged bytes in flight per pair; 2 MiB
 	EagerBytes    int           // credit given to each peer for eager data; 1 MiB
@@ -85,7 +85,7 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.RankTimeout, 2*time.Second)
 	setDefault(&c.RailTimeout, 200*time.Millisecond)
-	setDefault(&c.AckBytes, 256<<10)
+	setDefault(&c.AckBytes, 512<<10)
 	setDefault(&c.AckDelay, 10*time.Millisecond)
 	setDefault(&c.InFlightBytes, 2<<20)
 	setDefault(&c.EagerBytes, 1<<20)

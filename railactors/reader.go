@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	sinkBytes  = 32 << 10
-	pieceBytes = 64 << 10
+	sinkBytes  = 32 << 10 // what nobody wants is read into
+	pieceBytes = 64 << 10 // of a payload, on a rail that is slow
+	slowPiece  = 64       // one that took longer than this part of the rank timeout says so
 )
 
 // errFarewell ends a reader after the other node's farewell.
@@ -67,6 +68,7 @@ type reader struct {
 	next    uint64      // number of the next numbered frame
 	control []byte      // payload of a control frame
 	sink    []byte
+	slow    bool // the last piece of a payload took long
 }
 
 // read is the reader goroutine.
@@ -300,18 +302,25 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 	return err
 }
 
-// payloadInto reads a payload in pieces, each of which shows that the peer lives: on a slow rail a
-// frame may take longer than the rank timeout. While it waits the reader isn't busy: a peer that
+// payloadInto reads a payload: on a slow rail in pieces, each of which shows that the peer lives, since a
+// frame may take longer there than the rank timeout. While it waits the reader isn't busy: a peer that
 // stops in the middle of a frame is as silent as one that stops between two.
 func (r *reader) payloadInto(dst []byte) (n int, err error) {
-	signal := &r.peer.signals[r.rail]
+	f, signal := r.peer.fabric, &r.peer.signals[r.rail]
 	for n < len(dst) && err == nil {
-		var k int
+		piece := len(dst) - n
+		if r.slow {
+			piece = min(piece, pieceBytes)
+		}
+		before := signal.heard.Load()
 		signal.busy.Store(false)
-		k, err = r.conn.ReadFull(dst[n:min(n+pieceBytes, len(dst))])
+		var k int
+		k, err = r.conn.ReadFull(dst[n : n+piece])
 		signal.busy.Store(true)
 		if n += k; k > 0 {
-			signal.heard.Store(int64(r.peer.fabric.now()))
+			now := int64(f.now())
+			signal.heard.Store(now)
+			r.slow = now-before > int64(f.cfg.RankTimeout/slowPiece)
 		}
 	}
 	return n, err

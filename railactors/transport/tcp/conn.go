@@ -25,7 +25,7 @@ const (
 	tailSize = 512
 	// lowWater is how much input a large read waits for at a time (SO_RCVLOWAT): on a slow rail
 	// the kernel would otherwise wake the reader for each packet.
-	lowWater = 64 << 10
+	lowWater = 128 << 10
 	// maxVector is how many buffers go into one system call (IOV_MAX).
 	maxVector = 1024
 )
@@ -77,6 +77,7 @@ type reader struct {
 	full   bool          // nothing is left to do
 	err    error
 	short  bool // the last read got less than it had room for
+	bulk   bool // the last one was large
 	water  int  // what SO_RCVLOWAT is set to; 0 as it was at the start, 1
 }
 
@@ -92,7 +93,7 @@ func (c *conn) ReadFull(p []byte) (int, error) {
 	if len(p) < smallRead {
 		room = aheadSize
 	}
-	r.start, r.end = 0, 0
+	r.start, r.end, r.bulk = 0, 0, len(p) >= smallRead
 	r.vector = [2]unix.Iovec{vector(p[n:]), vector(r.ahead[:room])}
 	r.err = nil
 	// First without waiting, unless the last read has left nothing: Await may have the descriptor for waiting.
@@ -178,12 +179,16 @@ func (c *conn) calm() {
 	}
 }
 
-// takeIn is Poll's read.
+// takeIn is Poll's read. After one large payload comes the next, of which little is to be copied from ahead.
 func (r *reader) takeIn(fd uintptr) {
+	room := r.ahead[:]
+	if r.bulk {
+		room, r.bulk = room[:tailSize], false
+	}
 	for {
-		n, err := readInto(int(fd), r.ahead[:])
+		n, err := readInto(int(fd), room)
 		afterRead()
-		r.short = n < len(r.ahead)
+		r.short = n < len(room)
 		switch {
 		case n > 0:
 			r.start, r.end = 0, n
