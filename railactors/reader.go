@@ -19,8 +19,8 @@ import (
 
 const (
 	sinkBytes  = 32 << 10 // what nobody wants is read into
-	pieceBytes = 64 << 10 // of a payload, on a rail that is slow
-	slowPiece  = 64       // one that took longer than this part of the rank timeout says so
+	pieceBytes = 64 << 10 // of a payload, unless the rail is quick
+	quickPiece = 64       // one that took at most this part of the rank timeout says that it is
 )
 
 // errFarewell ends a reader after the other node's farewell.
@@ -68,7 +68,7 @@ type reader struct {
 	next    uint64      // number of the next numbered frame
 	control []byte      // payload of a control frame
 	sink    []byte
-	slow    bool // the last piece of a payload took long
+	quick   bool // the last piece of pieceBytes or more took little
 }
 
 // read is the reader goroutine.
@@ -302,14 +302,14 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 	return err
 }
 
-// payloadInto reads a payload: on a slow rail in pieces, each of which shows that the peer lives, since a
-// frame may take longer there than the rank timeout. While it waits the reader isn't busy: a peer that
+// payloadInto reads a payload, whole where the rail is quick and otherwise in pieces, each of which shows that the
+// peer lives: on a slow rail a frame may take longer than the rank timeout. While it waits the reader isn't busy: a peer that
 // stops in the middle of a frame is as silent as one that stops between two.
 func (r *reader) payloadInto(dst []byte) (n int, err error) {
 	f, signal := r.peer.fabric, &r.peer.signals[r.rail]
 	for n < len(dst) && err == nil {
 		piece := len(dst) - n
-		if r.slow {
+		if !r.quick {
 			piece = min(piece, pieceBytes)
 		}
 		before := signal.heard.Load()
@@ -320,7 +320,9 @@ func (r *reader) payloadInto(dst []byte) (n int, err error) {
 		if n += k; k > 0 {
 			now := int64(f.now())
 			signal.heard.Store(now)
-			r.slow = now-before > int64(f.cfg.RankTimeout/slowPiece)
+			if k >= pieceBytes { // less tells nothing
+				r.quick = now-before <= int64(f.cfg.RankTimeout/quickPiece)
+			}
 		}
 	}
 	return n, err
