@@ -11,7 +11,7 @@ import "fmt"
 
 // Bounds of a segment, in bytes (DESIGN §4.3).
 const (
-	MinSegmentBytes = 256 // DESIGN has 1 KiB, by which six ranks divide 64 KiB in elevenths
+	MinSegmentBytes = 256      // DESIGN has 1 KiB, by which six ranks divide 64 KiB in elevenths
 	MaxSegmentBytes = 64 << 10 // DESIGN has 128 KiB, by which six ranks divide 64 MiB among rails of 10 : 1 in elevenths of 96
 
 	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %
