@@ -25,7 +25,7 @@ const (
 	doubtOfSplits      = 1.0 // of several rails over one: what was tried together is seldom, and one rail alone gives away most where it is wrong
 
 	// A wrong estimate must not cost much, and is corrected by the next windows.
-	leastToLead = 1.5 // a rail with that much less to carry than another isn't the better one alone, until it was measured alone
+	leastToLead = 1.5 // a rail with that much less to carry than another isn't the better one alone, until it was measured alone, and no small operations go over it
 	mostGrowth  = 2   // of a share, where there is noise: so many times from one table to the next, which at worst doubles the time
 	firstShare  = 8   // or up to one part in so many
 	quietGrowth = 4   // where there is none, or a change was confirmed, so many times that
@@ -151,9 +151,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	if changed || rescaled || k.sets <= 3 {
 		changed = b.teach(c) || changed
 	}
-	if b.undivided(c) {
-		changed = b.lead(c) || changed
-	}
+	changed = b.lead(c) || changed
 	return b.choose(c, wholeOf(set), atRest, rescaled, changed) || changed
 }
 

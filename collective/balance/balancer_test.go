@@ -318,6 +318,24 @@ func TestABarrierGoesOverTheRailOfTheSumsBesideIt(t *testing.T) {
 	}
 }
 
+// TestABarrierGoesOverARailThatTheSumsBesideItAreOn, where these can be divided.
+func TestABarrierGoesOverARailThatTheSumsBesideItAreOn(t *testing.T) {
+	const barrier = 0
+	for seed := range uint64(300) {
+		for _, size := range []int{8 << 10, 64 << 10, 1 << 20} {
+			w := randomWorld(seed)
+			w.noise, w.mood = 0.1, 0.3
+			w.start(true)
+			for n := range 40 {
+				w.set(size)
+				if k, got := &w.b.classes[ClassOf(int64(size))], most(w.shares(barrier)); !k.leads(got) {
+					t.Fatalf("seed %d, after %d sets: a barrier goes over rail %d, sums of %d bytes have shares %v", seed, n+1, got, size, k.shares)
+				}
+			}
+		}
+	}
+}
+
 func TestFillIsTheBestDivision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rails := rapid.IntRange(1, 3).Draw(t, "rails")

@@ -113,8 +113,7 @@ func (b *Balancer) bestAlone(c Class) (rail int, seconds float64) {
 	guess := k.sets == 0 || k.rounds < trialRounds || b.undivided(c)
 	for i := range b.rails {
 		l := b.line(c, i, true)
-		leads := leastToLead*float64(k.shares[i]) >= float64(k.shares[most(k.shares)])
-		if !l.known || !guess && !leads && !b.tested(c, i) {
+		if !l.known || !guess && !k.leads(i) && !b.tested(c, i) {
 			continue
 		}
 		if t := l.at(k.bytes); rail < 0 || t < seconds {

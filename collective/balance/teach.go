@@ -13,13 +13,10 @@ const (
 
 // teach applies the model to near classes that have no measurements of their own.
 func (b *Balancer) teach(c Class) (changed bool) {
-	least := max(int(c)-reach, 0)
-	if b.undivided(c) {
-		least = int(c) + 1 // the smaller ones are led
-	}
-	for near := least; near <= min(int(c)+reach, largestClass); near++ {
+	for near := max(int(c)-reach, 0); near <= min(int(c)+reach, largestClass); near++ {
 		k := &b.classes[near]
-		if k.sets > 0 || k.algorithm != b.classes[c].algorithm {
+		led := near < int(c) && b.undivided(Class(near))
+		if led || k.sets > 0 || k.algorithm != b.classes[c].algorithm {
 			continue
 		}
 		want, seconds, ok := b.best(Class(near))
@@ -38,16 +35,23 @@ func (b *Balancer) teach(c Class) (changed bool) {
 	return changed
 }
 
-// lead has smaller operations that were never measured go where those of a class go that is never divided. Which rail is quicker
-// for them is chance, and the one that was just used is quicker for whoever comes next: a barrier that goes over
-// another rail costs the sum after it some 5 %.
+// lead has smaller operations that are never divided, and were never measured, go over the rail that carries most of a class. Which rail is
+// quicker for them is chance, and the one that was just used is quicker for whoever comes next: a barrier that goes over
+// another rail costs the sum after it some 5 %, and up to a third where a shaper's bucket is drawn on in turn.
 func (b *Balancer) lead(c Class) (changed bool) {
-	rail := most(b.classes[c].shares)
+	k := &b.classes[c]
 	for near := int(c) - 1; near >= 0 && b.classes[near].sets == 0; near-- {
-		if k := &b.classes[near]; most(k.shares) != rail {
-			copy(k.shares, b.cold(Class(near), rail))
-			changed = true
+		small := &b.classes[near]
+		if !b.undivided(Class(near)) || k.leads(most(small.shares)) {
+			continue
 		}
+		copy(small.shares, b.cold(Class(near), most(k.shares)))
+		changed = true
 	}
 	return changed
+}
+
+// leads reports whether a rail carries about as much as any.
+func (k *class) leads(rail int) bool {
+	return leastToLead*float64(k.shares[rail]) >= float64(k.shares[most(k.shares)])
 }
