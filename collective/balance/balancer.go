@@ -259,15 +259,16 @@ func (b *Balancer) options(c Class) (options []option) {
 		}
 	}
 	if rail, seconds := b.bestAlone(c); rail >= 0 {
-		small := b.undivided(c)
-		if small {
-			rail, seconds = b.withLarge(c, rail, seconds)
+		main := -1
+		if b.undivided(c) {
+			main = b.main()
+			rail, seconds = b.withLarge(c, main, rail, seconds)
 		}
 		o := option{b.cold(c, rail), seconds, gainToAdjust}
 		known := together
 		if single {
 			o.need, known = gainToMove, b.evidence(c, k.shares, true)
-			if small && rail == b.main() {
+			if rail == main {
 				o.need = 1 / gainToMove
 			}
 		}

@@ -14,7 +14,7 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 		return nil, 0, false
 	}
 	if b.undivided(c) {
-		rail, alone = b.withLarge(c, rail, alone)
+		rail, alone = b.withLarge(c, b.main(), rail, alone)
 	}
 	hot, together := b.hot(c)
 	split := hot != nil && together*gainToSplit < alone
@@ -38,10 +38,9 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 // undivided reports whether the class's operations are so small that one rail carries each of them.
 func (b *Balancer) undivided(c Class) bool { return c.MaxBytes() < b.setup.SplitBytes }
 
-// withLarge is for operations that are never divided: the rail that large ones are quickest on, unless the one that is best by a probe
-// takes far less time. The probe's times of a few small operations differ by chance.
-func (b *Balancer) withLarge(c Class, best int, alone float64) (rail int, seconds float64) {
-	main := b.main()
+// withLarge is for operations that are never divided: main, the rail that large ones are quickest on, unless the one that is best by a
+// probe takes far less time. The probe's times of a few small operations differ by chance.
+func (b *Balancer) withLarge(c Class, main, best int, alone float64) (rail int, seconds float64) {
 	if main < 0 {
 		return best, alone
 	}

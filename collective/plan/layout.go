@@ -12,7 +12,7 @@ import "fmt"
 // Bounds of a segment, in bytes (DESIGN §4.3).
 const (
 	MinSegmentBytes = 256      // DESIGN has 1 KiB, by which six ranks divide 64 KiB in elevenths
-	MaxSegmentBytes = 64 << 10 // DESIGN has 128 KiB, by which six ranks divide 64 MiB among rails of 10 : 1 in elevenths of 96
+	MaxSegmentBytes = 64 << 10 // DESIGN has 128 KiB, by which 64 MiB among six ranks have 96 rounds: few for rails of 10 : 1
 
 	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %
 	evenly        = 12 // more are a multiple of it, as those are: 2, 3 and 4 rails divide them evenly
