@@ -29,7 +29,9 @@ type group struct {
 	tables int
 }
 
-func (g *group) cost(a op.Algorithm) schedule.Cost { return schedule.CostOf(op.KindAllReduce, a, g.ranks, 2) }
+func (g *group) cost(a op.Algorithm) schedule.Cost {
+	return schedule.CostOf(op.KindAllReduce, a, g.ranks, 2)
+}
 
 func (g *group) setup(free bool) Setup {
 	start, err := Static(Equal(len(g.rate)), 16<<10, nil)
