@@ -49,7 +49,7 @@ func (c *coordinator) propose(ctx actor.Context, m *proposeTable) {
 		m.done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
 		return
 	}
-	if err := c.group.err(); err != nil {
+	if err := c.group.usable(); err != nil {
 		m.done <- err
 		return
 	}

@@ -72,8 +72,6 @@ func (c *coordinator) Receive(ctx actor.Context) {
 		c.agree(ctx, m)
 	case *proposeTable:
 		c.propose(ctx, m)
-	case *breakCommunicator:
-		c.drop(m.cause)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		c.group.node.unknown(ctx)
@@ -82,13 +80,7 @@ func (c *coordinator) Receive(ctx actor.Context) {
 
 // start numbers a call, or keeps it while a table is being agreed on.
 func (c *coordinator) start(ctx actor.Context, r *Request) {
-	defer func() { // its caller must not wait for an answer that is lost
-		if p := recover(); p != nil {
-			r.answer(nil, fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, p))
-			panic(p)
-		}
-	}()
-	if err := c.group.err(); err != nil {
+	if err := c.group.usable(); err != nil {
 		r.answer(nil, err)
 		return
 	}
@@ -122,23 +114,23 @@ func (c *coordinator) resume(ctx actor.Context) {
 	}
 }
 
-// drop answers what was held when the communicator broke.
-func (c *coordinator) drop(cause error) {
-	for _, r := range c.held {
-		r.answer(nil, cause)
-	}
-	c.held = nil
-	for _, p := range c.waiting {
-		p.done <- cause
-	}
-	c.waiting, c.tickets = nil, nil
-}
-
-// run opens the operation and answers its caller, who launches it.
+// run opens the operation and answers its caller, who launches it, unless he waits no longer: then the
+// communicator is broken or closed, and needs no more seqs.
 func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Table) {
+	if !r.taken.CompareAndSwap(false, true) {
+		return
+	}
+	defer func() { // its caller must not wait for an answer that is lost
+		if p := recover(); p != nil {
+			r.answer(nil, fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, p))
+			panic(p)
+		}
+	}()
 	o, err := c.group.number(seq)
 	if err != nil {
-		c.group.node.breakGroup(c.group, err, seq, true)
+		if c.group.shutError() == nil {
+			c.group.node.breakGroup(c.group, err, seq, true)
+		}
 		r.answer(nil, err)
 		return
 	}
@@ -154,7 +146,7 @@ func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Ta
 		o.cause = err // launch ends it, and breaks the communicator
 	}
 	o.mu.Unlock()
-	c.group.node.tell(o.actor.pid, &beginOperation{o, c.group.node.config.OperationTimeout})
+	c.group.node.tell(o.actor.pid, &beginOperation{o, r.timeout(c.group.node.config.OperationTimeout)})
 	r.answer(o, nil)
 }
 
@@ -259,6 +251,14 @@ func (c *coordinator) actor(ctx actor.Context) *operationActor {
 func (c *coordinator) ended(m *operationEnded) {
 	c.spare = append(c.spare, m.actor)
 	c.group.node.recycle(m.operation)
+}
+
+// timeout is what is left of the limit after the time that the call was held.
+func (r *Request) timeout(limit time.Duration) time.Duration {
+	if limit == 0 {
+		return 0
+	}
+	return max(time.Nanosecond, limit-time.Since(r.called))
 }
 
 // answer tells the caller what its call became.

@@ -110,6 +110,9 @@ func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
 // Communicator waits until size nodes have asked for the name, and returns the communicator that
 // they form.
 func (n *Node) Communicator(ctx context.Context, name string, size int) (*Communicator, error) {
+	if ctx.Err() != nil {
+		return nil, callError(name, context.Cause(ctx))
+	}
 	f := n.await(ctx, &communicatorCall{name: name, size: size, done: make(chan formed, 1)})
 	return f.communicator, f.err
 }
@@ -117,17 +120,33 @@ func (n *Node) Communicator(ctx context.Context, name string, size int) (*Commun
 // await makes a call and waits for its end, which the context brings about early.
 func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 	n.tell(n.pid, call)
+	title := call.name
+	if call.old != nil {
+		title = call.old.name
+	}
 	select {
 	case f := <-call.done:
 		return probe(ctx, f)
+	case <-n.closing: // the node actor may be gone; what it forms ends with the node
+		return formed{err: callError(title, n.closedError())}
 	case <-ctx.Done():
 	}
 	n.tell(n.pid, &cancelCall{call, context.Cause(ctx).Error()})
-	f := <-call.done
+	var f formed
+	select {
+	case f = <-call.done:
+	case <-n.closing:
+		f = formed{err: callError(title, n.closedError())}
+	}
 	if f.communicator == nil {
 		f.err = fmt.Errorf("%w (%w)", f.err, context.Cause(ctx))
 	}
-	return probe(ctx, f) // it may have been formed at the last moment: the others count on it
+	return probe(ctx, f) // it may have been formed at the last moment
+}
+
+// callError names the communicator that was asked for.
+func callError(name string, cause error) error {
+	return fmt.Errorf("communicator %q: %w", name, cause)
 }
 
 // probe measures the rails of a communicator that was formed.
@@ -136,7 +155,7 @@ func probe(ctx context.Context, f formed) formed {
 		return f
 	}
 	if err := f.communicator.probe(ctx); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 		defer cancel()
 		return formed{err: errors.Join(err, f.communicator.Close(ctx))}
 	}
@@ -181,7 +200,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 
 func (a *nodeActor) call(m *communicatorCall) {
 	if a.failed != nil {
-		m.done <- formed{err: fmt.Errorf("communicator %q: %w", m.name, a.failed)}
+		m.done <- formed{err: callError(m.name, a.failed)}
 		return
 	}
 	a.lastCall++
@@ -245,6 +264,9 @@ func (a *nodeActor) lost(m peerLost) {
 
 // step feeds the core and carries out its answer.
 func (a *nodeActor) step(e view.Event) {
+	if a.node.ended() != nil {
+		return
+	}
 	for _, action := range a.core.Step(e, time.Now()) {
 		a.do(action)
 	}
@@ -413,7 +435,7 @@ func (a *nodeActor) end() {
 		f.cancel()
 		a.node.unregister(f.group)
 	}
-	a.answerAll(fmt.Errorf("node %q: %w", a.node.config.Node, fault.ErrClosed))
+	a.answerAll(a.node.closedError())
 }
 
 // answerAll ends every call that waits.
@@ -423,6 +445,6 @@ func (a *nodeActor) answerAll(cause error) {
 		if c.old != nil {
 			name = c.old.name
 		}
-		a.answer(id, formed{err: fmt.Errorf("communicator %q: %w", name, cause)})
+		a.answer(id, formed{err: callError(name, cause)})
 	}
 }

@@ -36,6 +36,7 @@ type group struct {
 	nodes []string           // names by rank
 	procs []uint64           // incarnations by rank; set before the group is registered
 	ranks map[*railactors.Peer]op.Rank
+	ending
 
 	mu       sync.Mutex
 	numbered uint64 // operations 1 … numbered have been called here
@@ -64,7 +65,7 @@ func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *gr
 		node: n, id: id, name: name, first: n.first, rank: rank, size: len(nodes), nodes: nodes,
 		peers: make([]*railactors.Peer, len(nodes)),
 		ranks: make(map[*railactors.Peer]op.Rank, len(nodes)),
-		open:  make(map[uint64]*operation),
+		open:  make(map[uint64]*operation), ending: newEnding(),
 	}
 	g.spin.Store(int64(n.config.WaitSpin))
 	return g
@@ -121,6 +122,9 @@ func (g *group) examine() {
 func (g *group) number(seq uint64) (*operation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.shutError(); err != nil {
+		return nil, err
+	}
 	if g.broken != nil {
 		return nil, g.broken
 	}
@@ -171,6 +175,7 @@ func (g *group) fail(seq uint64, cause error) (open []pending, first bool) {
 		return nil, false
 	}
 	g.broken = fmt.Errorf("communicator %q: %w since seq %d: %w", g.name, fault.ErrBroken, seq, cause)
+	close(g.ended)
 	for seq, o := range g.open {
 		open = append(open, pending{o, seq})
 	}
@@ -264,19 +269,26 @@ func (g *group) match(from *railactors.Peer, h *wire.Header) (op.Rank, *operatio
 	return rank, o, err
 }
 
-// control sends a message about this communicator to one rank; a lost peer is no error here: its loss is
-// reported on its own.
+// control sends a message about this communicator to one rank. A lost peer is no error here: its loss is
+// reported on its own. Another failure breaks the communicator: the rank would wait for the message.
 func (g *group) control(to op.Rank, m *messages.Control) {
 	m.Comm = g.id
-	if err := g.peers[to].SendControl(m); err != nil {
+	p := g.peers[to]
+	err := p.SendControl(m)
+	switch {
+	case err == nil:
+	case p.Lost() != nil:
 		g.node.log.Debug("control message not sent", "communicator", g.name, "to", g.nodes[to], "error", err)
+	default:
+		g.node.log.Error("control message not sent", "communicator", g.name, "to", g.nodes[to], "type", fmt.Sprintf("%T", m.GetBody()), "error", err)
+		g.node.breakGroup(g, fmt.Errorf("%w: rank %d: %w", fault.ErrInternal, to, err), 0, true)
 	}
 }
 
 // controlAll sends it to every other rank.
 func (g *group) controlAll(m *messages.Control) {
-	for rank := range g.peers {
-		if op.Rank(rank) != g.rank {
+	for rank, p := range g.peers {
+		if p != nil {
 			g.control(op.Rank(rank), m)
 		}
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,7 +18,7 @@ import (
 // host disturbs one and then the other: of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
 const (
 	probeName    = "polyrail probe"
-	probeTimeout = 30 * time.Second      // for all rails, beyond any caller's context: the ranks go through it together
+	probeTimeout = 30 * time.Second      // for all rails, if no rank's caller ends it earlier
 	probeBudget  = 50 * time.Millisecond // of one rail for probeLarge, of which there are up to two in a round
 	probeSmall   = 32 << 10
 	probeLarge   = 256 << 10
@@ -73,7 +74,7 @@ func (c *Communicator) probe(ctx context.Context) error {
 		saved = &s
 		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.name, "size classes", len(s.Classes))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if !g.node.config.Probe {
 		return c.begin(ctx, &probed{saved: saved, done: make(chan error, 1)})
@@ -115,12 +116,7 @@ func (c *Communicator) begin(ctx context.Context, m *probed) error {
 		return nil
 	}
 	c.group.node.tell(c.balancer, m)
-	select {
-	case err := <-m.done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return c.agreed(ctx, m.done)
 }
 
 // prober runs the operations of a probe until one fails.
@@ -228,15 +224,21 @@ func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
 	if c.group.rank != 0 {
 		return balance.Report{}, fmt.Errorf("communicator %q: rank 0 (node %q) balances, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
 	}
-	if c.closed.Load() {
-		return balance.Report{}, c.closedError()
+	g := c.group
+	if err := g.shutError(); err != nil {
+		return balance.Report{}, err
+	}
+	if err := g.over(ctx); err != nil {
+		return balance.Report{}, err
 	}
 	m := &explainBalance{make(chan balance.Report, 1)}
 	c.group.node.tell(c.balancer, m)
 	select {
 	case r := <-m.done:
 		return r, nil
+	case <-g.gone:
+		return balance.Report{}, cmp.Or(g.shutError(), g.closedError())
 	case <-ctx.Done():
-		return balance.Report{}, context.Cause(ctx)
+		return balance.Report{}, fmt.Errorf("communicator %q: balance: %w", g.name, context.Cause(ctx))
 	}
 }

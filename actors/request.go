@@ -4,6 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -27,6 +31,8 @@ type Request struct {
 	op      *operation                             // the answer …
 	err     error                                  // … or why there is none
 	work    *Work
+	taken   atomic.Bool // by the coordinator, which answers for sure then, or by a caller that waits no longer
+	called  time.Time   // when it was made; set where operations have a timeout
 }
 
 // check reports a call that can't be run. It still consumes its seq: the other ranks
@@ -89,18 +95,29 @@ func (g *group) operationError(seq uint64, d op.Descriptor, cause error) error {
 
 // abortMessage tells the others why an operation ended here.
 func (g *group) abortMessage(seq uint64, cause error) *messages.Control {
-	const maxReason = 1 << 10
 	a := &messages.Abort{
-		Seq: seq, Rank: uint32(g.rank), Node: g.node.config.Node,
-		Code: uint32(fault.CodeOf(cause)), Reason: cause.Error(), LostRank: -1,
-	}
-	if len(a.Reason) > maxReason {
-		a.Reason = a.Reason[:maxReason]
+		Seq: seq, Rank: uint32(g.rank), Node: wireText(g.node.config.Node),
+		Code: uint32(fault.CodeOf(cause)), Reason: wireText(cause.Error()), LostRank: -1,
 	}
 	if lost, ok := asLost(cause); ok {
-		a.LostRank, a.LostNode = int32(lost.Rank), lost.Node
+		a.LostRank, a.LostNode = int32(lost.Rank), wireText(lost.Node)
 	}
 	return &messages.Control{Comm: g.id, Body: &messages.Control_Abort{Abort: a}}
+}
+
+// maxText bounds a text in a control message, in bytes.
+const maxText = 1 << 10
+
+// wireText makes any text fit for a message: protobuf refuses one that isn't UTF-8.
+func wireText(s string) string {
+	if len(s) > maxText {
+		end := maxText
+		for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end]
+	}
+	return strings.ToValidUTF8(s, "?")
 }
 
 // abortCause is the error here for what another rank reported. A lost rank is named as such:

@@ -98,13 +98,18 @@ func (p *Peer) finish() {
 }
 
 // tellLost tells Inbound once that the peer is lost, if it is, or if a frame was meant for
-// a node that had left quietly.
+// a node that had left quietly; and once that it has left so.
 func (p *Peer) tellLost() {
 	p.mu.Lock()
 	tell := p.finished && !p.told && (p.loud || p.missed)
 	p.told = p.told || tell
+	left := p.finished && !p.told && !p.toldLeft && p.parted
+	p.toldLeft = p.toldLeft || left
 	cause := p.cause
 	p.mu.Unlock()
+	if left {
+		p.fabric.in.PeerLeft(p, cause)
+	}
 	if tell {
 		p.fabric.log.Warn("peer lost", "node", p.node, "incarnation", p.incarnation, "reason", cause)
 		p.fabric.in.PeerLost(p, cause)

@@ -43,6 +43,9 @@ func TestControlMessagesArriveInOrderAndAreLimited(t *testing.T) {
 		if !errors.Is(err, fault.ErrLimit) {
 			t.Errorf("a queue without end: %v", err)
 		}
+		if err := ab.SendControl(&messages.Control{Comm: 1, Body: &messages.Control_Abort{Abort: &messages.Abort{}}}); err != nil {
+			t.Errorf("an abort, without which the others wait: %v", err)
+		}
 		for _, r := range b.rails {
 			net.Heal("b", r)
 		}

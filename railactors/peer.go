@@ -57,6 +57,7 @@ type Peer struct {
 	missed        bool          // something was to be sent after it ended
 	finished      bool          // all frames were released
 	told          bool          // PeerLost was called
+	toldLeft      bool          // PeerLeft was called
 	remoteSession uint64        // 0 until the first Hello
 	conns         []*connection // by rail index; nil where there is none
 	proposed      []uint64      // by rail index: last generation that this side proposed
@@ -208,7 +209,7 @@ func (p *Peer) Send(fr *Frame) {
 }
 
 // SendControl sends a control message over whichever rail is up, ahead of data. It fails when
-// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait.
+// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait and it is no Abort.
 func (p *Peer) SendControl(m *messages.Control) error {
 	payload, err := proto.Marshal(m)
 	if err != nil {
@@ -227,7 +228,8 @@ func (p *Peer) SendControl(m *messages.Control) error {
 		p.tellLost()
 		return cause
 	}
-	if n := p.core.QueuedAhead(); n >= maxControlQueue {
+	// An abort is one for each communicator, and without it the others wait.
+	if n := p.core.QueuedAhead(); n >= maxControlQueue && m.GetAbort() == nil {
 		p.mu.Unlock()
 		fx.free()
 		return fmt.Errorf("node %q: %d control messages wait: %w", p.node, n, fault.ErrLimit)

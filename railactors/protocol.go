@@ -63,4 +63,7 @@ type Inbound interface {
 	Control(from *Peer, m *messages.Control)
 	// PeerLost: the node is lost (DESIGN §4.5). Nothing arrives from it any more. All its frames were released with err.
 	PeerLost(p *Peer, err error)
+	// PeerLeft: the node has disconnected, with nothing on its way to it or from it. Nothing arrives from it any more.
+	// What is sent to it nevertheless makes it lost: PeerLost follows.
+	PeerLeft(p *Peer, err error)
 }
