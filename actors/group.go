@@ -265,11 +265,19 @@ func (g *group) match(from *railactors.Peer, h *wire.Header) (op.Rank, *operatio
 }
 
 // control sends a message about this communicator to one rank; a lost peer is no error here: its loss is
-// reported on its own.
+// reported on its own. One that can't be sent to a living peer would be waited for in vain, so the
+// communicator breaks. Timings alone may be left out.
 func (g *group) control(to op.Rank, m *messages.Control) {
 	m.Comm = g.id
-	if err := g.peers[to].SendControl(m); err != nil {
+	err := g.peers[to].SendControl(m)
+	switch {
+	case err == nil:
+	case g.peers[to].Lost() != nil:
 		g.node.log.Debug("control message not sent", "communicator", g.name, "to", g.nodes[to], "error", err)
+	case m.GetWindows() != nil:
+		g.node.log.Warn("timings not sent", "communicator", g.name, "to", g.nodes[to], "error", err)
+	default:
+		g.node.breakGroup(g, fmt.Errorf("control message to rank %d: %w", to, err), 0, true)
 	}
 }
 
