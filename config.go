@@ -13,6 +13,7 @@ import (
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/supervise"
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -27,7 +28,7 @@ type Config struct {
 	Bind, Advertise string
 	Join            []string // ADDR:PORT of nodes to join; some may be down, one may be this node
 
-	// Rails are this host's networks. Rails of equal names on different nodes belong together: all
+	// Rails are this host's networks, 32 at most. Rails of equal names on different nodes belong together: all
 	// members of a communicator have the same ones.
 	Rails []Rail
 
@@ -257,6 +258,9 @@ func (c Config) Validate() error {
 	}
 	if len(c.Rails) == 0 {
 		add("no rails: name at least one network")
+	}
+	if len(c.Rails) > view.MaxRails {
+		add("%d rails: a node has at most %d", len(c.Rails), view.MaxRails)
 	}
 	faults = append(faults, c.validateRails()...)
 	if c.RankTimeout < 20*time.Millisecond {

@@ -158,11 +158,7 @@ func tableMessage(t *table.Table) *messages.Table {
 	m := &messages.Table{Version: t.Version}
 	for i := range t.Entries {
 		e := &t.Entries[i]
-		entry := &messages.TableEntry{MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm)}
-		for rail, w := range e.Weights {
-			entry.Shares = append(entry.Shares, &messages.TableShare{Rail: uint32(rail), Weight: w})
-		}
-		m.Entries = append(m.Entries, entry)
+		m.Entries = append(m.Entries, &messages.TableEntry{MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm), Weights: e.Weights})
 	}
 	return m
 }
@@ -170,13 +166,7 @@ func tableMessage(t *table.Table) *messages.Table {
 func tableOf(m *messages.Table) *table.Table {
 	t := &table.Table{Version: m.GetVersion()}
 	for _, e := range m.GetEntries() {
-		entry := table.Entry{MaxBytes: e.GetMaxBytes(), Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255))}
-		for _, s := range e.GetShares() {
-			if int(s.GetRail()) == len(entry.Weights) { // in order; anything else fails validation by its length
-				entry.Weights = append(entry.Weights, s.GetWeight())
-			}
-		}
-		t.Entries = append(t.Entries, entry)
+		t.Entries = append(t.Entries, table.Entry{MaxBytes: e.GetMaxBytes(), Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights()})
 	}
 	return t
 }

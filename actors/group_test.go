@@ -1,12 +1,21 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/memory"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
 // A peer's frame opens operation 1, it is called here, and before its caller launches it the
@@ -70,4 +79,44 @@ func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
 	if s := pool.Stats(); s.InUse != 0 {
 		t.Errorf("%d bytes are still in use", s.InUse)
 	}
+}
+
+// Nobody takes what is sent to node b, and it is not lost yet.
+func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := mem.NewNetwork()
+		network.Silence("a", "eth0")
+		quiet := slog.New(slog.DiscardHandler)
+		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
+		n := &node{log: quiet, system: system}
+		n.groups.Store(&map[uint64]*member{})
+		fabric, err := railactors.Start(system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet,
+			Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "eth0"}}}, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, err := fabric.Connect(railactors.Remote{Node: "b", Incarnation: 1, Rails: []railactors.RailAddress{{Name: "rail0", Addr: "mem:b/eth0#9"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := newGroup(n, 1, "train", 0, []string{"a", "b"})
+		g.attach(1, peer)
+		for g.err() == nil {
+			if err := peer.SendControl(&messages.Control{Body: &messages.Control_Ready{}}); err != nil {
+				g.control(1, &messages.Control{Body: &messages.Control_Windows{Windows: &messages.Windows{}}})
+				if g.err() != nil {
+					t.Errorf("timings without room broke it: %v", g.err())
+				}
+				g.control(1, &messages.Control{Body: &messages.Control_Ready{}})
+				break
+			}
+		}
+		if err := g.err(); !errors.Is(err, fault.ErrLimit) || !strings.Contains(err.Error(), `rank 1: node "b"`) {
+			t.Errorf("it is broken by %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		fabric.Close(ctx) // what waits is not sent any more
+		system.Shutdown()
+	})
 }

@@ -806,71 +806,18 @@ func (x *Windows) GetDisturbed() bool {
 	return false
 }
 
-// TableShare is one rail's part in a size class, in parts of the sum of all.
-type TableShare struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rail          uint32                 `protobuf:"varint,1,opt,name=rail,proto3" json:"rail,omitempty"`
-	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TableShare) Reset() {
-	*x = TableShare{}
-	mi := &file_control_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TableShare) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TableShare) ProtoMessage() {}
-
-func (x *TableShare) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TableShare.ProtoReflect.Descriptor instead.
-func (*TableShare) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *TableShare) GetRail() uint32 {
-	if x != nil {
-		return x.Rail
-	}
-	return 0
-}
-
-func (x *TableShare) GetWeight() uint32 {
-	if x != nil {
-		return x.Weight
-	}
-	return 0
-}
-
 type TableEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MaxBytes      int64                  `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // the class holds sizes up to this; entries ascend, the last is open (0)
-	Shares        []*TableShare          `protobuf:"bytes,2,rep,name=shares,proto3" json:"shares,omitempty"`
-	Algorithm     uint32                 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"` // 0: by the fixed rule
+	Algorithm     uint32                 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`               // 0: by the fixed rule
+	Weights       []uint32               `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`            // by rail, in parts of the sum of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TableEntry) Reset() {
 	*x = TableEntry{}
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +829,7 @@ func (x *TableEntry) String() string {
 func (*TableEntry) ProtoMessage() {}
 
 func (x *TableEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +842,7 @@ func (x *TableEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableEntry.ProtoReflect.Descriptor instead.
 func (*TableEntry) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{8}
+	return file_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TableEntry) GetMaxBytes() int64 {
@@ -905,18 +852,18 @@ func (x *TableEntry) GetMaxBytes() int64 {
 	return 0
 }
 
-func (x *TableEntry) GetShares() []*TableShare {
-	if x != nil {
-		return x.Shares
-	}
-	return nil
-}
-
 func (x *TableEntry) GetAlgorithm() uint32 {
 	if x != nil {
 		return x.Algorithm
 	}
 	return 0
+}
+
+func (x *TableEntry) GetWeights() []uint32 {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
 }
 
 type Table struct {
@@ -929,7 +876,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +888,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +901,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{9}
+	return file_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Table) GetVersion() uint32 {
@@ -985,7 +932,7 @@ type Prepare struct {
 
 func (x *Prepare) Reset() {
 	*x = Prepare{}
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +944,7 @@ func (x *Prepare) String() string {
 func (*Prepare) ProtoMessage() {}
 
 func (x *Prepare) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +957,7 @@ func (x *Prepare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prepare.ProtoReflect.Descriptor instead.
 func (*Prepare) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{10}
+	return file_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Prepare) GetTable() *Table {
@@ -1051,7 +998,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1010,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1023,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{11}
+	return file_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Ready) GetVersion() uint32 {
@@ -1097,7 +1044,7 @@ type TooLate struct {
 
 func (x *TooLate) Reset() {
 	*x = TooLate{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1056,7 @@ func (x *TooLate) String() string {
 func (*TooLate) ProtoMessage() {}
 
 func (x *TooLate) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1069,7 @@ func (x *TooLate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TooLate.ProtoReflect.Descriptor instead.
 func (*TooLate) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TooLate) GetVersion() uint32 {
@@ -1150,7 +1097,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1109,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1122,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Commit) GetVersion() uint32 {
@@ -1202,7 +1149,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1161,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1174,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Leave) GetLast() uint64 {
@@ -1245,7 +1192,7 @@ type LeaveAck struct {
 
 func (x *LeaveAck) Reset() {
 	*x = LeaveAck{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1204,7 @@ func (x *LeaveAck) String() string {
 func (*LeaveAck) ProtoMessage() {}
 
 func (x *LeaveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1217,7 @@ func (x *LeaveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveAck.ProtoReflect.Descriptor instead.
 func (*LeaveAck) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
 // RailClosed (failover, DESIGN §4.2): the sender has closed this generation of the rail, holds no
@@ -1288,7 +1235,7 @@ type RailClosed struct {
 
 func (x *RailClosed) Reset() {
 	*x = RailClosed{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1247,7 @@ func (x *RailClosed) String() string {
 func (*RailClosed) ProtoMessage() {}
 
 func (x *RailClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1260,7 @@ func (x *RailClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RailClosed.ProtoReflect.Descriptor instead.
 func (*RailClosed) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RailClosed) GetRail() string {
@@ -1421,16 +1368,12 @@ const file_control_proto_rawDesc = "" +
 	"\bwhole_ns\x18\a \x01(\x03R\awholeNs\"S\n" +
 	"\aWindows\x12*\n" +
 	"\awindows\x18\x01 \x03(\v2\x10.polyrail.WindowR\awindows\x12\x1c\n" +
-	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"8\n" +
-	"\n" +
-	"TableShare\x12\x12\n" +
-	"\x04rail\x18\x01 \x01(\rR\x04rail\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\rR\x06weight\"u\n" +
+	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"g\n" +
 	"\n" +
 	"TableEntry\x12\x1b\n" +
-	"\tmax_bytes\x18\x01 \x01(\x03R\bmaxBytes\x12,\n" +
-	"\x06shares\x18\x02 \x03(\v2\x14.polyrail.TableShareR\x06shares\x12\x1c\n" +
-	"\talgorithm\x18\x03 \x01(\rR\talgorithm\"Q\n" +
+	"\tmax_bytes\x18\x01 \x01(\x03R\bmaxBytes\x12\x1c\n" +
+	"\talgorithm\x18\x03 \x01(\rR\talgorithm\x12\x18\n" +
+	"\aweights\x18\x04 \x03(\rR\aweightsJ\x04\b\x02\x10\x03\"Q\n" +
 	"\x05Table\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12.\n" +
 	"\aentries\x18\x02 \x03(\v2\x14.polyrail.TableEntryR\aentries\"\xae\x01\n" +
@@ -1473,7 +1416,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_control_proto_goTypes = []any{
 	(Refuse_Code)(0),   // 0: polyrail.Refuse.Code
 	(*Hello)(nil),      // 1: polyrail.Hello
@@ -1483,39 +1426,37 @@ var file_control_proto_goTypes = []any{
 	(*Descriptor)(nil), // 5: polyrail.Descriptor
 	(*Window)(nil),     // 6: polyrail.Window
 	(*Windows)(nil),    // 7: polyrail.Windows
-	(*TableShare)(nil), // 8: polyrail.TableShare
-	(*TableEntry)(nil), // 9: polyrail.TableEntry
-	(*Table)(nil),      // 10: polyrail.Table
-	(*Prepare)(nil),    // 11: polyrail.Prepare
-	(*Ready)(nil),      // 12: polyrail.Ready
-	(*TooLate)(nil),    // 13: polyrail.TooLate
-	(*Commit)(nil),     // 14: polyrail.Commit
-	(*Leave)(nil),      // 15: polyrail.Leave
-	(*LeaveAck)(nil),   // 16: polyrail.LeaveAck
-	(*RailClosed)(nil), // 17: polyrail.RailClosed
+	(*TableEntry)(nil), // 8: polyrail.TableEntry
+	(*Table)(nil),      // 9: polyrail.Table
+	(*Prepare)(nil),    // 10: polyrail.Prepare
+	(*Ready)(nil),      // 11: polyrail.Ready
+	(*TooLate)(nil),    // 12: polyrail.TooLate
+	(*Commit)(nil),     // 13: polyrail.Commit
+	(*Leave)(nil),      // 14: polyrail.Leave
+	(*LeaveAck)(nil),   // 15: polyrail.LeaveAck
+	(*RailClosed)(nil), // 16: polyrail.RailClosed
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: polyrail.Refuse.code:type_name -> polyrail.Refuse.Code
 	4,  // 1: polyrail.Control.abort:type_name -> polyrail.Abort
 	7,  // 2: polyrail.Control.windows:type_name -> polyrail.Windows
-	11, // 3: polyrail.Control.prepare:type_name -> polyrail.Prepare
-	12, // 4: polyrail.Control.ready:type_name -> polyrail.Ready
-	13, // 5: polyrail.Control.too_late:type_name -> polyrail.TooLate
-	14, // 6: polyrail.Control.commit:type_name -> polyrail.Commit
-	15, // 7: polyrail.Control.leave:type_name -> polyrail.Leave
-	16, // 8: polyrail.Control.leave_ack:type_name -> polyrail.LeaveAck
-	17, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
+	10, // 3: polyrail.Control.prepare:type_name -> polyrail.Prepare
+	11, // 4: polyrail.Control.ready:type_name -> polyrail.Ready
+	12, // 5: polyrail.Control.too_late:type_name -> polyrail.TooLate
+	13, // 6: polyrail.Control.commit:type_name -> polyrail.Commit
+	14, // 7: polyrail.Control.leave:type_name -> polyrail.Leave
+	15, // 8: polyrail.Control.leave_ack:type_name -> polyrail.LeaveAck
+	16, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
 	5,  // 10: polyrail.Abort.operation:type_name -> polyrail.Descriptor
 	6,  // 11: polyrail.Windows.windows:type_name -> polyrail.Window
-	8,  // 12: polyrail.TableEntry.shares:type_name -> polyrail.TableShare
-	9,  // 13: polyrail.Table.entries:type_name -> polyrail.TableEntry
-	10, // 14: polyrail.Prepare.table:type_name -> polyrail.Table
-	10, // 15: polyrail.Prepare.committed:type_name -> polyrail.Table
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	8,  // 12: polyrail.Table.entries:type_name -> polyrail.TableEntry
+	9,  // 13: polyrail.Prepare.table:type_name -> polyrail.Table
+	9,  // 14: polyrail.Prepare.committed:type_name -> polyrail.Table
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1540,7 +1481,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -66,7 +67,7 @@ type RailConfig struct {
 
 // Limits that nobody needs to set.
 const (
-	maxRails        = 64
+	maxRails        = peer.MaxRails
 	maxNameBytes    = 128
 	maxUnidentified = 128                    // connections per rail whose Hello isn't in yet
 	maxHeld         = 4096                   // connections that wait for Connect to be called here

@@ -53,6 +53,49 @@ func TestControlMessagesArriveInOrderAndAreLimited(t *testing.T) {
 	})
 }
 
+func TestAFrameThatIsTooLongIsItsOwnersAgain(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		n[0].send(ab, 1, 0, wire.MaxPayload+1, 0)
+		n[0].expectReleased(1, fault.ErrLimit)
+		n[0].send(ab, 2, 0, wire.MaxPayload, 0)
+		n[0].expectReleased(2, nil)
+		n[1].await("the other one", func() bool { return n[1].arrivals[2] == 1 })
+		if again := n[0].fabric.Rails()[0].Reconnects; again != 0 {
+			t.Errorf("connected again %d times", again)
+		}
+	})
+}
+
+func TestAPeerThatTakesNoControlMessagesIsLost(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		net.Silence("b", b.rails[0]) // no time passes: it is lost for nothing else
+		fill := func(m *messages.Control) (k int, err error) {
+			for ; err == nil && k < 10*maxControlQueue; k++ {
+				err = ab.SendControl(m)
+			}
+			return k, err
+		}
+		if k, err := fill(&messages.Control{Comm: 1, Body: &messages.Control_Ready{}}); !errors.Is(err, fault.ErrLimit) {
+			t.Fatalf("after %d messages: %v", k, err)
+		}
+		if err := ab.Lost(); err != nil {
+			t.Fatalf("lost before its time: %v", err)
+		}
+		k, err := fill(&messages.Control{Comm: 1, Body: &messages.Control_Abort{}})
+		if !errors.Is(err, fault.ErrLimit) || k < maxControlQueue/2 {
+			t.Errorf("%d messages of another kind went: %v", k, err)
+		}
+		if err := ab.Lost(); !errors.Is(err, fault.ErrRankLost) || !strings.Contains(err.Error(), `"b"`) {
+			t.Errorf("the peer's end: %v", err)
+		}
+		net.Heal("b", b.rails[0])
+	})
+}
+
 func TestUnacknowledgedBytesInFlightAreLimited(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")

@@ -182,8 +182,15 @@ func (p *Peer) WaitReady(ctx context.Context) error {
 // Send takes a frame of kind Data or Grant for the rail that its header names, or for
 // another one while that is down. It never blocks: a small frame is written at once if the
 // rail is free, others are queued. The caller bounds how much it queues. When the
-// peer has ended the frame is released with the reason before Send returns.
+// peer has ended the frame is released with the reason before Send returns; so is one that is longer
+// than wire.MaxPayload, which the other node would refuse each time that it came.
 func (p *Peer) Send(fr *Frame) {
+	if n := len(fr.Payload); n > wire.MaxPayload {
+		if fr.Owner != nil {
+			fr.Owner.Released(fr, fmt.Errorf("frame to node %q: %d bytes, the limit is %d: %w", p.node, n, wire.MaxPayload, fault.ErrLimit))
+		}
+		return
+	}
 	it := peer.Item[*Frame]{
 		Frame: fr, Rail: int(fr.Header.Rail), Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
 		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
@@ -209,11 +216,12 @@ func (p *Peer) Send(fr *Frame) {
 }
 
 // SendControl sends a control message over whichever rail is up, ahead of data. It fails when
-// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait and it is no Abort.
+// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait. Messages
+// that end something (Abort, LeaveAck) have as much room again; a peer that takes none of those is lost.
 func (p *Peer) SendControl(m *messages.Control) error {
 	payload, err := proto.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("control message to node %q: %w", p.node, err)
+		return fmt.Errorf("control message to node %q: %w: %w", p.node, fault.ErrInternal, err)
 	}
 	if len(payload) > wire.MaxControl {
 		return fmt.Errorf("control message to node %q: %d bytes, the limit is %d: %w", p.node, len(payload), wire.MaxControl, fault.ErrLimit)
@@ -228,15 +236,25 @@ func (p *Peer) SendControl(m *messages.Control) error {
 		p.tellLost()
 		return cause
 	}
-	// An abort is one for each communicator, and without it the others wait.
-	if n := p.core.QueuedAhead(); n >= maxControlQueue && m.GetAbort() == nil {
-		p.mu.Unlock()
-		fx.free()
+	if n := p.core.QueuedAhead(); n >= maxControlQueue && (!endsSomething(m) || n >= 2*maxControlQueue) {
+		if endsSomething(m) {
+			p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: fmt.Sprintf("%d control messages wait for it", n)}, true, fx)
+		}
+		p.unlock(fx)
 		return fmt.Errorf("node %q: %d control messages wait: %w", p.node, n, fault.ErrLimit)
 	}
 	p.sendAhead(wire.Header{Kind: wire.KindControl, Comm: m.Comm}, payload, fx)
 	p.unlock(fx)
 	return nil
+}
+
+// endsSomething reports whether the other node would wait for ever without the message.
+func endsSomething(m *messages.Control) bool {
+	switch m.Body.(type) {
+	case *messages.Control_Abort, *messages.Control_LeaveAck:
+		return true
+	}
+	return false
 }
 
 // sendAhead queues a frame of the runtime's own. The caller holds mu.

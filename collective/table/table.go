@@ -19,7 +19,7 @@ import (
 // Limits of a table, checked by Validate because tables come from the network.
 const (
 	MaxEntries = 256     // size classes
-	MaxRails   = 256     // weights in an entry
+	MaxRails   = 64      // weights in an entry
 	MaxWeight  = 1 << 24 // of one rail; the sum over MaxRails fits 32 bits
 )
 

@@ -42,10 +42,10 @@ const (
 
 // Limits of the format.
 const (
-	Version      = 3
+	Version      = 4
 	Size         = 96              // bytes of a header
 	MaxPayload   = 256 << 10       // bytes of a data frame's payload
-	MaxControl   = 64 << 10        // bytes of any other payload
+	MaxControl   = 256 << 10       // bytes of any other payload: two of the largest tables
 	MaxElements  = uint64(1) << 40 // elements of one operation
 	MaxCommonIdx = 1 << 24         // upper bound of step, round, owner, count, and of round + count in data
 
