@@ -40,13 +40,15 @@ func newBalancer(g *group) *balancer {
 	setup := balance.Setup{
 		Rails: n.rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
 		Algorithm: func(bytes int64) op.Algorithm {
-			return fixedRule(bytes, start.Lookup(bytes).Algorithm, g.size)
+			return choose(&Request{Kind: op.KindAllReduce, bytes: int(bytes)}, start.Lookup(bytes).Algorithm, g.size)
 		},
-		Owners: func(a op.Algorithm) int { return schedule.Owners(a, g.size) },
+		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, g.size) },
 	}
 	if n.config.Free {
 		setup.Free = g.rivals
-		setup.Cost = func(a op.Algorithm) schedule.Cost { return schedule.CostOf(a, g.size, n.config.BcubeBase) }
+		setup.Cost = func(a op.Algorithm) schedule.Cost {
+			return schedule.CostOf(op.KindAllReduce, a, g.size, n.config.BcubeBase)
+		}
 	}
 	b.core = balance.NewBalancer(setup)
 	if saved, ok := g.tuned(); ok {

@@ -6,20 +6,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/plan"
-	"github.com/polyrail/polyrail/collective/reduce"
-	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
-	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/railactors/supervise"
-)
-
-// Bounds of what the coordinator keeps for the next operations.
-const (
-	maxPlans  = 256 // cached cuts
-	window    = 4   // spans per rail with scratch (R of DESIGN §4.4)
-	unlimited = 1 << 30
 )
 
 // coordinator numbers the operations of a communicator, gives each its table, schedule and
@@ -34,25 +22,16 @@ type coordinator struct {
 	tickets  []uint64 // of waiting
 	pinned   bool     // a caller has set a table
 
-	held     []*Request // turned away by a Prepare; bounded by the operations in flight
-	since    time.Time  // of the first of them
-	spare    []*operationActor
-	programs map[op.Algorithm]*schedule.Program
-	plans    map[planKey]*plan.Plan
-}
-
-type planKey struct {
-	table     uint32
-	bytes     int
-	elemSize  int
-	algorithm op.Algorithm
-	rail      int
+	held  []*Request // turned away by a Prepare; bounded by the operations in flight
+	since time.Time  // of the first of them
+	spare []*operationActor
+	cuts  cuts
 }
 
 func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator {
 	c := &coordinator{
 		group: g, balancer: balancer, strategy: g.node.strategy(g), member: table.NewMember(t),
-		programs: make(map[op.Algorithm]*schedule.Program), plans: make(map[planKey]*plan.Plan),
+		cuts: newCuts(),
 	}
 	if g.rank == 0 {
 		c.leader = table.NewLeader(g.size, c.member)
@@ -148,90 +127,6 @@ func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Ta
 	o.mu.Unlock()
 	c.group.node.tell(o.actor.pid, &beginOperation{o, r.timeout(c.group.node.config.OperationTimeout)})
 	r.answer(o, nil)
-}
-
-// configure decides what all ranks must decide alike.
-func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error {
-	g := c.group
-	desc := op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Elements: r.elements()}
-	entry := t.Lookup(int64(len(r.Src)))
-	desc.Algorithm = choose(r, entry.Algorithm, g.size)
-	o.shape.desc = desc
-	if err := r.check(); err != nil {
-		return err
-	}
-	if r.Kind == op.KindAllReduce {
-		combine, err := reduce.For(r.Op, r.DType)
-		if err != nil {
-			return err
-		}
-		o.combine = combine
-	}
-	program, err := c.program(desc.Algorithm)
-	if err != nil {
-		return err
-	}
-	p := c.plan(r, t.Version, entry.Weights, desc.Algorithm, program.Owners)
-	eager := len(r.Src) <= g.node.config.EagerBytes
-	spans := window
-	if eager {
-		spans = unlimited
-	}
-	o.shape.table = t.Version
-	o.shape.eager = eager
-	o.shape.digest = digest(g, r, desc, p.Segment, eager)
-	o.shape.config = task.Config{Program: program, Plan: p, InPlace: same(r.Dst, r.Src), Eager: eager, Window: spans}
-	o.memory[task.Input], o.memory[task.Final] = r.Src, r.Dst
-	if eager && len(r.Src) <= pollLimit {
-		r.work.from = c.sources(program, p)
-	}
-	return nil
-}
-
-// sources are the pairs that an operation's frames come over.
-func (c *coordinator) sources(program *schedule.Program, p *plan.Plan) (from []source) {
-	for rail := range p.PerRail {
-		if p.PerRail[rail].Len() == 0 {
-			continue
-		}
-		for _, rank := range program.From {
-			if s := (source{c.group.peers[rank], rail}); s.peer.Pollable(rail) {
-				from = append(from, s)
-			}
-		}
-	}
-	return from
-}
-
-// program is this rank's schedule, built once.
-func (c *coordinator) program(a op.Algorithm) (*schedule.Program, error) {
-	if p := c.programs[a]; p != nil {
-		return p, nil
-	}
-	p, err := schedule.Build(a, c.group.rank, c.group.size, c.group.node.config.BcubeBase)
-	if err == nil {
-		c.programs[a] = p
-	}
-	return p, err
-}
-
-// plan is the operation's cut; the last ones are kept.
-func (c *coordinator) plan(r *Request, version uint32, weights []uint32, a op.Algorithm, owners int) *plan.Plan {
-	key := planKey{version, len(r.Src), max(1, r.DType.Size()), a, r.rail}
-	if p := c.plans[key]; p != nil {
-		return p
-	}
-	if len(c.plans) >= maxPlans {
-		clear(c.plans)
-	}
-	if r.rail > 0 {
-		weights = make([]uint32, len(weights))
-		weights[r.rail-1] = 1
-	}
-	l := plan.NewLayout(len(r.Src), key.elemSize, owners)
-	p := plan.New(l, plan.Rounds(l.Rounds, weights))
-	c.plans[key] = p
-	return p
 }
 
 // actor takes an operation actor from the pool, or makes one. They are as many as

@@ -133,17 +133,16 @@ func (e *earlyFrame) deliver() {
 	}
 	o.holds++
 	defer o.leave()
-	ref, loc, err := o.place(e.rank, &e.header)
+	p, ref, loc, err := o.place(e.rank, &e.header)
 	o.mu.Unlock()
 	if err != nil {
 		o.refuse(e.rank, &e.header, err)
 		e.drop()
 		return
 	}
-	copy(o.at(loc), e.data)
-	rail := int(e.header.Rail)
+	copy(p.at(loc), e.data)
 	e.drop()
-	o.step(task.Event{Kind: task.Arrived, Ref: ref}, rail)
+	o.step(p.lane, task.Event{Kind: task.Arrived, Ref: ref})
 }
 
 // drop frees the frame and gives its credit back.

@@ -43,7 +43,7 @@ func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *Communicat
 // prepared has rank 0 ask for an agreement that holds every operation until it is committed.
 func prepared(n *node, other *railactors.Peer) {
 	n.Control(other, &messages.Control{Comm: 1, Body: &messages.Control_Prepare{Prepare: &messages.Prepare{Effective: 0,
-		Table: &messages.Table{Version: 2, Entries: []*messages.TableEntry{{Shares: []*messages.TableShare{{Rail: 0, Weight: 1}}}}}}}})
+		Table: &messages.Table{Version: 2, Entries: []*messages.TableEntry{{Weights: []uint32{1}}}}}}})
 	synctest.Wait()
 }
 
@@ -139,21 +139,6 @@ func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 		}
 		if kept := len(n.doomed.all); kept > maxDooms {
 			t.Errorf("%d aborts are kept, at most %d are to be", kept, maxDooms)
-		}
-	})
-}
-
-// What a rank waits for must not be lost without a word.
-func TestAControlMessageThatCannotBeSentBreaksTheCommunicator(t *testing.T) {
-	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
-		n.log = slog.New(slog.DiscardHandler)
-		long := &messages.Windows{Windows: make([]*messages.Window, 1<<20)}
-		for i := range long.Windows {
-			long.Windows[i] = &messages.Window{Rail: 1, Bytes: 1}
-		}
-		c.group.control(0, &messages.Control{Body: &messages.Control_Windows{Windows: long}})
-		if err := c.Err(); !errors.Is(err, fault.ErrLimit) || !strings.Contains(err.Error(), "rank 0") {
-			t.Errorf("%v, want the limit, and rank 0 named", err)
 		}
 	})
 }

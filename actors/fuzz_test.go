@@ -42,7 +42,7 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	n = &node{log: log, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), pool: memory.NewPool(1 << 20), rails: 1, first: first,
 		config: Config{Node: "a", EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, Logger: log, Measured: true}}
 	n.copies = &copies{n.pool}
-	n.operations.New = func() any { return &operation{scratch: memory.NewArena(n.pool)} }
+	n.operations.New = func() any { return new(operation) }
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
 	n.pid = n.system.Root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))

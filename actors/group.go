@@ -218,8 +218,13 @@ func (g *group) remaining() (in, out int64, running int) {
 	for _, o := range g.open {
 		o.mu.Lock()
 		if o.phase == phaseRunning && o.cause == nil && !o.retired {
-			i, u := o.task.Remaining()
-			in, out, running = in+i, out+u, running+1
+			running++
+			for lane := range o.parts {
+				if p := &o.parts[lane]; p.active {
+					i, u := p.task.Remaining()
+					in, out = in+i, out+u
+				}
+			}
 		}
 		o.mu.Unlock()
 	}

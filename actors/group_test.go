@@ -22,7 +22,7 @@ import (
 // communicator breaks.
 func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 	n := &node{}
-	n.operations.New = func() any { return &operation{scratch: memory.NewArena(memory.NewPool(1 << 20))} }
+	n.operations.New = func() any { return new(operation) }
 	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
 	heard, err := g.find(1)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
 	pool := memory.NewPool(1 << 20)
 	n := &node{pool: pool, log: slog.New(slog.DiscardHandler)}
 	n.groups.Store(&map[uint64]*member{})
-	n.operations.New = func() any { return &operation{scratch: memory.NewArena(pool)} }
+	n.operations.New = func() any { return new(operation) }
 	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
 	o, err := g.find(1)
 	if err != nil {

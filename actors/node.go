@@ -75,7 +75,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(),
 		pool: memory.NewPool(cfg.MemoryLimit), closing: make(chan struct{})}
 	n.copies = &copies{n.pool}
-	n.operations.New = func() any { return &operation{scratch: memory.NewArena(n.pool)} }
+	n.operations.New = func() any { return new(operation) }
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
 	if cfg.Panics != nil {

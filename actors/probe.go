@@ -11,6 +11,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // What the probe runs on each rail (DESIGN §6): operations small enough to show the startup and large
@@ -31,7 +32,7 @@ const (
 	maxProbes = 64 // sets of nodes whose results are kept
 )
 
-var probeSizes = []int{8, 8, 8, treeBytes, treeBytes, doublingBytes, doublingBytes, probeSmall, probeSmall}
+var probeSizes = []int{8, 8, 8, schedule.TreeBytes, schedule.TreeBytes, schedule.ShortBytes, schedule.ShortBytes, probeSmall, probeSmall}
 
 // probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round, of probeLarge the last.
 type probeTiming struct {
@@ -172,7 +173,7 @@ func (p *prober) measure(rails int) (timings []probeTiming) {
 		}
 	}
 	for rail := range rails {
-		for _, bytes := range []int{8, treeBytes, doublingBytes, probeSmall, probeLarge} {
+		for _, bytes := range []int{8, schedule.TreeBytes, schedule.ShortBytes, probeSmall, probeLarge} {
 			if e := results[rail][bytes]; len(e) > 0 {
 				timings = append(timings, probeTiming{rail, bytes, e})
 			}

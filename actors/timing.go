@@ -15,11 +15,11 @@ import (
 func (o *operation) startClocks() {
 	o.begun, o.finish, o.disturbed = time.Time{}, o.finish[:0], o.group.disturbed.Load()
 	r := o.request
-	if !o.group.measured() || r.Kind != op.KindAllReduce || r.Algorithm != op.Auto || r.rail != 0 || len(r.Src) == 0 ||
+	if !o.group.measured() || r.Kind != op.KindAllReduce || r.Algorithm != op.Auto || r.rail != 0 || r.bytes == 0 ||
 		!chosen(o.seq, o.sample()) {
 		return
 	}
-	for range o.shape.config.Plan.PerRail {
+	for range o.shape.config.Plan.Lanes {
 		o.finish = append(o.finish, time.Time{})
 	}
 	if o.shape.eager {
@@ -43,18 +43,18 @@ func chosen(seq uint64, oneOf int) bool {
 
 // sample is how many operations of this size are timed as one.
 func (o *operation) sample() int {
-	if len(o.request.Src) <= seldomBytes {
+	if o.request.bytes <= seldomBytes {
 		return seldom
 	}
 	return 1
 }
 
-// clock notes an event on a rail. A rail's time ends with its last arrival; sends and acknowledgements
+// clock notes an event on a lane. A lane's time ends with its last arrival; sends and acknowledgements
 // of ours are in some other rank's arrivals. It begins, for all rails alike, when this rank takes part: at the launch
 // of an eager operation, which sends at once, else with the first grant or frame of another rank,
 // before which this rank only waits for one that is late. What is left of such waiting, for
 // ranks further round the ring, rank 0 takes out (balance.Collector). Under mu.
-func (o *operation) clock(kind task.EventKind, rail int) {
+func (o *operation) clock(kind task.EventKind, lane int) {
 	if kind != task.Arrived && kind != task.Granted {
 		return
 	}
@@ -63,7 +63,7 @@ func (o *operation) clock(kind task.EventKind, rail int) {
 		o.begun = now
 	}
 	if kind == task.Arrived {
-		o.finish[rail] = now
+		o.finish[lane] = now
 	}
 }
 
@@ -78,9 +78,9 @@ func (o *operation) timed() *operationTimed {
 	}
 	t := timings.Get().(*operationTimed)
 	t.table, t.bytes, t.standsFor, t.rails, t.finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0], 0
-	for rail, last := range o.finish {
+	for lane, last := range o.finish {
 		if last.After(o.begun) {
-			t.rails = append(t.rails, balance.RailTime{Rail: rail, Bytes: int64(o.shape.config.Plan.RailBytes(rail)), Elapsed: last.Sub(o.begun)})
+			t.rails = append(t.rails, balance.RailTime{Rail: lane, Bytes: int64(o.shape.config.Plan.Lanes[lane].Bytes), Elapsed: last.Sub(o.begun)})
 		}
 	}
 	return t

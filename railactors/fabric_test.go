@@ -251,8 +251,8 @@ var dataDescriptor = op.Descriptor{Kind: op.KindAllReduce, DType: op.Uint8, Code
 
 // send sends frame seq of n bytes on a rail.
 func (n *testNode) send(p *Peer, seq uint64, rail, bytes int, flags wire.Flags) *Frame {
-	f := &Frame{Payload: payload(n.name, seq, bytes), Owner: n, Tag: seq, Header: wire.Header{
-		Kind: wire.KindData, Flags: flags, Comm: 1, Seq: seq, Rail: uint16(rail), Length: uint32(bytes), Count: 1,
+	f := &Frame{Payload: payload(n.name, seq, bytes), Owner: n, Tag: seq, Rail: rail, Header: wire.Header{
+		Kind: wire.KindData, Flags: flags, Comm: 1, Seq: seq, Lane: uint16(rail), Length: uint32(bytes), Count: 1,
 		Desc: dataDescriptor,
 	}}
 	p.Send(f)

@@ -179,7 +179,7 @@ func (p *Peer) WaitReady(ctx context.Context) error {
 	return fmt.Errorf("node %q: not connected on rail %s: %w", p.node, strings.Join(missing, ", "), context.Cause(ctx))
 }
 
-// Send takes a frame of kind Data or Grant for the rail that its header names, or for
+// Send takes a frame of kind Data or Grant for its rail, or for
 // another one while that is down. It never blocks: a small frame is written at once if the
 // rail is free, others are queued. The caller bounds how much it queues. When the
 // peer has ended the frame is released with the reason before Send returns; so is one that is longer
@@ -192,7 +192,7 @@ func (p *Peer) Send(fr *Frame) {
 		return
 	}
 	it := peer.Item[*Frame]{
-		Frame: fr, Rail: int(fr.Header.Rail), Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
+		Frame: fr, Rail: fr.Rail, Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
 		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
 	}
 	if !it.Ahead && fr.Header.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
@@ -243,7 +243,7 @@ func (p *Peer) SendControl(m *messages.Control) error {
 		p.unlock(fx)
 		return fmt.Errorf("node %q: %d control messages wait: %w", p.node, n, fault.ErrLimit)
 	}
-	p.sendAhead(wire.Header{Kind: wire.KindControl, Comm: m.Comm}, payload, fx)
+	p.sendAhead(0, wire.Header{Kind: wire.KindControl, Comm: m.Comm}, payload, fx)
 	p.unlock(fx)
 	return nil
 }
@@ -257,10 +257,10 @@ func endsSomething(m *messages.Control) bool {
 	return false
 }
 
-// sendAhead queues a frame of the runtime's own. The caller holds mu.
-func (p *Peer) sendAhead(h wire.Header, payload []byte, fx *effects) {
+// sendAhead queues a frame of the runtime's own, for a rail or for another one while that is down. The caller holds mu.
+func (p *Peer) sendAhead(rail int, h wire.Header, payload []byte, fx *effects) {
 	h.Length = uint32(len(payload))
-	p.core.Send(peer.Item[*Frame]{Frame: &Frame{Header: h, Payload: payload}, Rail: int(h.Rail),
+	p.core.Send(peer.Item[*Frame]{Frame: &Frame{Header: h, Payload: payload, Rail: rail}, Rail: rail,
 		Bytes: wire.Size + len(payload), Ahead: true}, &fx.Effects)
 }
 
@@ -272,7 +272,7 @@ func (p *Peer) GrantEager(comm, seq uint64) {
 		p.unlock(fx)
 		return
 	}
-	p.sendAhead(wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited, Comm: comm, Seq: seq}, nil, fx)
+	p.sendAhead(0, wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited, Comm: comm, Seq: seq}, nil, fx)
 	p.unlock(fx)
 }
 

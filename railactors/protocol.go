@@ -17,6 +17,7 @@ var ErrRevoked = errors.New("memory was revoked")
 // Frame is one frame to be sent. The sender fills it and leaves it alone until it is released.
 type Frame struct {
 	Header  wire.Header // the pair fills in Number, Ack and Credit
+	Rail    int         // that is to carry it; while it is down, another one does
 	Payload []byte      // read until the frame is released, never written
 	Owner   FrameOwner  // nil where nobody asks
 	Tag     uint64      // the owner's

@@ -172,9 +172,9 @@ func PartsOf(k op.Kind, a op.Algorithm, n, bytes int, counts Parts) Parts {
 	return Equal(bytes/n, n)
 }
 
-// Buffers are the lengths of a rank's source and destination, in bytes.
-func (p Parts) Buffers(k op.Kind, rank, root op.Rank) (source, destination int) {
-	all := p.Total()
+// Buffers are the lengths of a rank's source and destination, in bytes, where all parts together have
+// all bytes and the rank's own one has own.
+func Buffers(k op.Kind, rank, root op.Rank, all, own int) (source, destination int) {
 	at := func(r op.Rank, here, elsewhere int) int {
 		if rank == r {
 			return here
@@ -185,13 +185,13 @@ func (p Parts) Buffers(k op.Kind, rank, root op.Rank) (source, destination int) 
 	case op.KindReduce:
 		return all, at(root, all, 0)
 	case op.KindReduceScatter:
-		return all, p[rank]
+		return all, own
 	case op.KindAllGather:
-		return p[rank], all
+		return own, all
 	case op.KindGather:
-		return p[rank], at(root, all, 0)
+		return own, at(root, all, 0)
 	case op.KindScatter:
-		return at(root, all, 0), p[rank]
+		return at(root, all, 0), own
 	case op.KindBroadcast:
 		return at(root, all, 0), at(root, 0, all)
 	case op.KindExScan:

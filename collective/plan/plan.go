@@ -161,3 +161,11 @@ func (p *Plan) SlotBytes(lane *Lane, block int) int {
 	}
 	return p.longest(lane.Spans[0].Count, block)
 }
+
+// SpanBytes is what the longest block takes in a span of a lane, at most.
+func (p *Plan) SpanBytes(lane int) (bytes int) {
+	for block := range p.Blocks {
+		bytes = max(bytes, p.SlotBytes(&p.Lanes[lane], block))
+	}
+	return bytes
+}

@@ -107,7 +107,7 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[9][maxLanes]Task) *world 
 	// The inputs depend on their size alone, so that different cuts can be compared.
 	values := rand.New(rand.NewPCG(uint64(w.bytes), uint64(s.n)))
 	for r := range s.n {
-		source, _ := w.parts.Buffers(s.kind, op.Rank(r), op.Rank(s.root))
+		source, _ := w.buffers(op.Rank(r))
 		inputs[r] = awkward(values, source/4)
 	}
 	var err error
@@ -144,9 +144,18 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[9][maxLanes]Task) *world 
 	return w
 }
 
+// buffers are the lengths of a rank's source and destination.
+func (w *world) buffers(r op.Rank) (source, destination int) {
+	own := w.bytes
+	if len(w.parts) == w.n {
+		own = w.parts[r]
+	}
+	return plan.Buffers(w.kind, r, op.Rank(w.root), w.bytes, own)
+}
+
 // allocate makes the caller's memory: in place as the kind has it.
 func (n *node) allocate() {
-	source, destination := n.parts.Buffers(n.kind, n.rank, op.Rank(n.root))
+	source, destination := n.buffers(n.rank)
 	if !n.inPlace {
 		n.src, n.dst = bytes.Clone(n.input), bytes.Repeat([]byte{0xdd}, destination)
 		return
