@@ -244,55 +244,9 @@ func WithName(name string) Option { return func(r *actors.Request) { r.Name = na
 // WithAlgorithm runs the operation by this schedule, on all ranks.
 func WithAlgorithm(a Algorithm) Option { return func(r *actors.Request) { r.Algorithm = a } }
 
-// AllReduce replaces each element of buf by the combination of that element on all ranks. All ranks
-// get the same bits.
-func AllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) error {
-	return AllReduceInto(ctx, c, buf, buf, o, opts...)
-}
-
-// AllReduceInto is AllReduce that leaves src as it is and puts the result into dst, which has the same
-// length and is either src or apart from it.
-func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
-	return AllReduceBytes(ctx, c, op.Bytes(dst), op.Bytes(src), op.DTypeOf[T](), o, opts...)
-}
-
-// AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is known at run
-// time only. The memory must be aligned for the type.
-func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts ...Option) error {
-	w, err := startAllReduce(ctx, c, dst, src, d, o, opts)
-	if err != nil {
-		return err
-	}
-	return w.Wait(ctx)
-}
-
-// StartAllReduce begins an AllReduce and returns. The context governs the operation: when it ends, the
-// operation does. It blocks while the communicator has Config.MaxInFlight operations in flight.
-func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) (*Work, error) {
-	return StartAllReduceInto(ctx, c, buf, buf, o, opts...)
-}
-
-// StartAllReduceInto begins an AllReduceInto and returns; see StartAllReduce.
-func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
-	w, err := startAllReduce(ctx, c, op.Bytes(dst), op.Bytes(src), op.DTypeOf[T](), o, opts)
-	if err != nil {
-		return nil, err
-	}
-	w.Watch(ctx)
-	return &Work{w}, nil
-}
-
-func startAllReduce(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts []Option) (*actors.Work, error) {
-	inner, err := c.with(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := &actors.Request{Kind: op.KindAllReduce, DType: d, Op: o, Dst: dst, Src: src}
-	for _, option := range opts {
-		option(r)
-	}
-	return inner.Start(ctx, r)
-}
+// WithCounts divides the data of a ReduceScatter, AllGather, Gather or Scatter into parts of so many
+// elements, by rank: the same counts on all ranks. Parts may be empty.
+func WithCounts(counts ...int) Option { return func(r *actors.Request) { r.Counts = counts } }
 
 // elements views packed bytes as elements.
 func elements[T Element](b []byte) []T {

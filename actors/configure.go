@@ -82,10 +82,9 @@ func (r *Request) measure(rank op.Rank, n int) error {
 		own = r.Counts[rank] * size
 	}
 	source, destination := plan.Buffers(r.Kind, rank, r.Root, r.bytes, own)
-	if source == 0 && r.bytes > 0 {
+	if reads, writes := plan.Buffers(r.Kind, rank, r.Root, 1, 1); reads == 0 {
 		r.Src = nil
-	}
-	if destination == 0 && r.bytes > 0 {
+	} else if writes == 0 {
 		r.Dst = nil
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -46,7 +47,9 @@ type group struct {
 	idle     chan struct{}      // closed when active becomes 0; nil while nobody asks
 	departed map[op.Rank]uint64 // ranks that have closed, and their last seq
 	finished progress
-	attempts []*view.View // to shrink it: barriers entered in vain
+	past     [remembered]pastOperation // by seq: the last ones that ended well
+	stalls   *time.Timer               // of the next look at what is in flight; nil: nothing is
+	attempts []*view.View              // to shrink it: barriers entered in vain
 
 	table  atomic.Pointer[table.Table] // last committed
 	tuner  tuner
@@ -145,6 +148,7 @@ func (g *group) number(seq uint64) (*operation, error) {
 	o.phase = phaseNumbered
 	o.mu.Unlock()
 	g.active++
+	g.watchStalls()
 	return o, nil
 }
 
@@ -155,6 +159,7 @@ func (g *group) remove(o *operation) {
 	delete(g.open, o.seq)
 	if well {
 		g.finished.add(o.seq)
+		g.remember(o)
 	}
 	if o.phase != phaseHeard {
 		g.active--
@@ -238,7 +243,7 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 		return railactors.Landing{}, err
 	}
 	if o == nil {
-		g.sunk.Add(1)
+		g.late(rank, h, false)
 		return railactors.Landing{}, nil
 	}
 	return o.land(rank, from, h)
@@ -247,8 +252,11 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 // granted and wanted take the frames of flow control.
 func (g *group) granted(from *railactors.Peer, h *wire.Header) error {
 	rank, o, err := g.match(from, h)
-	if o != nil {
+	switch {
+	case o != nil:
 		o.granted(rank, h)
+	case err == nil:
+		g.late(rank, h, true)
 	}
 	return err
 }

@@ -30,6 +30,7 @@ type operation struct {
 	cause   error // why it was aborted
 	retired bool  // all parts are done with everything
 	holds   int   // goroutines and early frames that still refer to the operation
+	ticks   int   // looks at what takes long that have found it in flight
 	early   []*earlyFrame
 	grants  []earlyGrant
 	wants   []*railactors.Peer
@@ -72,7 +73,7 @@ type shape struct {
 func (o *operation) reuse(g *group, seq uint64) {
 	o.group, o.seq = g, seq
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
-	o.unresolved, o.unretired = 0, 0
+	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
 }
 
@@ -237,10 +238,14 @@ func (o *operation) granted(rank op.Rank, h *wire.Header) {
 	o.holds++
 	defer o.leave()
 	err := o.compare(rank, h)
-	if err == nil {
+	asked := err == nil && h.Count == 0 // the other rank only wants to know whether they agree
+	if err == nil && !asked {
 		_, err = o.part(int(h.Lane))
 	}
 	o.mu.Unlock()
+	if asked {
+		return
+	}
 	if err != nil {
 		o.fail(err)
 		return
