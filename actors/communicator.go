@@ -234,13 +234,6 @@ func (w *Work) Watch(ctx context.Context) {
 	}
 }
 
-// giveUp is a call that ended while it waited for its turn.
-func (c *Communicator) giveUp(ctx context.Context, r *Request) error {
-	cause := context.Cause(ctx)
-	c.group.node.breakGroup(c.group, cause, 0, true)
-	return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", c.group.name, cap(c.slots), cause)
-}
-
 // Dup makes a second communicator of the same members, which begins with the table in force here. It takes a seq of this one.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	n, g := c.group.node, c.group
