@@ -125,6 +125,7 @@ func (c *communicator) leave(m *closeCommunicator) {
 	last := g.numbered
 	g.mu.Unlock()
 	c.leaving = m.done
+	g.tellCause() // if another rank broke it: the farewell may be faster than that rank's abort
 	for rank := range g.peers {
 		if c.left[rank] {
 			continue

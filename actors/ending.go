@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -22,6 +23,8 @@ type ending struct {
 	gone    chan struct{} // its actors have stopped
 
 	closingOnce, goneOnce sync.Once
+
+	told atomic.Bool // the other ranks know from here why it broke
 }
 
 func newEnding() ending {
@@ -73,7 +76,7 @@ func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
 		return
 	}
 	if tell {
-		g.controlAll(g.abortMessage(seq, cause))
+		g.tellCause()
 	}
 	if !errors.Is(cause, fault.ErrClosed) {
 		n.log.Warn("communicator broken", "communicator", g.name, "seq", seq, "cause", cause)
@@ -83,6 +86,16 @@ func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
 	}
 	for _, p := range open {
 		p.operation.abort(g, p.seq, cause)
+	}
+}
+
+// tellCause tells the other ranks why the communicator broke, once.
+func (g *group) tellCause() {
+	g.mu.Lock()
+	cause, seq := g.cause, g.since
+	g.mu.Unlock()
+	if cause != nil && !g.told.Swap(true) {
+		g.controlAll(g.abortMessage(seq, cause))
 	}
 }
 
