@@ -205,7 +205,8 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 	n.mu.Lock() // with register
 	m := (*n.groups.Load())[comm]
 	if m == nil {
-		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), abort})
+		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), &messages.Abort{
+			Seq: abort.GetSeq(), Code: abort.GetCode(), Reason: wireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
 	}
 	n.mu.Unlock()
 	if m == nil {
@@ -273,10 +274,15 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 // PeerLeft implements railactors.Inbound. A rank that has closed a communicator is missed by none of the
 // operations that were left to it; any other will not be heard of again.
 func (n *node) PeerLeft(p *railactors.Peer, err error) {
+	missed := false
 	for _, m := range *n.groups.Load() {
 		if rank, ok := m.group.ranks[p]; ok && !m.group.hasDeparted(rank) && m.group.err() == nil {
 			n.rankLost(m, rank, p, err)
+			missed = true
 		}
+	}
+	if missed {
+		n.tell(n.pid, peerLost{p.Node(), err})
 	}
 }
 

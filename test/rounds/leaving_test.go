@@ -34,7 +34,10 @@ type leaving struct {
 	moment  time.Duration // when one leaves: before this
 }
 
-const leavingNodes = 3
+const (
+	leavingNodes = 3
+	remarkable   = 500 * time.Millisecond // a wait to be looked at, though it is allowed
+)
 
 func newLeaving(t *testing.T, virtual bool) *leaving {
 	seed := *leaveSeed
@@ -143,6 +146,9 @@ func checkEndings(t *testing.T, what string, w way, endings []ending, victim int
 		waited := e.At.Sub(acted)
 		if i != victim {
 			worst = max(worst, waited)
+		}
+		if waited > remarkable {
+			t.Logf("%s: member %d waited %v, and closed in %v: %s", what, i, waited, e.Close, e.Error)
 		}
 		if waited > waitLimit {
 			t.Errorf("%s: member %d waited %v: %s", what, i, waited, e.Error)
