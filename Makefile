@@ -68,9 +68,9 @@ faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with w
 steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators cost nothing
 	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
 
-rounds: ## ROUNDS=n times a rank is lost and comes back: in virtual time, and with processes that are killed or stopped (3 s a round)
+rounds: ## ROUNDS=n times a rank is lost and comes back: in virtual time, and with processes that are killed or stopped (3 s a round); and n times it leaves in each way
 	$(GO) test -count=1 -v -timeout 4h -run TestKillAndRejoinLeaveNothingBehind . -rounds $(ROUNDS)
-	$(GO) test -count=1 -v -timeout 4h ./test/rounds -rounds $(ROUNDS)
+	$(GO) test -count=1 -v -timeout 12h ./test/rounds -rounds $(ROUNDS) -leavings $(ROUNDS)
 
 fuzz: ## each fuzz test for FUZZTIME
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)

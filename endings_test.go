@@ -18,7 +18,7 @@ import (
 func (b *bed) returned(what string, limit time.Duration, f func() error) error {
 	b.t.Helper()
 	s := &situation{bed: b}
-	err, _ := s.within(limit, what, f)
+	_, err := s.within(limit, what, f)
 	return err
 }
 
@@ -235,6 +235,7 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 		var c *Communicator
 		var w *Work
 		var n *Node
+		var noContext context.Context
 		ctx := b.t.Context()
 		for what, call := range map[string]func(ctx context.Context) error{
 			"AllReduce":      func(ctx context.Context) error { return AllReduce(ctx, c, []float32{1}, Sum) },
@@ -251,9 +252,9 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 			"Work.Err":       func(context.Context) error { <-w.Done(); return w.Err() },
 			"Node.Close":     func(ctx context.Context) error { return n.Close(ctx) },
 			"Communicator":   func(ctx context.Context) error { _, err := n.Communicator(ctx, "train", 1); return err },
-			"Start":          func(context.Context) error { _, err := Start(nil, DefaultConfig()); return err },
+			"Start":          func(context.Context) error { _, err := Start(noContext, DefaultConfig()); return err },
 		} {
-			for _, ctx := range []context.Context{ctx, nil} {
+			for _, ctx := range []context.Context{ctx, noContext} {
 				if err := call(ctx); !errors.Is(err, ErrArgument) {
 					t.Errorf("%s: %v, want an argument missed", what, err)
 				}

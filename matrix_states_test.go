@@ -19,7 +19,6 @@ type matrixState struct {
 }
 
 var (
-	anyEnd   = either(succeeds, waits, fails(ErrBroken), fails(ErrClosed), fails(ErrRankLost))
 	lostNode = either(fails(ErrRankLost, "node2"), fails(ErrAborted, "node2"))
 	closes   = either(succeeds, waits)
 )
@@ -124,7 +123,7 @@ var matrixStates = []matrixState{
 	{
 		name: "closed",
 		enter: func(s *situation) {
-			if err, _ := s.within(soon, "closing", func() error { return s.comm.Close(s.t.Context()) }); err != nil {
+			if _, err := s.within(soon, "closing", func() error { return s.comm.Close(s.t.Context()) }); err != nil {
 				s.t.Fatal(err)
 			}
 		},

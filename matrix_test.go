@@ -125,7 +125,7 @@ func (s *situation) background(node int, what string, f func() error) {
 }
 
 // within runs f and returns its error and how long it took. A call that doesn't return can't be left behind in a bubble.
-func (s *situation) within(limit time.Duration, what string, f func() error) (err error, took time.Duration) {
+func (s *situation) within(limit time.Duration, what string, f func() error) (took time.Duration, err error) {
 	start, done := time.Now(), make(chan error, 1)
 	go func() { done <- f() }()
 	select {
@@ -136,13 +136,13 @@ func (s *situation) within(limit time.Duration, what string, f func() error) (er
 	if took = time.Since(start); took > limit {
 		s.t.Errorf("%s returned after %v, at most %v are allowed: %v", what, took, limit, err)
 	}
-	return err, took
+	return took, err
 }
 
 // turnedDown makes the call without a context and with one that is over: neither may have an effect.
 func (s *situation) turnedDown(c *matrixCall, prompt time.Duration) {
 	seq, broken := s.comm.Seq(), s.comm.Err()
-	err, _ := s.within(prompt, c.name+" without a context", func() error { return c.make(nil, s) })
+	_, err := s.within(prompt, c.name+" without a context", func() error { return c.make(nil, s) })
 	if !errors.Is(err, ErrArgument) {
 		s.t.Errorf("%s without a context: %v", c.name, err)
 	}
@@ -152,7 +152,7 @@ func (s *situation) turnedDown(c *matrixCall, prompt time.Duration) {
 	why := errors.New("over before")
 	ctx, cancel := context.WithCancelCause(s.t.Context())
 	cancel(why)
-	err, _ = s.within(prompt, c.name+" with a context that is over", func() error { return c.make(ctx, s) })
+	_, err = s.within(prompt, c.name+" with a context that is over", func() error { return c.make(ctx, s) })
 	if err == nil || broken == nil && s.node == s.nodes[0] && !errors.Is(err, why) && !errors.Is(err, ErrClosed) {
 		s.t.Errorf("%s with a context that is over: %v, want its cause", c.name, err)
 	}
@@ -190,7 +190,7 @@ func matrixCell(t *testing.T, st *matrixState, c *matrixCall) {
 		s.turnedDown(c, 0)
 		ctx, cancel := context.WithTimeout(b.t.Context(), callLimit)
 		defer cancel()
-		err, took := s.within(callLimit+callSlack, c.name, func() error { return c.make(ctx, s) })
+		took, err := s.within(callLimit+callSlack, c.name, func() error { return c.make(ctx, s) })
 		if want := st.expect[c.kind]; !want(err) {
 			t.Errorf("%s ended after %v with %v", c.name, took, err)
 		}
@@ -199,7 +199,7 @@ func matrixCell(t *testing.T, st *matrixState, c *matrixCall) {
 		}
 		s.leave(0)
 		for _, other := range s.others {
-			err, _ := s.within(restLimit, other.what, func() error { <-other.done; return other.err })
+			_, err := s.within(restLimit, other.what, func() error { <-other.done; return other.err })
 			if other.node != 0 && err != nil && !strings.Contains(err.Error(), `"node`) {
 				t.Errorf("%s ended with %v, which names nobody", other.what, err)
 			}

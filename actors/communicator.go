@@ -125,6 +125,7 @@ func (c *communicator) leave(m *closeCommunicator) {
 	last := g.numbered
 	g.mu.Unlock()
 	c.leaving = m.done
+	g.tellCause() // if another rank broke it: the farewell may be faster than that rank's abort
 	for rank := range g.peers {
 		if c.left[rank] {
 			continue
@@ -232,13 +233,6 @@ func (w *Work) Watch(ctx context.Context) {
 	if w.ended {
 		stop()
 	}
-}
-
-// giveUp is a call that ended while it waited for its turn.
-func (c *Communicator) giveUp(ctx context.Context, r *Request) error {
-	cause := context.Cause(ctx)
-	c.group.node.breakGroup(c.group, cause, 0, true)
-	return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", c.group.name, cap(c.slots), cause)
 }
 
 // Dup makes a second communicator of the same members, which begins with the table in force here. It takes a seq of this one.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -22,6 +23,8 @@ type ending struct {
 	gone    chan struct{} // its actors have stopped
 
 	closingOnce, goneOnce sync.Once
+
+	told atomic.Bool // the other ranks know from here why it broke
 }
 
 func newEnding() ending {
@@ -73,7 +76,7 @@ func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
 		return
 	}
 	if tell {
-		g.controlAll(g.abortMessage(seq, cause))
+		g.tellCause()
 	}
 	if !errors.Is(cause, fault.ErrClosed) {
 		n.log.Warn("communicator broken", "communicator", g.name, "seq", seq, "cause", cause)
@@ -83,6 +86,16 @@ func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
 	}
 	for _, p := range open {
 		p.operation.abort(g, p.seq, cause)
+	}
+}
+
+// tellCause tells the other ranks why the communicator broke, once.
+func (g *group) tellCause() {
+	g.mu.Lock()
+	cause, seq := g.cause, g.since
+	g.mu.Unlock()
+	if cause != nil && !g.told.Swap(true) {
+		g.controlAll(g.abortMessage(seq, cause))
 	}
 }
 
@@ -192,7 +205,8 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 	n.mu.Lock() // with register
 	m := (*n.groups.Load())[comm]
 	if m == nil {
-		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), abort})
+		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), &messages.Abort{
+			Seq: abort.GetSeq(), Code: abort.GetCode(), Reason: wireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
 	}
 	n.mu.Unlock()
 	if m == nil {
@@ -260,10 +274,15 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 // PeerLeft implements railactors.Inbound. A rank that has closed a communicator is missed by none of the
 // operations that were left to it; any other will not be heard of again.
 func (n *node) PeerLeft(p *railactors.Peer, err error) {
+	missed := false
 	for _, m := range *n.groups.Load() {
 		if rank, ok := m.group.ranks[p]; ok && !m.group.hasDeparted(rank) && m.group.err() == nil {
 			n.rankLost(m, rank, p, err)
+			missed = true
 		}
+	}
+	if missed {
+		n.tell(n.pid, peerLost{p.Node(), err})
 	}
 }
 

@@ -42,7 +42,9 @@ type group struct {
 	mu       sync.Mutex
 	numbered uint64 // operations 1 … numbered have been called here
 	open     map[uint64]*operation
-	broken   error              // first cause; nil while it works
+	broken   error              // names the first cause; nil while it works
+	cause    error              // the first cause itself …
+	since    uint64             // … and its seq
 	active   int                // operations called here and not yet forgotten
 	idle     chan struct{}      // closed when active becomes 0; nil while nobody asks
 	departed map[op.Rank]uint64 // ranks that have closed, and their last seq
@@ -180,6 +182,7 @@ func (g *group) fail(seq uint64, cause error) (open []pending, first bool) {
 		return nil, false
 	}
 	g.broken = fmt.Errorf("communicator %q: %w since seq %d: %w", g.name, fault.ErrBroken, seq, cause)
+	g.cause, g.since = cause, seq
 	close(g.ended)
 	for seq, o := range g.open {
 		open = append(open, pending{o, seq})
