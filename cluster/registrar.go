@@ -22,8 +22,7 @@ type registrar struct {
 	log   *slog.Logger
 	alone func() bool
 
-	news  chan struct{} // wakes the seeker: an entry is new, or the store works for the first time
-	asked chan struct{} // closed after the first round
+	news chan struct{} // wakes the seeker: an entry is new, or the store works for the first time
 
 	mu      sync.Mutex
 	entries []Entry // of others, the latest first, as last read
@@ -35,12 +34,10 @@ type registrar struct {
 func newRegistrar(g *Gossip) *registrar {
 	r := &registrar{
 		store: g.cfg.Store, cfg: &g.cfg, log: g.log, alone: g.roster.alone,
-		self:  Entry{g.cfg.Cluster, g.self.Node, g.self.Incarnation, g.self.Addr},
-		news:  make(chan struct{}, 1),
-		asked: make(chan struct{}), err: errNotAsked,
+		self: Entry{g.cfg.Cluster, g.self.Node, g.self.Incarnation, g.self.Addr},
+		news: make(chan struct{}, 1), err: errNotAsked,
 	}
 	if r.store == nil {
-		close(r.asked)
 		r.worked, r.err = true, nil
 	}
 	return r
@@ -143,9 +140,6 @@ func (r *registrar) note(err error) {
 		r.log.Info("address published", "store", r.store, "address", r.self.Addr, "onlyThisHost", err == nil && addr.Addr().IsLoopback())
 	case before != nil:
 		r.log.Info("rendezvous store can be used again", "store", r.store)
-	}
-	if before == errNotAsked {
-		close(r.asked)
 	}
 	if first {
 		r.wake()

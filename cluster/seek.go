@@ -13,11 +13,6 @@ import (
 // afterwards now and then those that are missing, which heals partitions.
 func (g *Gossip) seek() {
 	defer g.running.Done()
-	select {
-	case <-g.registrar.asked: // the first attempt knows what the store says
-	case <-g.ctx.Done():
-		return
-	}
 	pause := g.cfg.RetryMin
 	starting := true
 	for {

@@ -51,15 +51,15 @@ func (s *Store) String() string {
 // Key is the sorted set of a cluster.
 func Key(name string) string { return "polyrail:rendezvous:" + name }
 
-// now is the server's clock in milliseconds.
-const now = `local t = redis.call('TIME')
+// clock sets now to the server's clock in milliseconds.
+const clock = `local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 `
 
-// put adds ARGV[1], drops what is older than ARGV[2] milliseconds and all but the latest ARGV[3]
+// putScript adds ARGV[1], drops what is older than ARGV[2] milliseconds and all but the latest ARGV[3]
 // entries, and lets the whole set expire. What claims to come from the future is dropped too: it
 // would be the latest for ever.
-var put = redis.NewScript(now + `
+var putScript = redis.NewScript(clock + `
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. (now - ARGV[2]))
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 redis.call('ZADD', KEYS[1], now, ARGV[1])
@@ -67,9 +67,9 @@ redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1`)
 
-// list returns at most ARGV[2] members of at most ARGV[3] bytes that are at most ARGV[1]
+// listScript returns at most ARGV[2] members of at most ARGV[3] bytes that are at most ARGV[1]
 // milliseconds old, the latest first.
-var list = redis.NewScript(now + `
+var listScript = redis.NewScript(clock + `
 local found = {}
 for _, entry in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[1], now, now - ARGV[1], 'LIMIT', 0, ARGV[2])) do
 	if #entry <= tonumber(ARGV[3]) then found[#found + 1] = entry end
@@ -79,14 +79,14 @@ return found`)
 // Put writes or renews the entry.
 func (s *Store) Put(ctx context.Context, e cluster.Entry, ttl time.Duration) error {
 	return s.with(ctx, func(c *redis.Client) error {
-		return put.Eval(ctx, c, []string{Key(e.Cluster)}, e.Encode(), ttl.Milliseconds(), cluster.MaxEntries).Err()
+		return putScript.Eval(ctx, c, []string{Key(e.Cluster)}, e.Encode(), ttl.Milliseconds(), cluster.MaxEntries).Err()
 	})
 }
 
 // List returns the entries of a cluster that have not expired.
 func (s *Store) List(ctx context.Context, name string, ttl time.Duration) (values [][]byte, err error) {
 	err = s.with(ctx, func(c *redis.Client) error {
-		found, err := list.Eval(ctx, c, []string{Key(name)}, ttl.Milliseconds(), cluster.MaxEntries, cluster.MaxEntryBytes).StringSlice()
+		found, err := listScript.Eval(ctx, c, []string{Key(name)}, ttl.Milliseconds(), cluster.MaxEntries, cluster.MaxEntryBytes).StringSlice()
 		for _, v := range found {
 			values = append(values, []byte(v))
 		}
@@ -112,6 +112,9 @@ func (s *Store) with(ctx context.Context, f func(*redis.Client) error) error {
 	return s.over(ctx, conn, f)
 }
 
+// noDeadlines keeps go-redis from replacing the deadline that over sets.
+const noDeadlines = -2
+
 // over calls f with a client of this one connection, and closes it.
 func (s *Store) over(ctx context.Context, conn net.Conn, f func(*redis.Client) error) error {
 	defer conn.Close()
@@ -120,7 +123,8 @@ func (s *Store) over(ctx context.Context, conn net.Conn, f func(*redis.Client) e
 	dialed := false
 	client := redis.NewClient(&redis.Options{
 		Addr: s.options.Addr, Username: s.options.Username, Password: s.options.Password, DB: s.options.DB,
-		Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
+		ReadTimeout: noDeadlines, WriteTimeout: noDeadlines,
 		PoolSize: 1, PipelinePoolSize: -1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
