@@ -15,6 +15,9 @@ type board struct {
 	away    error     // what every call answers, if set
 	hangs   bool      // every call takes as long as its context allows
 	lags    chan bool // if set, List returns nothing until it is closed
+	// If set, the first calls return together, as many as its counter says.
+	together *sync.WaitGroup
+	calls    int // that are still to come together
 }
 
 type notice struct {
@@ -36,6 +39,18 @@ func (b *board) enter(ctx context.Context) error {
 	return away
 }
 
+// meet waits for the other first calls, after this one was carried out.
+func (b *board) meet() {
+	b.mu.Lock()
+	first := b.calls > 0
+	b.calls--
+	b.mu.Unlock()
+	if first {
+		b.together.Done()
+		b.together.Wait()
+	}
+}
+
 func (b *board) set(away error, hangs bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,6 +62,7 @@ func (b *board) Put(ctx context.Context, e Entry, _ time.Duration) error {
 		return err
 	}
 	b.pin(e)
+	b.meet()
 	return nil
 }
 
@@ -69,6 +85,7 @@ func (b *board) List(ctx context.Context, cluster string, ttl time.Duration) ([]
 	if err := b.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer b.meet()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {

@@ -28,7 +28,10 @@ type registrar struct {
 	entries []Entry // of others, the latest first, as last read
 	worked  bool    // this process was published, and then the others were read, at least once
 	err     error   // of the last round
-	ignored int     // values of the last round that are no entries of this cluster
+
+	// The goroutine's own:
+	ignored int       // values of the last round that are no entries of this cluster
+	readAt  time.Time // when entries were last read
 }
 
 func newRegistrar(g *Gossip) *registrar {
@@ -80,11 +83,11 @@ func (r *registrar) round(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if listErr != nil { // the graver one, and often the same
-		err = listErr
-	} else {
-		r.read(values)
+		r.note(r.known(), listErr)
+		return listErr
 	}
-	r.note(err)
+	r.readAt = time.Now()
+	r.note(r.read(values), err)
 	return err
 }
 
@@ -94,11 +97,10 @@ func (r *registrar) bounded(ctx context.Context, call func(context.Context) erro
 	return call(ctx)
 }
 
-// read replaces the entries by what the store returned.
-func (r *registrar) read(values [][]byte) {
-	var entries []Entry
+// read decodes the entries of other processes.
+func (r *registrar) read(values [][]byte) (entries []Entry) {
 	ignored := max(0, len(values)-MaxEntries)
-	var why error
+	why := errors.New("there are too many")
 	for _, v := range values[:len(values)-ignored] {
 		e, err := DecodeEntry(v)
 		switch {
@@ -110,24 +112,20 @@ func (r *registrar) read(values [][]byte) {
 			entries = append(entries, e)
 		}
 	}
-	r.mu.Lock()
-	fresh := slices.ContainsFunc(entries, func(e Entry) bool { return !slices.Contains(r.entries, e) })
-	changed := ignored != r.ignored
-	r.entries, r.ignored = entries, ignored
-	r.mu.Unlock()
-	if changed && ignored > 0 {
+	if ignored != r.ignored && ignored > 0 {
 		r.log.Warn("rendezvous store holds what is no entry of this cluster", "store", r.store, "ignored", ignored, "last", why)
 	}
-	if fresh {
-		r.wake()
-	}
+	r.ignored = ignored
+	return entries
 }
 
-// note keeps the outcome of a round, and logs where it differs from that of the round before.
-func (r *registrar) note(err error) {
+// note keeps the outcome of a round, logs it where it differs from that of the round before, and
+// wakes the seeker if it matters to it.
+func (r *registrar) note(entries []Entry, err error) {
 	r.mu.Lock()
+	fresh := slices.ContainsFunc(entries, func(e Entry) bool { return !slices.Contains(r.entries, e) })
 	before, first := r.err, err == nil && !r.worked
-	r.err = err
+	r.entries, r.err = entries, err
 	r.worked = r.worked || err == nil
 	r.mu.Unlock()
 	switch {
@@ -141,7 +139,7 @@ func (r *registrar) note(err error) {
 	case before != nil:
 		r.log.Info("rendezvous store can be used again", "store", r.store)
 	}
-	if first {
+	if first || fresh {
 		r.wake()
 	}
 }
@@ -153,12 +151,26 @@ func (r *registrar) wake() {
 	}
 }
 
-// remove takes the entry out of the store when this process ends; where that fails, it expires.
+// remove takes the entry out of the store when this process ends; where that fails, it expires. A store
+// that is known to be away is not waited for.
 func (r *registrar) remove(ctx context.Context) {
+	if r.err != nil && r.err != errNotAsked { // only this goroutine writes it
+		return
+	}
 	err := r.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error { return r.store.Remove(ctx, r.self) })
 	if err != nil {
 		r.log.Info("entry not removed from the rendezvous store; it will expire", "store", r.store, "error", err)
 	}
+}
+
+// known are the entries of others as last read, while they have not expired.
+func (r *registrar) known() []Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.readAt) > r.cfg.EntryTTL {
+		return nil
+	}
+	return r.entries
 }
 
 // found is what the store said last: entries of others. The error says why it has not worked yet.
