@@ -13,6 +13,7 @@ type board struct {
 	notices []notice // the latest last
 	puts    int
 	away    error     // what every call answers, if set
+	sealed  error     // what Put and Remove answer, if set
 	hangs   bool      // every call takes as long as its context allows
 	lags    chan bool // if set, List returns nothing until it is closed
 	// If set, the first calls return together, as many as its counter says.
@@ -60,6 +61,9 @@ func (b *board) set(away error, hangs bool) {
 func (b *board) Put(ctx context.Context, e Entry, _ time.Duration) error {
 	if err := b.enter(ctx); err != nil {
 		return err
+	}
+	if b.sealed != nil {
+		return b.sealed
 	}
 	b.pin(e)
 	b.meet()

@@ -262,6 +262,28 @@ func TestStartWaitsForAStoreThatComesLate(t *testing.T) {
 	})
 }
 
+func TestANodeThatMayOnlyReadJoinsWhomItFinds(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		network, s, log := memnet.New(), &board{}, &journal{}
+		a := start(t, withStore(network, s, "a", 7, "10.0.0.1:7946"))
+		forbidden := errors.New("forbidden")
+		reader := &board{sealed: forbidden}
+		reader.pin(Entry{"polyrail", "a", 7, "10.0.0.1:7946"})
+		c := withStore(network, reader, "b", 7, "10.0.0.2:7946")
+		c.Logger = log.logger()
+		b := start(t, c)
+		b.expect(t, "a#7 joined")
+		if log.count("cannot be used", "forbidden") != 1 {
+			t.Errorf("not said:\n%s", log.buf.String())
+		}
+		_, err := Start(t.Context(), withStore(network, &board{sealed: forbidden}, "c", 7, "10.0.0.3:7946"), newEar())
+		if !errors.Is(err, forbidden) {
+			t.Errorf("alone, and not to be found: %v", err)
+		}
+		closeAll(t, a, b)
+	})
+}
+
 func TestASeedMakesUpForTheStore(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		network := memnet.New()
