@@ -186,7 +186,7 @@ func TestPutMeasuresTheFileServersClock(t *testing.T) {
 
 func TestReadersNeverSeeHalfAnEntry(t *testing.T) {
 	dir := t.TempDir()
-	const writers, rounds = 8, 200
+	const writers, rounds = 8, 50
 	var running sync.WaitGroup
 	for i := range writers {
 		running.Go(func() {
