@@ -69,6 +69,7 @@ func startNode(t *testing.T, s *server, name string, incarnation uint64) node {
 	e := &ear{changed: make(chan struct{})}
 	c := cluster.DefaultConfig()
 	c.Node, c.Incarnation, c.Bind, c.Store = name, incarnation, "127.0.0.1:0", s.store()
+	c.EntryTTL = 6 * time.Second // renewed every 2 s
 	c.Logger = slog.New(slog.NewTextHandler(e, nil))
 	g, err := cluster.Start(t.Context(), c, e)
 	if err != nil {
