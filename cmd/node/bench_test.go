@@ -95,6 +95,7 @@ func TestBenchOverProcesses(t *testing.T) {
 			}
 		}
 	})
+	t.Run("rendezvous", func(t *testing.T) { benchByRendezvous(t, program) })
 	t.Run("table", func(t *testing.T) {
 		out := bench(t, "--sizes", "64KiB", "--dtype", "int32", "--reduce", "max", "--algorithm", "ring", "--rails", "1", "--affinity", "rail0="+polyrail.FormatCPUs(firstCore(t)), "--profile")
 		if !strings.Contains(out, "int32 max, algorithm ring, 2 ranks, rails rail0") {

@@ -80,6 +80,9 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"run", "--rank-timeout", "soon"}, []string{"--rank-timeout", "soon"}},
 		{[]string{"run", "--rail", "eth0"}, []string{"--rail", "eth0"}},
 		{[]string{"run", "--join", "host"}, []string{"--join", `"host"`}},
+		{[]string{"run", "--rendezvous", "list:10.0.0.1:7946"}, []string{"--rendezvous", "--join"}},
+		{[]string{"run", "--rendezvous", "dir://relative"}, []string{"--rendezvous", "three slashes"}},
+		{[]string{"bench", "--local", "2", "--rendezvous", "dir:///tmp"}, []string{"--rendezvous", "--local"}},
 		{[]string{"run", "--log-level", "loud"}, []string{"--log-level", "loud"}},
 		{[]string{"run", "--algorithms", "64KiB=rign"}, []string{"--algorithms", "rign"}},
 		{[]string{"run", "--algorithms", "0=ring"}, []string{"--algorithms", "0=ring"}},
@@ -129,6 +132,8 @@ func sample(flag *pflag.Flag) string {
 		return "a=0-3+8 b=1"
 	case "join":
 		return "127.0.0.1:1,127.0.0.1:2"
+	case "rendezvous":
+		return "redis://me:secret@127.0.0.1:1/7"
 	case "algorithms":
 		return "64KiB=recursive-doubling,rest=ring"
 	case "balance":

@@ -32,6 +32,8 @@ var layers = []layer{
 	{dir: "actors", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
 	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, protobuf}},
+	{dir: "cluster/redisstore", internal: []string{"cluster", "messages"}, external: []string{"github.com/redis/go-redis/v9"}},
+	{dir: "cluster/dirstore", internal: []string{"cluster"}},
 	{dir: "railactors", internal: []string{"railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "railactors/dispatch", external: []string{actorLib}},
 	{dir: "railactors/supervise", external: []string{actorLib}},
