@@ -14,7 +14,6 @@ import (
 	"github.com/polyrail/polyrail/actors/tuning"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -339,22 +338,6 @@ func (n *node) stop(pid *actor.PID) {
 	if err := n.system.Root.StopFuture(pid).Wait(); err != nil {
 		n.log.Warn("actor did not stop", "actor", pid.GetId(), "error", err)
 	}
-}
-
-// duplicate registers the communicator that Dup makes of parent under seq.
-func (n *node) duplicate(parent *group, seq uint64, first *table.Table) *group {
-	g := newGroup(n, childID(parent.id, seq), fmt.Sprintf("%s/%d", parent.name, seq), parent.rank, parent.nodes)
-	g.procs = parent.procs
-	g.first = first
-	for rank, p := range parent.peers {
-		if p == nil {
-			continue
-		}
-		g.attach(op.Rank(rank), p)
-		n.fabric.Retain(p)
-	}
-	n.register(g)
-	return g
 }
 
 // Land implements railactors.Inbound.
