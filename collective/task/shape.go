@@ -89,7 +89,7 @@ func (t *Task) Reset(c Config) {
 	t.next = grow(t.next, spans*len(c.Program.Code))
 	t.need = grow(t.need, spans*len(c.Program.Code))
 	t.args = grow(t.args, spans*t.argsPerSpan)
-	t.parked = resize(t.parked, links*spans)
+	t.parked = resize(t.parked, (links+1)*spans)
 	t.limits = resize(t.limits, links)
 	t.sends = resize(t.sends, links)
 	t.scratch = resize(t.scratch, spans)

@@ -9,15 +9,29 @@ import (
 	"testing"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 var every = flag.Bool("every", false, "cut each two steps with up to 8 ranks (minutes); otherwise with up to 3")
 
-// schedules are all that there are.
-var schedules = []struct {
-	algorithm op.Algorithm
-	base      int
-}{{op.Ring, 2}, {op.RecursiveDoubling, 2}, {op.Bcube, 2}, {op.Bcube, 3}, {op.Bcube, 8}, {op.Tree, 2}}
+// schedules are all that there are, for all roots.
+func schedules(ranks int) (all []Chosen) {
+	for _, k := range kinds {
+		for _, a := range schedule.Algorithms(k) {
+			c := Chosen{Kind: k, Algorithm: a, Ranks: ranks, Base: 2}
+			all = append(all, c)
+			if a == op.Bcube {
+				for _, c.Base = range []int{3, 8} {
+					all = append(all, c)
+				}
+			}
+			for c.Root = 1; k.Rooted() && c.Root < ranks; c.Root++ {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
 
 // TestEveryStepOfEveryPairIsCut cuts the connection that carries a step's frame, for every step that any rank sends to
 // any other, when it is sent and when it has arrived.
@@ -61,14 +75,14 @@ func eachSchedule(t *testing.T, most int, runs func(c Chosen, points []Point) []
 		t.Skip("replaying one seed, or other seeds")
 	}
 	total := 0
-	for _, s := range schedules {
-		for n := 2; n <= most; n++ {
-			t.Run(fmt.Sprintf("%v/base=%d/n=%d", s.algorithm, s.base, n), func(t *testing.T) {
-				points, err := Points(s.algorithm, n, s.base)
+	for n := 2; n <= most; n++ {
+		for _, c := range schedules(n) {
+			t.Run(fmt.Sprintf("%v/%v/base=%d/n=%d/root=%d", c.Kind, c.Algorithm, c.Base, n, c.Root), func(t *testing.T) {
+				points, err := c.Points()
 				if err != nil {
 					t.Fatal(err)
 				}
-				total += playChosen(t, runs(Chosen{Algorithm: s.algorithm, Ranks: n, Base: s.base}, points))
+				total += playChosen(t, runs(c, points))
 			})
 		}
 	}
