@@ -83,7 +83,8 @@ type peerLost struct {
 	err  error
 }
 
-// reached: the pairs to a member are up (err nil) or can't be. From the goroutine that waited.
+// reached: a pair to a member is up, and the others have had their grace (err nil), or none can be. From the
+// goroutine that waited.
 type reached struct {
 	id   uint64
 	node string
@@ -330,7 +331,11 @@ func (a *nodeActor) connect(f *forming) {
 			continue
 		}
 		go func() { // ends with f.ctx
-			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(f.ctx)})
+			// Before the core's own patience ends, which knows no rails.
+			ctx, cancel := context.WithTimeoutCause(f.ctx, n.config.View.Connect*9/10,
+				&fault.TimeoutError{What: "connecting two nodes", After: n.config.View.Connect * 9 / 10})
+			defer cancel()
+			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(ctx)})
 		}()
 	}
 }

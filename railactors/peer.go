@@ -1,9 +1,7 @@
 package railactors
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +38,7 @@ type Peer struct {
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
 	predecessor *Peer                        // that has yet to say farewell to the same process; nil if none
 
-	ready chan struct{} // closed when all rails were up at once
+	ready chan struct{} // closed when the peer may be used: ready.go
 	ended chan struct{} // closed when nothing of it is in use any more
 
 	mu            sync.Mutex
@@ -67,6 +65,7 @@ type Peer struct {
 	farewell      bool          // a farewell went out
 	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
 	isReady       bool
+	grace         *time.Timer  // of the rails that were not connected with the first one; nil before
 	pairs         []*actor.PID // by rail index; nil where no actor runs
 }
 
@@ -137,45 +136,6 @@ func (p *Peer) usable() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cause == nil && !p.farewell && !p.parted
-}
-
-// Ready is closed when all rails were connected. It stays open if the peer ends before.
-func (p *Peer) Ready() <-chan struct{} { return p.ready }
-
-// Whole reports whether every rail connects the two nodes.
-func (p *Peer) Whole() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.allUp()
-}
-
-// WaitReady waits until all rails were connected. The error says why the peer ended, or
-// wraps the context's and names the node, the missing rails and what keeps them.
-func (p *Peer) WaitReady(ctx context.Context) error {
-	select {
-	case <-p.ready:
-		return nil
-	case <-p.ended:
-		return p.Lost()
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isReady {
-		return nil
-	}
-	var missing []string
-	for r, c := range p.conns {
-		if c != nil {
-			continue
-		}
-		s := p.fabric.rails[r].name
-		if p.attempts[r] != nil {
-			s += " (" + p.attempts[r].Error() + ")"
-		}
-		missing = append(missing, s)
-	}
-	return fmt.Errorf("node %q: not connected on rail %s: %w", p.node, strings.Join(missing, ", "), context.Cause(ctx))
 }
 
 // Send takes a frame of kind Data or Grant for the rail that its header names, or for
