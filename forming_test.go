@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
@@ -47,7 +49,9 @@ func TestACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 					if took := time.Since(start); took > 3*time.Second {
 						b.t.Errorf("took %v", took)
 					}
-					b.expectEvent(events, func(e Event) bool { return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1" && e.Err != nil })
+					b.expectEvent(events, func(e Event) bool {
+						return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1" && e.Err != nil
+					})
 					b.sum(comms, 100_000)
 					second := b.form("second") // the nodes have met
 					b.sum(second, 100_000)
@@ -138,4 +142,42 @@ func TestOnLoopbackACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 	b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1" })
 	b.sum(comms, 1_000_000)
 	b.each(func(i int) error { return comms[i].Close(ctx) })
+}
+
+// absentDevice is a transport whose device may be absent.
+type absentDevice struct {
+	transport.Transport
+	absent *atomic.Bool
+}
+
+func (a absentDevice) Open(device string) (transport.Device, error) {
+	if a.absent.Load() {
+		return nil, fmt.Errorf("%w: %s is down", transport.ErrAbsent, device)
+	}
+	return a.Transport.Open(device)
+}
+
+func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
+	var absent atomic.Bool
+	absent.Store(true)
+	adapt := func(c *Config) {
+		if c.Name == "node1" {
+			c.Rails[0].Transport = absentDevice{c.Rails[0].Transport, &absent}
+		}
+	}
+	inBed(t, 3, 2, adapt, func(b *bed) {
+		if log := b.log.String(); !strings.Contains(log, "rail is absent") || !strings.Contains(log, "rail0") {
+			b.t.Errorf("no warning names the rail:\n%s", log)
+		}
+		first := b.form("first")
+		b.sum(first, 100_000)
+		events := b.nodes[0].Events(b.t.Context())
+		absent.Store(false)
+		b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail0" })
+		b.sum(first, 100_000)
+		b.sum(b.form("second"), 100_000)
+		if s := b.nodes[1].Rails()[0]; !s.Up || s.Addr == "" || s.BytesSent == 0 {
+			b.t.Errorf("status %+v", s)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -22,6 +23,7 @@ import (
 type nodeActor struct {
 	node   *node
 	core   *view.Core
+	rails  []view.Rail // as the core knows them
 	gossip *cluster.Gossip
 
 	lastCall uint64
@@ -152,6 +154,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.failed = m.err
 		a.answerAll(m.err)
 	case *communicatorCall:
+		a.moved()
 		a.call(m)
 	case *cancelCall:
 		a.step(view.Cancel{Call: m.call.id, Name: m.call.name, Reason: m.reason})
@@ -170,6 +173,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 	case peerLost:
 		a.lost(m)
 	case wake:
+		a.moved()
 		a.step(view.Tick{})
 		a.tellLosses()
 	case *actor.Stopping:
@@ -177,6 +181,14 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 	case *actor.Started, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		a.node.unknown(ctx)
+	}
+}
+
+// moved tells the core of rails whose devices have come since.
+func (a *nodeActor) moved() {
+	if rails := a.node.addresses(); !slices.Equal(rails, a.rails) {
+		a.rails = rails
+		a.step(view.Moved{Rails: rails})
 	}
 }
 

@@ -89,6 +89,7 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 		p.fabric.rails[rail].reconnects.Add(1)
 	}
 	p.met.Add(rail)
+	p.predecessor = nil
 	p.nearReady()
 	p.fabric.group.Go(c.read)
 	p.fabric.group.Go(c.write)

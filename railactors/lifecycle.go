@@ -88,7 +88,7 @@ func (p *Peer) finish() {
 	if p.partTimer != nil {
 		p.partTimer.Stop()
 	}
-	p.finished = true
+	p.finished, p.predecessor = true, nil
 	p.mu.Unlock()
 	p.tellLost()
 	p.fabric.forget(p)

@@ -30,18 +30,18 @@ type Peer struct {
 	node        string
 	incarnation uint64
 	session     uint64                       // this node's number for its dealings with that one
-	addrs       []string                     // by rail index
+	addrs       []string                     // by rail index; empty where the device is absent; guarded by mu
 	dials       bool                         // this side dials
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
 	users       int                          // Connect less Disconnect; guarded by fabric.mu
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
-	predecessor *Peer                        // that has yet to say farewell to the same process; nil if none
 
 	ready chan struct{} // closed when the peer may be used: ready.go
 	ended chan struct{} // closed when nothing of it is in use any more
 
 	mu            sync.Mutex
+	predecessor   *Peer // that has yet to say farewell to the same process; nil if none, and once this one is connected
 	core          *peer.Core[*Frame]
 	live          *peer.Liveness
 	silence       *peer.Silence

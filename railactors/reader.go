@@ -395,6 +395,9 @@ func (r *reader) controlMessage(h *wire.Header) error {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return fmt.Errorf("control message: %w", err)
 	}
+	if m.GetRailOpened() != nil {
+		return r.peer.opened(m.GetRailOpened())
+	}
 	closed := m.GetRailClosed()
 	if closed == nil {
 		r.peer.fabric.in.Control(r.peer, m)

@@ -3,12 +3,15 @@ package railactors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
@@ -120,4 +123,101 @@ func TestAProcessIsGoneWhenAllRailsThatWereConnectedRefuse(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	})
+}
+
+// What is remembered of nodes must not grow with what they do.
+func TestNothingIsLeftOfNodesThatWereNeverAskedForAndOfFormerSessions(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		b.tune = func(c *Config) { c.Linger = time.Millisecond }
+		n := b.start("a", "b")
+		ab := n[0].connect(n[1]) // b never asks for a
+		<-time.After(10 * time.Second)
+		n[0].fabric.Disconnect(ab)
+		<-ab.ended
+		<-time.After(10 * time.Second)
+		f := n[1].fabric
+		f.mu.Lock()
+		if len(f.awaited) != 0 || f.held != 0 {
+			t.Errorf("%d nodes are awaited, by %d connections", len(f.awaited), f.held)
+		}
+		f.mu.Unlock()
+		for range 5 {
+			ab, ba := join(n[0], n[1])
+			for _, p := range []*Peer{ab, ba} {
+				p.mu.Lock()
+				if p.predecessor != nil {
+					t.Error("a former session is kept")
+				}
+				p.mu.Unlock()
+				p.fabric.Disconnect(p)
+			}
+			<-time.After(2 * time.Millisecond) // it says farewell
+		}
+	})
+}
+
+// absentDevice is a transport whose device may be absent.
+type absentDevice struct {
+	transport.Transport
+	absent *atomic.Bool
+}
+
+func (a absentDevice) Open(device string) (transport.Device, error) {
+	if a.absent.Load() {
+		return nil, fmt.Errorf("%w: %s is down", transport.ErrAbsent, device)
+	}
+	return a.Transport.Open(device)
+}
+
+func TestARailWhoseDeviceIsAbsentIsTakenInWhenItComes(t *testing.T) {
+	for _, at := range []string{"a", "b", "ab"} {
+		t.Run(at, func(t *testing.T) {
+			virtual(t, 2, func(b *bed, net *mem.Network) {
+				var absent atomic.Bool
+				absent.Store(true)
+				b.tune = func(c *Config) {
+					if strings.Contains(at, c.Node) {
+						c.Rails[1].Transport = absentDevice{c.Rails[1].Transport, &absent}
+					}
+				}
+				n := b.start("a", "b")
+				ab, ba, took := ready(b.t.(*testing.T), n[0], n[1])
+				if took > formGrace+100*time.Millisecond {
+					t.Errorf("took %v", took)
+				}
+				if s := n[at[0]-'a'].fabric.Rails()[1]; s.Up || s.Addr != "" || !strings.Contains(s.Chosen, "rail1 is down") {
+					t.Errorf("status %+v", s)
+				}
+				absent.Store(false)
+				<-time.After(5 * time.Second)
+				if !ab.Whole() || !ba.Whole() {
+					t.Fatal("the rail isn't connected")
+				}
+				for seq := range uint64(4) {
+					n[0].send(ab, seq+1, 1, 50_000, 0)
+					n[1].send(ba, seq+1, 1, 50_000, 0)
+				}
+				n[0].expect("b", 4)
+				n[1].expect("a", 4)
+				if s := n[0].fabric.Rails()[1]; !s.Up || s.BytesSent < 200_000 {
+					t.Errorf("status %+v", s)
+				}
+			})
+		})
+	}
+}
+
+func TestANodeWithoutAnyDeviceNamesEach(t *testing.T) {
+	var absent atomic.Bool
+	absent.Store(true)
+	cfg := Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet}
+	for _, r := range []string{"rail0", "rail1"} {
+		cfg.Rails = append(cfg.Rails, RailConfig{Name: r, Transport: absentDevice{mem.NewNetwork().Transport("a"), &absent}, Device: "eth" + r[4:]})
+	}
+	_, err := Start(nil, cfg, nil)
+	for _, want := range []string{"rail0", "eth0", "rail1", "eth1", "is down"} {
+		if !errors.Is(err, fault.ErrRail) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
 }
