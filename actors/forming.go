@@ -33,6 +33,7 @@ type nodeActor struct {
 	waiting  []view.Send                  // before gossip is known here
 	failed   error                        // the cluster turned this node down
 	alarm    *time.Timer
+	reminder *time.Timer // nil: not set
 }
 
 // forming is a view between Register and Formed.
@@ -51,6 +52,8 @@ type communicatorCall struct {
 	old  *group // what is to be shrunk; nil otherwise
 	id   uint64
 	done chan formed
+
+	began, told time.Time // told: when the log said last that it waits
 }
 
 // formed answers a communicatorCall.
@@ -172,6 +175,8 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.step(view.BarrierDone{ID: m.id, Err: m.err})
 	case peerLost:
 		a.lost(m)
+	case remind:
+		a.remind()
 	case wake:
 		a.moved()
 		a.step(view.Tick{})
@@ -198,8 +203,9 @@ func (a *nodeActor) call(m *communicatorCall) {
 		return
 	}
 	a.lastCall++
-	m.id = a.lastCall
+	m.id, m.began = a.lastCall, time.Now()
 	a.calls[m.id] = m
+	a.watchCalls(waitPatience)
 	var random [8]byte
 	rand.Read(random[:]) // never fails
 	nonce := binary.LittleEndian.Uint64(random[:])
@@ -423,8 +429,10 @@ func (a *nodeActor) answer(call uint64, f formed) {
 
 // end answers every caller when the node closes.
 func (a *nodeActor) end() {
-	if a.alarm != nil {
-		a.alarm.Stop()
+	for _, t := range []*time.Timer{a.alarm, a.reminder} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	for _, f := range a.forming {
 		f.cancel()
