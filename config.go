@@ -28,8 +28,8 @@ type Config struct {
 	Bind, Advertise string
 	Join            []string // ADDR:PORT of nodes to join; some may be down, one may be this node
 
-	// Rails are this host's networks, 32 at most. Rails of equal names on different nodes belong together: all
-	// members of a communicator have the same ones.
+	// Rails are this host's networks, 32 at most. Rails of equal names on different nodes belong
+	// together: all members of a communicator have the same ones.
 	Rails []Rail
 
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this

@@ -88,8 +88,8 @@ type peerLost struct {
 	err  error
 }
 
-// reached: a pair to a member is up, and the others have had their grace (err nil), or none can be. From the
-// goroutine that waited.
+// reached: a pair to a member is up, and the others have had their grace (err nil), or none can be.
+// From the goroutine that waited.
 type reached struct {
 	id   uint64
 	node string

@@ -168,8 +168,9 @@ func (p *prober) start(rail, bytes int, o op.Op) {
 	p.last, p.err = time.Since(start), err
 }
 
-// measure goes in rounds over the rails but those that are down: what is planned for these goes over others, and
-// its time says nothing. So it is with one that goes down meanwhile; it is down afterwards.
+// measure goes in rounds over the rails but those that are down: what is planned for these goes
+// over others, and its time says nothing. So it is with one that goes down meanwhile; it is down
+// afterwards.
 func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ peer.Rails) {
 	results := make([]map[int][]time.Duration, rails)
 	spent := make([]time.Duration, rails)

@@ -195,8 +195,8 @@ func (g *Gossip) WaitJoined(ctx context.Context) error {
 	return g.joinError()
 }
 
-// Unjoined is nil once another node was reached, or if there is no seed but this node. Before that it is a
-// *JoinError, which names the seeds that don't answer.
+// Unjoined is nil once another node was reached, or if there is no seed but this node. Before that
+// it is a *JoinError, which names the seeds that don't answer.
 func (g *Gossip) Unjoined() error {
 	select {
 	case <-g.joined:

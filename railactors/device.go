@@ -13,8 +13,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
-// This file opens the rails' devices: at the start, and later those that are absent then: an interface that is
-// down must not keep a node from using its other ones.
+// This file opens the rails' devices: at the start, and later those that are absent then: an
+// interface that is down must not keep a node from using its other ones.
 
 // How long an absent device is left alone, and how often it is logged.
 const (
@@ -83,7 +83,8 @@ func (f *Fabric) openDevices(rails []RailConfig) error {
 	return nil
 }
 
-// serve runs a rail: when its device is there, it is watched and listened on. It lives as long as the fabric.
+// serve runs a rail: when its device is there, it is watched and listened on. It lives as long as
+// the fabric.
 func (f *Fabric) serve(i int) {
 	if f.rails[i].device() == nil && !f.reopen(i) {
 		return
@@ -135,7 +136,8 @@ func (f *Fabric) came(i int, device transport.Device) bool {
 	return true
 }
 
-// tellOpened tells the remote node where this one is reached on rails whose devices were absent at the start.
+// tellOpened tells the remote node where this one is reached on rails whose devices were absent at
+// the start.
 func (p *Peer) tellOpened(rails []int) {
 	fx := newEffects()
 	p.mu.Lock()
@@ -149,20 +151,21 @@ func (p *Peer) tellOpened(rails []int) {
 	p.unlock(fx)
 }
 
-// opened takes what the remote node says of its rail.
-func (p *Peer) opened(m *messages.RailOpened) error {
+// opened takes what the remote node says of its rail. What can't be is left alone: the frame would only come again.
+func (p *Peer) opened(m *messages.RailOpened) {
 	rail := p.fabric.railIndex(m.GetRail())
 	if rail < 0 || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
-		return fmt.Errorf("rail %q is opened at %q", clip(m.GetRail()), clip(m.GetAddr()))
+		p.fabric.log.Warn("a node opens a rail that can't be", "node", p.node, "rail", clip(m.GetRail()), "addr", clip(m.GetAddr()))
+		return
 	}
 	p.mu.Lock()
 	p.addrs[rail] = m.GetAddr()
 	p.mu.Unlock()
 	p.tellPair(rail, &railBack{fresh: true})
-	return nil
 }
 
-// learn takes addresses that were unknown so far, as the rendezvous told of them. The caller holds mu.
+// learn takes addresses that were unknown so far, as the rendezvous told of them. The caller holds
+// mu.
 func (p *Peer) learn(addrs []string) {
 	for i, a := range addrs {
 		if p.addrs[i] == "" {

@@ -315,8 +315,8 @@ type awaiting struct {
 	held   int
 }
 
-// unhold: a handshake doesn't wait for Connect any more. The last one to leave takes the entry along: nodes that
-// are never asked for must leave nothing behind.
+// unhold: a handshake doesn't wait for Connect any more. The last one to leave takes the entry
+// along: nodes that are never asked for must leave nothing behind.
 func (f *Fabric) unhold(node string, w *awaiting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

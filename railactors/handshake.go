@@ -331,7 +331,8 @@ func (f *Fabric) expect(h *messages.Hello) (*Peer, error) {
 	}
 }
 
-// lookup returns the peer, or what tells that Connect is called for the node; then unhold must be called.
+// lookup returns the peer, or what tells that Connect is called for the node; then unhold must be
+// called.
 func (f *Fabric) lookup(h *messages.Hello) (*Peer, *awaiting, error) {
 	f.mu.Lock()
 	p := f.peers[h.Node]

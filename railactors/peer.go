@@ -138,11 +138,11 @@ func (p *Peer) usable() bool {
 	return p.cause == nil && !p.farewell && !p.parted
 }
 
-// Send takes a frame of kind Data or Grant for the rail that its header names, or for
-// another one while that is down. It never blocks: a small frame is written at once if the
-// rail is free, others are queued. The caller bounds how much it queues. When the
-// peer has ended the frame is released with the reason before Send returns; so is one that is longer
-// than wire.MaxPayload, which the other node would refuse each time that it came.
+// Send takes a frame of kind Data or Grant for the rail that its header names, or for another one
+// while that is down. It never blocks: a small frame is written at once if the rail is free, others
+// are queued. The caller bounds how much it queues. When the peer has ended the frame is released
+// with the reason before Send returns; so is one that is longer than wire.MaxPayload, which the
+// other node would refuse each time that it came.
 func (p *Peer) Send(fr *Frame) {
 	if n := len(fr.Payload); n > wire.MaxPayload {
 		if fr.Owner != nil {
@@ -174,9 +174,10 @@ func (p *Peer) Send(fr *Frame) {
 	p.unlock(fx)
 }
 
-// SendControl sends a control message over whichever rail is up, ahead of data. It fails when
-// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait. Messages
-// that end something (Abort, LeaveAck) have as much room again; a peer that takes none of those is lost.
+// SendControl sends a control message over whichever rail is up, ahead of data. It fails when the
+// peer has ended, when the message is longer than wire.MaxControl, or when too many wait. Messages
+// that end something (Abort, LeaveAck) have as much room again; a peer that takes none of those is
+// lost.
 func (p *Peer) SendControl(m *messages.Control) error {
 	payload, err := proto.Marshal(m)
 	if err != nil {

@@ -396,7 +396,8 @@ func (r *reader) controlMessage(h *wire.Header) error {
 		return fmt.Errorf("control message: %w", err)
 	}
 	if m.GetRailOpened() != nil {
-		return r.peer.opened(m.GetRailOpened())
+		r.peer.opened(m.GetRailOpened())
+		return nil
 	}
 	closed := m.GetRailClosed()
 	if closed == nil {

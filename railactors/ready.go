@@ -11,12 +11,12 @@ import (
 	"github.com/polyrail/polyrail/collective/peer"
 )
 
-// formGrace is how long the other rails have, after the first one connected two nodes, before the peer is used
-// without them. They are dialed on, and used once they are connected.
+// formGrace is how long the other rails have, after the first one connected two nodes, before the
+// peer is used without them. They are dialed on, and used once they are connected.
 const formGrace = 500 * time.Millisecond
 
-// Ready is closed when the peer may be used: all rails were connected, or one was and the others have had their
-// grace. It stays open if the peer ends before.
+// Ready is closed when the peer may be used: all rails were connected, or one was and the others
+// have had their grace. It stays open if the peer ends before.
 func (p *Peer) Ready() <-chan struct{} { return p.ready }
 
 // Whole reports whether every rail connects the two nodes.
@@ -76,7 +76,8 @@ var (
 	errNotAnswered = errors.New("it has not answered yet")
 )
 
-// obstacle is what keeps a rail from being connected, as far as it is known here. The caller holds mu.
+// obstacle is what keeps a rail from being connected, as far as it is known here. The caller holds
+// mu.
 func (p *Peer) obstacle(rail int) error {
 	switch {
 	case p.attempts[rail] != nil:
@@ -106,7 +107,8 @@ func (p *Peer) setReady() {
 	close(p.ready)
 }
 
-// graceEnded lets the peer be used with the rails that there are, and tells of those that are missing.
+// graceEnded lets the peer be used with the rails that there are, and tells of those that are
+// missing.
 func (p *Peer) graceEnded() {
 	p.mu.Lock()
 	missing := p.missing()

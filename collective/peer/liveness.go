@@ -59,8 +59,8 @@ func (l *Liveness) Connected(rail int) {
 // Disconnected: the rail's connection was lost.
 func (l *Liveness) Disconnected(rail int) { l.up &^= 1 << rail }
 
-// Refused: the other host says that nobody listens on the rail. It reports whether that is
-// now so on all rails that were ever connected: then the process is gone. What a rail that never was says
+// Refused: the other host says that nobody listens on the rail. It reports whether that is now so
+// on all rails that were ever connected: then the process is gone. What a rail that never was says
 // about the process counts only before the first contact.
 func (l *Liveness) Refused(rail int) bool {
 	if !l.up.Has(rail) {

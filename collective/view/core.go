@@ -102,7 +102,8 @@ func sorted(rails []Rail) []Rail {
 	return rails
 }
 
-// moved: this node is reached elsewhere from now on. Proposals that hold the old addresses are refused.
+// moved: this node is reached elsewhere from now on. Proposals that hold the old addresses are
+// refused.
 func (c *Core) moved(e Moved) {
 	c.self.Rails = sorted(e.Rails)
 	for _, n := range c.sortedNames() {

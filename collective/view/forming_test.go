@@ -202,7 +202,8 @@ func TestAProposerWaitsNotForAMemberThatLeftBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// Eth1 of node b was absent when b asked, and comes while a proposal with its old addresses is on the way.
+// Eth1 of node b was absent when b asked, and comes while a proposal with its old addresses is on
+// the way.
 func TestANodeWhoseAddressesChangeIsInTheNextViewWithThem(t *testing.T) {
 	s := newStage(t)
 	s.order = []string{"a", "b"}

@@ -31,7 +31,8 @@ const (
 	MaxBallot    = 1 << 62
 )
 
-// Rail is one rail of a member, as the others reach it. Addr is empty while the member's device is absent.
+// Rail is one rail of a member, as the others reach it. Addr is empty while the member's device is
+// absent.
 type Rail struct{ Name, Addr string }
 
 // Member is a node in a view. Its rank is its index there.

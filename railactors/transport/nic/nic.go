@@ -29,8 +29,8 @@ type Choice struct {
 func (c Choice) String() string { return c.Interface + " " + c.Addr.String() }
 
 // Select resolves a device: an interface that is up (its first global address, IPv4 before IPv6),
-// an address of this host (any of 127.0.0.0/8 is), or a network that holds exactly
-// one address of this host. The error names the device and what there is instead; it matches transport.ErrAbsent
+// an address of this host (any of 127.0.0.0/8 is), or a network that holds exactly one address of
+// this host. The error names the device and what there is instead; it matches transport.ErrAbsent
 // where the device may come later.
 func Select(device string) (Choice, error) {
 	nics, err := interfaces()

@@ -13,9 +13,10 @@ import (
 // waits in the kernel.
 const maxUpdates = 64
 
-// Watch calls report with the interface's state, and then with each change of it, until ctx ends or the
-// kernel's news cease. Up means that it is set up and has its carrier. The interface is known by its name: one that is
-// deleted is down, and one that is made again under the name is the same. Index is its number, 0 while there is none.
+// Watch calls report with the interface's state, and then with each change of it, until ctx ends or
+// the kernel's news cease. Up means that it is set up and has its carrier. The interface is known
+// by its name: one that is deleted is down, and one that is made again under the name is the same.
+// Index is its number, 0 while there is none.
 func Watch(ctx context.Context, name string, report func(up bool, index int)) error {
 	done := make(chan struct{})
 	updates := make(chan netlink.LinkUpdate, maxUpdates)

@@ -188,8 +188,8 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 	return newConn(c.(*net.TCPConn))
 }
 
-// WatchLink implements transport.LinkWatcher. An interface that was made again has another number, to which the
-// second listener is bound anew; where that fails the first one has all connections.
+// WatchLink implements transport.LinkWatcher. An interface that was made again has another number,
+// to which the second listener is bound anew; where that fails the first one has all connections.
 func (d *device) WatchLink(ctx context.Context, report func(up bool)) error {
 	known := 0
 	return nic.Watch(ctx, d.chosen.Interface, func(up bool, index int) {

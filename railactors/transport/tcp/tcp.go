@@ -35,8 +35,8 @@ type tcp struct{ options Options }
 
 func (t *tcp) Protocol() string { return "tcp" }
 
-// Open takes what nic.Select takes, optionally followed by ":PORT"; an IPv6 address or network may stand in brackets, and
-// must before a port.
+// Open takes what nic.Select takes, optionally followed by ":PORT"; an IPv6 address or network may
+// stand in brackets, and must before a port.
 func (t *tcp) Open(name string) (transport.Device, error) {
 	selector, port, err := splitPort(name)
 	if err != nil {
@@ -56,8 +56,8 @@ func (t *tcp) Open(name string) (transport.Device, error) {
 	return d, nil
 }
 
-// splitPort cuts ":PORT" off a device's name. An IPv6 address or network before it stands in brackets, and may
-// without it.
+// splitPort cuts ":PORT" off a device's name. An IPv6 address or network before it stands in
+// brackets, and may without it.
 func splitPort(name string) (selector string, port int, err error) {
 	selector, digits, hasPort := name, "", false
 	if inside, ok := strings.CutPrefix(name, "["); ok {

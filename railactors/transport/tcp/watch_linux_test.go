@@ -111,7 +111,8 @@ func TestAnInterfaceThatIsMadeAgainIsUpAgain(t *testing.T) {
 	one, two := newHosts(t)
 	var d, far transport.Device
 	inside(t, two, func() { far = open(t, tcp.Options{}, "cable0") })
-	// Both nics are in one subnet: the far end answers through its own one only if it is bound to that.
+	// Both nics are in one subnet: the far end answers through its own one only if it is bound to
+	// that.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	farNews, farEnded := make(chan bool, 100), make(chan struct{})
