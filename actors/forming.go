@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -186,14 +185,6 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 	case *actor.Started, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		a.node.unknown(ctx)
-	}
-}
-
-// moved tells the core of rails whose devices have come since.
-func (a *nodeActor) moved() {
-	if rails := a.node.addresses(); !slices.Equal(rails, a.rails) {
-		a.rails = rails
-		a.step(view.Moved{Rails: rails})
 	}
 }
 

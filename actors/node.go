@@ -195,14 +195,6 @@ func (n *Node) leaveCluster(ctx context.Context) {
 	}
 }
 
-// addresses are where other nodes reach this one, by rail.
-func (n *node) addresses() (rails []view.Rail) {
-	for _, r := range n.fabric.Rails() {
-		rails = append(rails, view.Rail{Name: r.Name, Addr: r.Addr})
-	}
-	return rails
-}
-
 // Rails is the state of this node's rails.
 func (n *Node) Rails() []railactors.RailStatus { return n.fabric.Rails() }
 
