@@ -30,8 +30,8 @@ type Config struct {
 	// Rendezvous is a store by which nodes find each other, besides Join or in place of it.
 	Rendezvous Rendezvous
 
-	// Rails are this host's networks, 32 at most. Rails of equal names on different nodes belong together: all
-	// members of a communicator have the same ones.
+	// Rails are this host's networks, 32 at most. Rails of equal names on different nodes belong
+	// together: all members of a communicator have the same ones.
 	Rails []Rail
 
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this

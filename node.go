@@ -182,7 +182,7 @@ type EventKind = actors.EventKind
 // The kinds of events, and which fields of an Event they set.
 const (
 	RailUp             = actors.RailUp             // Node, Rail: a connection was made
-	RailDown           = actors.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost
+	RailDown           = actors.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost, or missing when the nodes met
 	RailMoved          = actors.RailMoved          // Node, Rail, Unacknowledged, Waiting, Resent, To: what it carried goes over other rails
 	RankLost           = actors.RankLost           // Communicator, Rank, Node, Err
 	CommunicatorFormed = actors.CommunicatorFormed // Communicator, Rank (this node's)

@@ -2,13 +2,13 @@ package actors
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
@@ -120,7 +120,17 @@ func (g *group) isFormed() {
 func (g *group) examine() {
 	g.examining.Lock()
 	defer g.examining.Unlock()
-	g.maimed.Store(slices.ContainsFunc(g.peers, func(p *railactors.Peer) bool { return p != nil && !p.Whole() }))
+	g.maimed.Store(g.missing() != 0)
+}
+
+// missing are the rails that don't connect this rank with all others.
+func (g *group) missing() (down peer.Rails) {
+	for _, p := range g.peers {
+		if p != nil {
+			down |= p.Missing()
+		}
+	}
+	return down
 }
 
 // number opens the next operation. The coordinator alone calls it, with ascending seqs.

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -119,4 +122,20 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		fabric.Close(ctx) // what waits is not sent any more
 		system.Shutdown()
 	})
+}
+
+// A Prepare takes the committed table along.
+func TestTwoOfTheLargestTablesFitAControlFrame(t *testing.T) {
+	large := &table.Table{Version: math.MaxUint32}
+	for i := range table.MaxEntries {
+		large.Entries = append(large.Entries, table.Entry{MaxBytes: math.MaxInt64, Algorithm: math.MaxUint8})
+		for range table.MaxRails {
+			large.Entries[i].Weights = append(large.Entries[i].Weights, table.MaxWeight)
+		}
+	}
+	m := &messages.Control{Comm: math.MaxUint64, Body: &messages.Control_Prepare{Prepare: prepareMessage(&table.Prepare{
+		Table: large, Committed: large, Effective: math.MaxUint64, CommittedEffective: math.MaxUint64})}}
+	if n := proto.Size(m); n > wire.MaxControl {
+		t.Errorf("%d bytes, the limit is %d", n, wire.MaxControl)
+	}
 }

@@ -91,12 +91,11 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return fail(err)
 	}
 	var names []string
-	var rails []view.Rail
 	for _, r := range n.fabric.Rails() {
 		n.log.Info("rail", "name", r.Name, "protocol", r.Protocol, "device", r.Chosen, "address", r.Addr)
 		names = append(names, r.Name)
-		rails = append(rails, view.Rail{Name: r.Name, Addr: r.Addr})
 	}
+	rails := n.addresses()
 	n.rails = len(names)
 	n.openTuning()
 	if n.first, err = cfg.Table(names); err != nil {
@@ -106,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return fail(err)
 	}
-	forming := &nodeActor{node: n, core: core, calls: make(map[uint64]*communicatorCall),
+	forming := &nodeActor{node: n, core: core, rails: rails, calls: make(map[uint64]*communicatorCall),
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
 		actor.WithDispatcher(n.warm), n.strategy(nil).Props()), "node")

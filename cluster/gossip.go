@@ -52,7 +52,8 @@ type Gossip struct {
 	published context.Context
 	unpublish context.CancelFunc
 
-	itself []string // addresses at which this node reached itself; the seeker's own
+	itself     []string  // addresses at which this node reached itself; the seeker's own
+	complained time.Time // when it was last warned that no seed answers; the seeker's own
 
 	poke   chan struct{} // wakes the seeker
 	tried  chan struct{} // closed after the first attempt to join with the store's answer, or that joined
@@ -225,6 +226,17 @@ func (g *Gossip) WaitJoined(ctx context.Context) error {
 		return fault.ErrClosed
 	}
 	return g.joinError()
+}
+
+// Unjoined is nil once another node was reached, or if there is no seed but this node. Before that
+// it is a *JoinError, which names the seeds that don't answer.
+func (g *Gossip) Unjoined() error {
+	select {
+	case <-g.joined:
+		return nil
+	default:
+		return g.joinError()
+	}
 }
 
 func (g *Gossip) joinError() *JoinError {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -125,7 +126,7 @@ func (g *Gossip) attempt(entries []Entry, storeErr error) bool {
 	g.seeds = errs
 	g.mu.Unlock()
 	if !reached {
-		g.log.Debug("no seed reached yet", "error", g.joinError())
+		g.complain()
 	}
 	return reached
 }
@@ -143,6 +144,21 @@ func (g *Gossip) reach(addr string) error {
 		return nil
 	}
 	return errors.New("it is leaving the cluster")
+}
+
+// Seeds that don't answer are warned of after a while, and again and again.
+const (
+	seedPatience = 3 * time.Second
+	seedReminder = 15 * time.Second
+)
+
+// complain logs that no seed is reached.
+func (g *Gossip) complain() {
+	level := slog.LevelDebug
+	if now := time.Now(); now.Sub(g.started) >= seedPatience && now.Sub(g.complained) >= seedReminder {
+		g.complained, level = now, slog.LevelWarn
+	}
+	g.log.Log(g.ctx, level, "no node to join by answers", "cluster", g.cfg.Cluster, "error", g.joinError())
 }
 
 // join exchanges all that is known with the node at addr.

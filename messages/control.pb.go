@@ -278,6 +278,7 @@ type Control struct {
 	//	*Control_Leave
 	//	*Control_LeaveAck
 	//	*Control_RailClosed
+	//	*Control_RailOpened
 	Body          isControl_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,6 +409,15 @@ func (x *Control) GetRailClosed() *RailClosed {
 	return nil
 }
 
+func (x *Control) GetRailOpened() *RailOpened {
+	if x != nil {
+		if x, ok := x.Body.(*Control_RailOpened); ok {
+			return x.RailOpened
+		}
+	}
+	return nil
+}
+
 type isControl_Body interface {
 	isControl_Body()
 }
@@ -448,6 +458,10 @@ type Control_RailClosed struct {
 	RailClosed *RailClosed `protobuf:"bytes,10,opt,name=rail_closed,json=railClosed,proto3,oneof"`
 }
 
+type Control_RailOpened struct {
+	RailOpened *RailOpened `protobuf:"bytes,11,opt,name=rail_opened,json=railOpened,proto3,oneof"`
+}
+
 func (*Control_Abort) isControl_Body() {}
 
 func (*Control_Windows) isControl_Body() {}
@@ -465,6 +479,8 @@ func (*Control_Leave) isControl_Body() {}
 func (*Control_LeaveAck) isControl_Body() {}
 
 func (*Control_RailClosed) isControl_Body() {}
+
+func (*Control_RailOpened) isControl_Body() {}
 
 // Abort: an operation ended with an error on the sender and breaks the communicator.
 // To every other member, once. Nothing answers.
@@ -1220,6 +1236,60 @@ func (*LeaveAck) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
+// RailOpened: the sender's device for a rail was absent when it started, and is there now. To every peer, at once or
+// when they meet. Nothing answers.
+type RailOpened struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rail          string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
+	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"` // where the sender listens on it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RailOpened) Reset() {
+	*x = RailOpened{}
+	mi := &file_control_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RailOpened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RailOpened) ProtoMessage() {}
+
+func (x *RailOpened) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RailOpened.ProtoReflect.Descriptor instead.
+func (*RailOpened) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RailOpened) GetRail() string {
+	if x != nil {
+		return x.Rail
+	}
+	return ""
+}
+
+func (x *RailOpened) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
 // RailClosed (failover, DESIGN §4.2): the sender has closed this generation of the rail, holds no
 // memory of it any more and had received this many frames whole. Each side sends it once for every
 // generation that it used; a side that never used it answers, so that the other one learns that too.
@@ -1235,7 +1305,7 @@ type RailClosed struct {
 
 func (x *RailClosed) Reset() {
 	*x = RailClosed{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1317,7 @@ func (x *RailClosed) String() string {
 func (*RailClosed) ProtoMessage() {}
 
 func (x *RailClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1330,7 @@ func (x *RailClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RailClosed.ProtoReflect.Descriptor instead.
 func (*RailClosed) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RailClosed) GetRail() string {
@@ -1321,7 +1391,7 @@ const file_control_proto_rawDesc = "" +
 	"\x05OTHER\x10\x00\x12\b\n" +
 	"\x04GONE\x10\x01\x12\v\n" +
 	"\aLEAVING\x10\x02\x12\v\n" +
-	"\aNOT_YET\x10\x03\"\xc6\x03\n" +
+	"\aNOT_YET\x10\x03\"\xff\x03\n" +
 	"\aControl\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x04R\x04comm\x12'\n" +
 	"\x05abort\x18\x02 \x01(\v2\x0f.polyrail.AbortH\x00R\x05abort\x12-\n" +
@@ -1334,7 +1404,9 @@ const file_control_proto_rawDesc = "" +
 	"\tleave_ack\x18\t \x01(\v2\x12.polyrail.LeaveAckH\x00R\bleaveAck\x127\n" +
 	"\vrail_closed\x18\n" +
 	" \x01(\v2\x14.polyrail.RailClosedH\x00R\n" +
-	"railClosedB\x06\n" +
+	"railClosed\x127\n" +
+	"\vrail_opened\x18\v \x01(\v2\x14.polyrail.RailOpenedH\x00R\n" +
+	"railOpenedB\x06\n" +
 	"\x04body\"\xdb\x01\n" +
 	"\x05Abort\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
@@ -1393,7 +1465,11 @@ const file_control_proto_rawDesc = "" +
 	"\x05Leave\x12\x12\n" +
 	"\x04last\x18\x01 \x01(\x04R\x04last\"\n" +
 	"\n" +
-	"\bLeaveAck\"t\n" +
+	"\bLeaveAck\"4\n" +
+	"\n" +
+	"RailOpened\x12\x12\n" +
+	"\x04rail\x18\x01 \x01(\tR\x04rail\x12\x12\n" +
+	"\x04addr\x18\x02 \x01(\tR\x04addr\"t\n" +
 	"\n" +
 	"RailClosed\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12\x1e\n" +
@@ -1416,7 +1492,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_control_proto_goTypes = []any{
 	(Refuse_Code)(0),   // 0: polyrail.Refuse.Code
 	(*Hello)(nil),      // 1: polyrail.Hello
@@ -1434,7 +1510,8 @@ var file_control_proto_goTypes = []any{
 	(*Commit)(nil),     // 13: polyrail.Commit
 	(*Leave)(nil),      // 14: polyrail.Leave
 	(*LeaveAck)(nil),   // 15: polyrail.LeaveAck
-	(*RailClosed)(nil), // 16: polyrail.RailClosed
+	(*RailOpened)(nil), // 16: polyrail.RailOpened
+	(*RailClosed)(nil), // 17: polyrail.RailClosed
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: polyrail.Refuse.code:type_name -> polyrail.Refuse.Code
@@ -1446,17 +1523,18 @@ var file_control_proto_depIdxs = []int32{
 	13, // 6: polyrail.Control.commit:type_name -> polyrail.Commit
 	14, // 7: polyrail.Control.leave:type_name -> polyrail.Leave
 	15, // 8: polyrail.Control.leave_ack:type_name -> polyrail.LeaveAck
-	16, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
-	5,  // 10: polyrail.Abort.operation:type_name -> polyrail.Descriptor
-	6,  // 11: polyrail.Windows.windows:type_name -> polyrail.Window
-	8,  // 12: polyrail.Table.entries:type_name -> polyrail.TableEntry
-	9,  // 13: polyrail.Prepare.table:type_name -> polyrail.Table
-	9,  // 14: polyrail.Prepare.committed:type_name -> polyrail.Table
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
+	16, // 10: polyrail.Control.rail_opened:type_name -> polyrail.RailOpened
+	5,  // 11: polyrail.Abort.operation:type_name -> polyrail.Descriptor
+	6,  // 12: polyrail.Windows.windows:type_name -> polyrail.Window
+	8,  // 13: polyrail.Table.entries:type_name -> polyrail.TableEntry
+	9,  // 14: polyrail.Prepare.table:type_name -> polyrail.Table
+	9,  // 15: polyrail.Prepare.committed:type_name -> polyrail.Table
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1474,6 +1552,7 @@ func file_control_proto_init() {
 		(*Control_Leave)(nil),
 		(*Control_LeaveAck)(nil),
 		(*Control_RailClosed)(nil),
+		(*Control_RailOpened)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1481,7 +1560,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -395,6 +395,10 @@ func (r *reader) controlMessage(h *wire.Header) error {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return fmt.Errorf("control message: %w", err)
 	}
+	if m.GetRailOpened() != nil {
+		r.peer.opened(m.GetRailOpened())
+		return nil
+	}
 	closed := m.GetRailClosed()
 	if closed == nil {
 		r.peer.fabric.in.Control(r.peer, m)

@@ -41,7 +41,7 @@ var layers = []layer{
 	{dir: "railactors/memory", internal: []string{"collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/transport", internal: []string{"railactors/transport", "collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/transport/fault", internal: []string{"railactors/transport", "messages/wire"}},
-	{dir: "railactors/transport/nic", external: []string{"golang.org/x/sys/unix", "github.com/vishvananda/netlink"}},
+	{dir: "railactors/transport/nic", internal: []string{"railactors/transport"}, external: []string{"golang.org/x/sys/unix", "github.com/vishvananda/netlink"}},
 	{dir: "messages", internal: []string{"messages", "collective/op"}, external: []string{protobuf}},
 	{dir: "messages/wire", internal: []string{"collective/op"}},
 	{dir: "collective", internal: []string{"collective"}, external: []string{"golang.org/x/sys/cpu"}},
