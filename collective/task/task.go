@@ -30,6 +30,7 @@ type Task struct {
 	parked  []Ref    // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none. Then kernels
 	limits  []int    // by link: spans that the peer allows
 	sends   []counts // by link: of the Sends that aren't out yet
+	comes   []int    // by link of Program.From: frames that come in all spans together
 
 	// Instructions that aren't done (left), of those the ones begun (busy); user: those that
 	// touch the user's memory.
@@ -286,8 +287,11 @@ func (t *Task) grant(out []Action) []Action {
 	if t.Eager {
 		return out
 	}
-	for _, from := range t.Program.From {
-		out = append(out, Action{Kind: Grant, To: from, Limit: limit})
+	for link, from := range t.Program.From {
+		// Who sends nothing may be any number of operations behind, and would keep every grant.
+		if t.comes[link] > 0 {
+			out = append(out, Action{Kind: Grant, To: from, Limit: limit})
+		}
 	}
 	return t.unpark(t.kernelsAt(), old, limit, out)
 }

@@ -223,6 +223,22 @@ func TestBlocksWithoutBytesTakeNoPart(t *testing.T) {
 	}
 }
 
+// Nothing holds a rank back that waits for nobody: those who send nothing to it would have to
+// keep its grants, of any number of operations that they didn't begin yet.
+func TestWhoSendsNothingGetsNoGrant(t *testing.T) {
+	s := schedule.Spec{Kind: op.KindGather, Algorithm: op.Direct, N: 3}
+	p, err := schedule.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := schedule.CostOf(s.Kind, s.Algorithm, s.N, 2)
+	l := plan.NewLayout(16, 4, plan.Parts{8, 0, 8}, p.Blocks, cost)
+	task := &Task{}
+	task.Reset(Config{Program: p, Plan: plan.New(l, []int{l.Rounds}, cost), Window: 1})
+	expect(t, task, Event{Kind: Start}, Action{Kind: Grant, To: 2, Limit: 1},
+		Action{Kind: Copy, Ref: 0, Dst: Loc{Final, 0, 8}, Args: []Loc{{Input, 0, 8}}})
+}
+
 func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {
 	task := newTask(t, op.RecursiveDoubling, 0, 2, 8, Config{Window: 1})
 	start(t, task)
