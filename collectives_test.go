@@ -266,3 +266,28 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// A root doesn't wait for those that it sends to, so what it may be ahead must be bounded: neither the others' memory
+// nor the window of operations that they look ahead may overflow.
+func TestARootDoesNotRunAway(t *testing.T) {
+	for _, elements := range []int{0, 2, 1000} {
+		inBed(t, 3, 2, nil, func(b *bed) {
+			comms := b.form("train")
+			b.each(func(i int) error {
+				if i == 2 {
+					time.Sleep(time.Second) // virtual: it comes when the root has done what it may
+				}
+				for k := range 6000 {
+					buf := slices.Repeat([]int32{int32(k * boolInt(i == 0))}, elements)
+					if err := Broadcast(b.t.Context(), comms[i], buf, 0); err != nil {
+						return fmt.Errorf("broadcast %d: %w", k, err)
+					}
+					if elements > 0 && buf[elements-1] != int32(k) {
+						return fmt.Errorf("broadcast %d gave %d", k, buf[elements-1])
+					}
+				}
+				return nil
+			})
+		})
+	}
+}

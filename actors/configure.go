@@ -45,11 +45,30 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	if config.InPlace, err = inPlace(r, cut.plan.Blocks); err != nil {
 		return err
 	}
+	o.shape.acknowledged = c.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
 	if o.shape.eager && r.bytes <= pollLimit {
 		r.work.from = c.sources(cut)
 	}
 	return nil
+}
+
+// aheadUnheard is how many operations a rank may begin without hearing from others.
+const aheadUnheard = 64
+
+// mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In most kinds
+// each rank waits for all others. In these some only send: a root of broadcasts could begin any number of
+// them before the others' first one. So one in a few waits until its frames are on the other side, where credit bounds them.
+func (c *coordinator) mayRunAhead(r *Request) bool {
+	switch r.Kind {
+	case op.KindReduce, op.KindGather, op.KindScatter, op.KindBroadcast, op.KindScan, op.KindExScan:
+	default:
+		if r.Counts == nil {
+			return false
+		}
+	}
+	c.unheard++
+	return c.unheard%aheadUnheard == 0
 }
 
 // measure works out the operation's size, and reports memory that isn't what its kind wants.

@@ -67,6 +67,8 @@ type shape struct {
 	table  uint32
 	eager  bool
 	config task.Config // of every part, but for lane and window
+
+	acknowledged bool // it resolves when what it sent is acknowledged, however small
 }
 
 // reuse makes a pooled operation fit for a new seq.

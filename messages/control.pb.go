@@ -86,11 +86,11 @@ type Hello struct {
 	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`                                             // who is meant
 	ToIncarnation uint64                 `protobuf:"varint,6,opt,name=to_incarnation,json=toIncarnation,proto3" json:"to_incarnation,omitempty"` // 0: any
 	Rail          string                 `protobuf:"bytes,7,opt,name=rail,proto3" json:"rail,omitempty"`
-	Generation    uint64                 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`                    // of the pair; the dialer proposes, the higher of both counts
-	Probe         bool                   `protobuf:"varint,9,opt,name=probe,proto3" json:"probe,omitempty"`                              // only asks whether the runtime is there; the connection closes after the answer
-	Session       uint64                 `protobuf:"varint,10,opt,name=session,proto3" json:"session,omitempty"`                         // of the speaker with the other node: a number that a node gives anew whenever it starts over with a peer
-	ToSession     uint64                 `protobuf:"varint,11,opt,name=to_session,json=toSession,proto3" json:"to_session,omitempty"`    // the other node's; 0 until it is known
-	EagerBytes    uint64                 `protobuf:"varint,12,opt,name=eager_bytes,json=eagerBytes,proto3" json:"eager_bytes,omitempty"` // credit that the speaker gives the other node to begin with
+	Generation    uint64                 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`                       // of the pair; the dialer proposes, the higher of both counts
+	Probe         bool                   `protobuf:"varint,9,opt,name=probe,proto3" json:"probe,omitempty"`                                 // only asks whether the runtime is there; the connection closes after the answer
+	Session       uint64                 `protobuf:"varint,10,opt,name=session,proto3" json:"session,omitempty"`                            // of the speaker with the other node: a number that a node gives anew whenever it starts over with a peer
+	ToSession     uint64                 `protobuf:"varint,11,opt,name=to_session,json=toSession,proto3" json:"to_session,omitempty"`       // the other node's; 0 until it is known
+	CreditBytes   uint64                 `protobuf:"varint,12,opt,name=credit_bytes,json=creditBytes,proto3" json:"credit_bytes,omitempty"` // credit that the speaker gives the other node to begin with
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,9 +202,9 @@ func (x *Hello) GetToSession() uint64 {
 	return 0
 }
 
-func (x *Hello) GetEagerBytes() uint64 {
+func (x *Hello) GetCreditBytes() uint64 {
 	if x != nil {
-		return x.EagerBytes
+		return x.CreditBytes
 	}
 	return 0
 }
@@ -1365,7 +1365,7 @@ var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
 	"\n" +
-	"\rcontrol.proto\x12\bpolyrail\"\xcc\x02\n" +
+	"\rcontrol.proto\x12\bpolyrail\"\xce\x02\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -1381,9 +1381,8 @@ const file_control_proto_rawDesc = "" +
 	"\asession\x18\n" +
 	" \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
-	"to_session\x18\v \x01(\x04R\ttoSession\x12\x1f\n" +
-	"\veager_bytes\x18\f \x01(\x04R\n" +
-	"eagerBytes\"\x82\x01\n" +
+	"to_session\x18\v \x01(\x04R\ttoSession\x12!\n" +
+	"\fcredit_bytes\x18\f \x01(\x04R\vcreditBytes\"\x82\x01\n" +
 	"\x06Refuse\x12)\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x15.polyrail.Refuse.CodeR\x04code\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"5\n" +

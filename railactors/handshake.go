@@ -102,7 +102,7 @@ func (p *Peer) hello(rail int, generation uint64, probe bool) *messages.Hello {
 	return &messages.Hello{
 		Version: wire.Version, Cluster: f.cfg.Cluster, Node: f.cfg.Node, Incarnation: f.cfg.Incarnation,
 		To: p.node, ToIncarnation: p.incarnation, Rail: f.rails[rail].name, Generation: generation, Probe: probe,
-		Session: p.session, ToSession: p.remoteSession, EagerBytes: uint64(f.cfg.EagerBytes),
+		Session: p.session, ToSession: p.remoteSession, CreditBytes: uint64(f.cfg.CreditBytes),
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 		return refuse(messages.Refuse_GONE, "session %d of node %q has ended", h.Session, p.node)
 	case p.remoteSession == 0 && !h.Probe:
 		p.remoteSession = h.Session
-		p.core.Limit(h.EagerBytes, &fx.Effects)
+		p.core.Limit(h.CreditBytes, &fx.Effects)
 	}
 	return nil
 }

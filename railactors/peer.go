@@ -94,7 +94,7 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 		dials: f.cfg.Node < r.Node, signals: make([]signal, n), pollable: make([]atomic.Pointer[connection], n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
-			CreditBytes: max(1, f.cfg.EagerBytes/4), AckDelay: f.cfg.AckDelay}),
+			CreditBytes: max(1, f.cfg.CreditBytes/4), AckDelay: f.cfg.AckDelay}),
 		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
 		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
 	}
@@ -156,7 +156,7 @@ func (p *Peer) Send(fr *Frame) {
 		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
 	}
 	if !it.Ahead && fr.Header.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
-		it.Credit = len(fr.Payload)
+		it.Credit = len(fr.Payload) + wire.EagerCost
 	}
 	fx := newEffects()
 	p.mu.Lock()
@@ -243,7 +243,7 @@ func (p *Peer) GrantEager(comm, seq uint64) {
 func (p *Peer) ReturnCredit(bytes int) {
 	fx := newEffects()
 	p.mu.Lock()
-	p.core.ReturnCredit(bytes, &fx.Effects)
+	p.core.ReturnCredit(bytes+wire.EagerCost, &fx.Effects)
 	p.unlock(fx)
 }
 

@@ -252,7 +252,7 @@ func (r *reader) count(h *wire.Header, credit bool) {
 	fx := newEffects()
 	p.mu.Lock()
 	if credit && h.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
-		p.core.ReturnCredit(int(h.Length), &fx.Effects)
+		p.core.ReturnCredit(int(h.Length)+wire.EagerCost, &fx.Effects)
 	}
 	p.core.Received(r.rail, r.generation, wire.Size+int(h.Length), h.Flags&wire.FlagAckNow != 0, &fx.Effects)
 	p.unlock(fx)

@@ -64,7 +64,7 @@ func (s *Sim) settle(c *call, rank int, seq uint64, t *table.Table) {
 	c.parts = plan.PartsOf(c.kind, c.algorithm, s.setup.ranks, c.bytes, c.counts)
 	c.inputs = c.inputs[:0]
 	for r := range s.setup.ranks {
-		source, _ := c.parts.Buffers(c.kind, op.Rank(r), op.Rank(c.root))
+		source, _ := c.buffers(r, s.setup.ranks)
 		input := s.floats.get(source / 4)
 		s.awkward(input)
 		c.inputs = append(c.inputs, input)
@@ -172,6 +172,15 @@ func (s *Sim) evaluate(c *call, e *order.Expr, low, high int, dst []float32) {
 }
 
 // combine is the kernel. dst may be a or b.
+// buffers are the lengths of a rank's source and destination.
+func (c *call) buffers(rank, ranks int) (source, destination int) {
+	own := c.parts.Total()
+	if len(c.parts) == ranks {
+		own = c.parts[rank]
+	}
+	return plan.Buffers(c.kind, op.Rank(rank), op.Rank(c.root), c.parts.Total(), own)
+}
+
 func (c *call) combine(dst, a, b []float32) {
 	if c.subtract {
 		for i, v := range b {

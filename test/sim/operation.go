@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 
-	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/task"
@@ -66,7 +65,7 @@ func (o *operation) inPlace() bool { return o.call.inPlace>>o.rank.id&1 == 1 }
 // part of the other: the rank's own, where there is one for each rank.
 func (s *Sim) allocate(o *operation) {
 	c, r := o.call, o.rank.id
-	source, destination := c.parts.Buffers(c.kind, op.Rank(r), op.Rank(c.root))
+	source, destination := c.buffers(r, s.setup.ranks)
 	source, destination = source/4, destination/4
 	if destination != len(c.expected[r]) {
 		s.fail("rank %d seq %d, %v: a destination of %d elements, the result has %d", r, o.seq, c, destination, len(c.expected[r]))
