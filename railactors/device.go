@@ -151,7 +151,8 @@ func (p *Peer) tellOpened(rails []int) {
 	p.unlock(fx)
 }
 
-// opened takes what the remote node says of its rail. What can't be is left alone: the frame would only come again.
+// opened takes what the remote node says of its rail. What can't be is left alone: the frame would
+// only come again.
 func (p *Peer) opened(m *messages.RailOpened) {
 	rail := p.fabric.railIndex(m.GetRail())
 	if rail < 0 || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
