@@ -12,7 +12,7 @@ import (
 type setup struct {
 	ranks, rails, base int
 	calls              int     // operations that each rank calls
-	only               op.Kind // that is called, with one root; 0: any
+	only               op.Kind // that is called, with one root, and with nothing of rank 1; 0: any
 	inFlight           int     // operations of a rank that may be unresolved
 	windows            [maxRanks]int
 
@@ -118,8 +118,8 @@ func (s *Sim) draw() setup {
 		p.maxBytes = 300 << 10
 		p.miniature = false
 	case 1, 2: // some ranks are many operations ahead of others, for which they wait in few kinds
-		p.calls, p.maxBytes = s.between(50, 150), 256
-		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindScatter, op.KindScan, op.KindExScan)
+		p.calls, p.maxBytes = s.between(50, 150), 1<<10
+		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindGather, op.KindScatter, op.KindScan)
 	}
 	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
 	for i := range p.windows {
@@ -153,7 +153,7 @@ func (s *Sim) drawCall() *call {
 		}
 	}
 	c.algorithm = pick(s, schedule.Algorithms(c.kind)...)
-	if givesCounts(c.kind) && s.chance(50) {
+	if givesCounts(c.kind) && (s.setup.only != 0 || s.chance(50)) {
 		s.drawCounts(c)
 	} else {
 		c.bytes -= c.bytes % c.multiple(s.setup.ranks)
@@ -174,6 +174,9 @@ func givesCounts(k op.Kind) bool {
 func (s *Sim) drawCounts(c *call) {
 	for range s.setup.ranks {
 		c.counts = append(c.counts, 4*s.upTo(2*c.bytes/s.setup.ranks/4))
+	}
+	if s.setup.only != 0 && s.setup.ranks > 1 {
+		c.counts[1] = 0
 	}
 	c.bytes = c.counts.Total()
 }
