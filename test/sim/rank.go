@@ -107,6 +107,7 @@ func (s *Sim) call(r *rank) {
 func (s *Sim) storeEarly(f *frame) {
 	r := f.to
 	s.stats.Early++
+	s.stats.Ahead = max(s.stats.Ahead, int(f.seq-r.member.Next()))
 	r.earlyBytes[f.from.id] += f.length + headerBytes
 	if r.earlyBytes[f.from.id] > s.setup.creditBytes {
 		s.fail("rank %d stores %d early bytes of rank %d, the limit is %d",

@@ -11,8 +11,9 @@ import (
 // setup is what one seed plays with. Times are ticks without a unit; chances are in percent.
 type setup struct {
 	ranks, rails, base int
-	calls              int // operations that each rank calls
-	inFlight           int // operations of a rank that may be unresolved
+	calls              int     // operations that each rank calls
+	only               op.Kind // that is called, with one root, and with nothing of rank 1; 0: any
+	inFlight           int     // operations of a rank that may be unresolved
 	windows            [maxRanks]int
 
 	miniature bool // small spans, so that many of them cost little data
@@ -112,9 +113,13 @@ func (s *Sim) draw() setup {
 	if p.miniature {
 		p.maxBytes = 12 << 10 / p.ranks
 	}
-	if s.chance(1) {
+	switch s.rng.IntN(100) {
+	case 0:
 		p.maxBytes = 300 << 10
 		p.miniature = false
+	case 1, 2: // some ranks are many operations ahead of others, for which they wait in few kinds
+		p.calls, p.maxBytes = s.between(50, 150), 1<<10
+		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindGather, op.KindScatter, op.KindScan)
 	}
 	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
 	for i := range p.windows {
@@ -133,10 +138,13 @@ func (s *Sim) drawCall() *call {
 		s.Chosen.fix(c)
 		return c
 	default:
-		if !s.chance(20) {
+		switch {
+		case s.setup.only != 0:
+			c.kind = s.setup.only
+		case !s.chance(20):
 			c.kind = pick(s, kinds...)
 		}
-		if c.kind.Rooted() {
+		if c.kind.Rooted() && s.setup.only == 0 {
 			c.root = s.rng.IntN(s.setup.ranks)
 		}
 		c.bytes = s.upTo(s.setup.maxBytes)
@@ -145,7 +153,7 @@ func (s *Sim) drawCall() *call {
 		}
 	}
 	c.algorithm = pick(s, schedule.Algorithms(c.kind)...)
-	if givesCounts(c.kind) && s.chance(50) {
+	if givesCounts(c.kind) && (s.setup.only != 0 || s.chance(50)) {
 		s.drawCounts(c)
 	} else {
 		c.bytes -= c.bytes % c.multiple(s.setup.ranks)
@@ -166,6 +174,9 @@ func givesCounts(k op.Kind) bool {
 func (s *Sim) drawCounts(c *call) {
 	for range s.setup.ranks {
 		c.counts = append(c.counts, 4*s.upTo(2*c.bytes/s.setup.ranks/4))
+	}
+	if s.setup.only != 0 && s.setup.ranks > 1 {
+		c.counts[1] = 0
 	}
 	c.bytes = c.counts.Total()
 }

@@ -1,5 +1,6 @@
 // Package sim steps the pure cores of whole groups of ranks in one goroutine, from one
-// seeded queue of events: a seed replays exactly (DESIGN §9).
+// seeded queue of events: a seed replays exactly. It runs every kind of operation by
+// every algorithm, from every root, in place and apart, and with parts that callers give.
 //
 // The cores are the real ones: collective/table (Member, Leader), collective/schedule,
 // collective/plan, collective/task, collective/peer; in measured runs also collective/balance. What is around them in a node
@@ -46,6 +47,7 @@ type Stats struct {
 	SpansPast  int // operations with more spans on a lane than their window
 	Narrowed   int // of them, with a smaller window than their rank's
 	Uneven     int // operations whose parts callers gave
+	Ahead      int // operations that a frame came for before so many others were begun, at most
 	Skipped    int // of one rank, in which blocks take no part in some spans
 	Ran        Ran // operations by kind and algorithm
 
@@ -74,6 +76,7 @@ func (s *Stats) add(o *Stats) {
 	s.SpansPast += o.SpansPast
 	s.Narrowed += o.Narrowed
 	s.Uneven += o.Uneven
+	s.Ahead = max(s.Ahead, o.Ahead)
 	s.Skipped += o.Skipped
 	s.Ran.add(&o.Ran)
 	s.Measured += o.Measured
