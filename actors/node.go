@@ -238,6 +238,7 @@ func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
 	for _, p := range open {
 		p.operation.abort(g, p.seq, cause)
 	}
+	g.transfers.fail(cause)
 	if m := (*n.groups.Load())[g.id]; m != nil && m.group == g {
 		if pid := m.pid.Load(); pid != nil {
 			n.tell(pid, &breakCommunicator{cause, seq, tell})
@@ -345,6 +346,9 @@ func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, 
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.land(from, h)
 	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.land(from, h)
+	}
 	return railactors.Landing{}, nil
 }
 
@@ -352,6 +356,9 @@ func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, 
 func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.granted(from, h)
+	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.answered(from, h)
 	}
 	return nil
 }
@@ -406,6 +413,7 @@ func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *me
 	}
 	if rank, ok := m.group.ranks[from]; ok {
 		m.group.depart(rank, leave.GetLast())
+		m.group.transfers.depart(rank, leave.GetSent())
 	}
 }
 

@@ -119,12 +119,13 @@ type Kind uint8
 const (
 	KindAllReduce Kind = 1 + iota
 	KindBarrier
-	KindView // the barrier that commits a view; its digest is the view's
-	KindDup  // the barrier that makes a second communicator
+	KindView     // the barrier that commits a view; its digest is the view's
+	KindDup      // the barrier that makes a second communicator
+	KindSendRecv // a message between two ranks; not numbered with the collectives
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup"}
+var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup", "sendrecv"}
 
 // Valid reports whether k is a kind of operation.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }

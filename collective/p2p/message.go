@@ -11,7 +11,7 @@ type Message[W any] struct {
 	From     op.Rank
 	Number   uint64
 	Envelope Envelope
-	Data     []byte // where an eager one waits; the caller provides it
+	Data     Buffer // where an eager one waits; the caller provides it
 
 	eager     bool
 	cancelled bool // given up before its envelope came
@@ -247,9 +247,9 @@ func (c *Core[W]) Copied(m *Message[W], fx *Effects[W]) {
 
 // settle ends an eager message: its memory is free, and the sender gets its credit back.
 func (c *Core[W]) settle(m *Message[W], fx *Effects[W]) {
-	if m.Data != nil {
+	if m.Data.Bytes != nil {
 		fx.Free = append(fx.Free, m.Data)
-		m.Data = nil
+		m.Data = Buffer{}
 	}
 	if c.broken != nil {
 		return

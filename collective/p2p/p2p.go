@@ -27,6 +27,7 @@ const (
 	MaxTag   Tag = 1<<31 - 1 // the greatest of a caller's messages
 	Reserved Tag = 1 << 62
 	AnyTag   Tag = 1 << 63 // of a receive: each one up to MaxTag
+	NoTag    Tag = MaxTag + 1
 )
 
 // Valid reports whether a message can have the tag.
@@ -106,6 +107,12 @@ type Frame[W any] struct {
 	Send     *Send[W] // of Eager, Part and Cancel
 }
 
+// Buffer is memory in which an eager message waits. Own is its provider's note.
+type Buffer struct {
+	Bytes []byte
+	Own   bool
+}
+
 // Copy asks to copy a message that waited into its receive's memory; then Copied is called.
 type Copy[W any] struct {
 	Message *Message[W]
@@ -114,16 +121,17 @@ type Copy[W any] struct {
 
 // Done is the end of a send or a receive: nothing refers to its memory any more.
 type Done[W any] struct {
-	Work   W
-	Status Status // of a receive
-	Err    error
+	Work    W
+	Status  Status // of a receive
+	Err     error
+	Noticed bool // of a send: a Cancel tells the receiver
 }
 
 // Effects collects what the caller has to do after an event. Calls append to it.
 type Effects[W any] struct {
 	Frames []Frame[W]
 	Copies []Copy[W]
-	Free   [][]byte // memory of messages that waited
+	Free   []Buffer // memory of messages that waited
 	Revoke []W      // take its memory back from readers and writers, who then report
 	Done   []Done[W]
 }

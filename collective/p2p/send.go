@@ -21,6 +21,7 @@ type Send[W any] struct {
 	frame   int    // bytes of its largest frame
 	flying  int    // frames handed out and not released
 	cause   error  // why it was given up
+	noticed bool   // the receiver is told
 }
 
 // span is a part of a message.
@@ -267,7 +268,7 @@ func (c *Core[W]) giveUp(s *Send[W], cause error, fx *Effects[W]) {
 	o := c.to[s.To]
 	s.cause = cause
 	o.ready = slices.DeleteFunc(o.ready, func(x *Send[W]) bool { return x == s })
-	if c.broken == nil {
+	if s.noticed = c.broken == nil; s.noticed {
 		fx.Frames = append(fx.Frames, Frame[W]{To: s.To, Verb: Cancel, Number: s.number, Send: s})
 	}
 	if s.flying > 0 {
@@ -280,5 +281,5 @@ func (s *Send[W]) GivenUp() bool { return s.cause != nil }
 
 func (c *Core[W]) endSend(s *Send[W], err error, fx *Effects[W]) {
 	delete(c.to[s.To].open, s.number)
-	fx.Done = append(fx.Done, Done[W]{Work: s.Work, Err: err})
+	fx.Done = append(fx.Done, Done[W]{Work: s.Work, Err: err, Noticed: s.noticed})
 }

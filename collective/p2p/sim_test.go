@@ -125,7 +125,7 @@ func (w *world) carry(rank op.Rank, fx *Effects[*job]) {
 			c := fx.Copies[copied]
 			copied++
 			w.writes(c.Recv.Work)
-			copy(c.Recv.Work.buf, c.Message.Data)
+			copy(c.Recv.Work.buf, c.Message.Data.Bytes)
 			core.Copied(c.Message, fx)
 		default:
 			for _, d := range fx.Done {
@@ -256,10 +256,10 @@ func (w *world) land(p *packet) {
 	case p.place.Recv != nil:
 		p.landing, p.dst = true, p.place.Recv.Work.buf[p.place.Offset:p.place.Offset+p.Length]
 	case p.place.Message != nil:
-		if p.place.Message.Data == nil {
-			p.place.Message.Data = make([]byte, p.Length)
+		if p.place.Message.Data.Bytes == nil {
+			p.place.Message.Data.Bytes = make([]byte, p.Length)
 		}
-		p.landing, p.dst = true, p.place.Message.Data
+		p.landing, p.dst = true, p.place.Message.Data.Bytes
 	default:
 		p.landing = true
 	}

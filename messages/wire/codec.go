@@ -186,7 +186,7 @@ func checkDescriptor(d op.Descriptor) error {
 		return &FormatError{"operation's element type", uint64(d.DType), "an element type"}
 	case !d.Code.Valid() || d.Code == op.CodeNone && !bare:
 		return &FormatError{"operation's operator", uint64(d.Code), "an operator"}
-	case !d.Algorithm.Valid():
+	case !d.Algorithm.Valid() && !(d.Kind == op.KindSendRecv && d.Algorithm == op.Auto):
 		return &FormatError{"operation's algorithm", uint64(d.Algorithm), "an algorithm"}
 	}
 	return nil
