@@ -18,12 +18,12 @@ func TestMessagesArriveInOrderWhateverTheFramesDo(t *testing.T) {
 		for k := range 120 {
 			pair := [2]op.Rank{op.Rank(w.rng.IntN(n)), op.Rank(w.rng.IntN(n))}
 			label := len(sends[pair])
-			sizes := []int{0, 1, 300, 5000, 8 << 10, 70_000, 400_001}
+			sizes := []int{0, 1, 300, 5000, 8 << 10, 40_000, 200_001}
 			size := sizes[(int(pair[0])*3+int(pair[1])*5+label*w.rng.IntN(7))%len(sizes)]
 			if k%2 == 0 {
 				sends[pair] = append(sends[pair], w.send(pair[0], pair[1], 5, pattern(pair[0], label, size)))
 			} else {
-				recvs[pair] = append(recvs[pair], w.recv(pair[1], pair[0], 5, 400_001))
+				recvs[pair] = append(recvs[pair], w.recv(pair[1], pair[0], 5, 200_001))
 			}
 			for range w.rng.IntN(6) {
 				w.step()
@@ -31,7 +31,7 @@ func TestMessagesArriveInOrderWhateverTheFramesDo(t *testing.T) {
 		}
 		for pair, s := range sends { // each send has its receive, and the reverse
 			for len(recvs[pair]) < len(s) {
-				recvs[pair] = append(recvs[pair], w.recv(pair[1], pair[0], 5, 400_001))
+				recvs[pair] = append(recvs[pair], w.recv(pair[1], pair[0], 5, 200_001))
 			}
 		}
 		for pair, r := range recvs {
@@ -69,9 +69,9 @@ func TestCancelsAtAnyMomentLeaveNothingBehind(t *testing.T) {
 			switch w.rng.IntN(5) {
 			case 0, 1:
 				label++
-				jobs = append(jobs, w.send(from, to, Tag(label), pattern(from, label, []int{0, 10, 6000, 90_000, 300_000}[w.rng.IntN(5)])))
+				jobs = append(jobs, w.send(from, to, Tag(label), pattern(from, label, []int{0, 10, 6000, 70_000, 150_000}[w.rng.IntN(5)])))
 			case 2, 3:
-				jobs = append(jobs, w.recv(to, []op.Rank{from, AnySource}[w.rng.IntN(2)], AnyTag, 300_000))
+				jobs = append(jobs, w.recv(to, []op.Rank{from, AnySource}[w.rng.IntN(2)], AnyTag, 150_000))
 			default:
 				if len(jobs) > 0 {
 					if j := jobs[w.rng.IntN(len(jobs))]; !j.done {
@@ -106,7 +106,7 @@ func TestCancelsAtAnyMomentLeaveNothingBehind(t *testing.T) {
 		}
 		for rank := range op.Rank(n) { // what nobody received waits still
 			for {
-				j := w.recv(rank, AnySource, AnyTag, 300_000)
+				j := w.recv(rank, AnySource, AnyTag, 150_000)
 				w.settle()
 				if !j.done {
 					w.cancel(j)
