@@ -19,6 +19,8 @@ type Message struct {
 	DType op.DType
 	Buf   []byte
 	Exact bool // of a receive: a shorter message is an error, too
+
+	exchange *Exchange // that it is a part of; nil for a caller's own
 }
 
 // Transfer is the handle of a send or a receive in flight. It is the owner of the frames that
@@ -162,6 +164,9 @@ func (t *Transfer) finish(d *p2p.Done[*Transfer]) {
 	t.ended, t.status = true, d.Status
 	if d.Err != nil {
 		t.err = t.named(d.Err)
+		if e := t.message.exchange; e != nil {
+			e.fail(t.err)
+		}
 	}
 	if t.stop != nil {
 		t.stop()
@@ -228,6 +233,9 @@ func (t *Transfer) Wait(ctx context.Context) error {
 		return t.err
 	default:
 	}
+	if t.transfers.group.polls(t.sources(), t.done) {
+		return t.err
+	}
 	select {
 	case <-t.done:
 	case <-ctx.Done():
@@ -235,6 +243,19 @@ func (t *Transfer) Wait(ctx context.Context) error {
 		<-t.done
 	}
 	return t.err
+}
+
+// sources are where the message of a small receive comes from.
+func (t *Transfer) sources() []source {
+	g, rank := t.transfers.group, t.message.Rank
+	if !t.receives || rank == p2p.AnySource || rank == g.rank || len(t.buf) > pollLimit {
+		return nil
+	}
+	s := source{g.peers[rank], mainRail(t.transfers.weights(len(t.buf)))}
+	if !s.peer.Pollable(s.rail) {
+		return nil
+	}
+	return []source{s}
 }
 
 // Watch ends the transfer when the context ends, for a caller that may not Wait.
