@@ -16,7 +16,8 @@ import (
 //
 // A message of up to 64 KiB (or Config.EagerBytes, if that is less) may go before its receive is
 // there; its send then ends at once. Any other one waits for its receive, so two ranks that Send
-// large messages to each other before they Recv wait for ever: use SendRecv or StartSend.
+// large messages to each other before they Recv wait for ever: use SendRecv or StartSend. The
+// context alone bounds how long a call waits; Config.OperationTimeout does not apply.
 
 // Wildcards of a receive.
 const (

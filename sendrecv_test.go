@@ -3,6 +3,7 @@ package polyrail
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -222,5 +223,52 @@ func TestUnexpectedMessagesTakeBoundedMemory(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+func TestLargeMessagesGoByTheSharesOfTheRails(t *testing.T) {
+	inBed(t, 2, 2, func(c *Config) { c.Rails[0].Weight = 3 }, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			buf := make([]int32, 4<<20)
+			if i == 0 {
+				return Send(b.t.Context(), comms[0], buf, 1, 0)
+			}
+			_, err := Recv(b.t.Context(), comms[1], buf, 0, 0)
+			return err
+		})
+		rails := b.nodes[0].Rails()
+		share := float64(rails[0].BytesSent) / float64(rails[0].BytesSent+rails[1].BytesSent)
+		if share < 0.74 || share > 0.76 {
+			t.Errorf("rail %s carried %.3f of the bytes, want 0.75", rails[0].Name, share)
+		}
+	})
+}
+
+func TestMessagesLeaveNothingBehind(t *testing.T) {
+	inBed(t, 2, 2, nil, func(b *bed) {
+		comms := b.form("train")
+		run := func(messages int) (heap uint64) {
+			b.each(func(i int) error {
+				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				defer cancel()
+				mine, theirs := make([]byte, 100<<10), make([]byte, 100<<10)
+				for k := range messages {
+					n := []int{8, 3000, 100 << 10}[k%3]
+					if _, err := SendRecv(ctx, comms[i], mine[:n], 1-i, k, theirs[:n], 1-i, AnyTag); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			var s runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&s)
+			return s.HeapAlloc
+		}
+		before := run(1000)
+		if after := run(10_000); after > before+1<<20 {
+			t.Errorf("%d bytes after 10,000 messages, %d before", after, before)
+		}
 	})
 }

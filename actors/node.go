@@ -273,6 +273,7 @@ func (n *node) unregister(g *group) {
 	if !known {
 		return
 	}
+	g.transfers.fail(fault.ErrClosed) // what waits for receives that will not be made
 	for _, p := range g.peers {
 		if p != nil {
 			n.fabric.Disconnect(p)

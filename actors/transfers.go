@@ -49,6 +49,7 @@ func (x *transfers) locked() *p2p.Core[*Transfer] {
 			Rank: x.group.rank, Size: x.group.size, Rails: x.group.node.rails,
 			EagerBytes: transferEager, CreditBytes: transferCredit, WindowBytes: transferWindow,
 			Granted: transferGranted, Open: maxTransfers,
+			Help: x.group.node.config.Measured, // weights that the user has set are kept
 		})
 	}
 	return x.core

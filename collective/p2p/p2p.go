@@ -49,11 +49,12 @@ type Config struct {
 	Rank        op.Rank
 	Size        int // ranks
 	Rails       int
-	EagerBytes  int // the largest message that this rank sends before it is matched; at most MaxFrame
-	CreditBytes int // of eager messages of one rank that are not over, each with its Overhead
-	WindowBytes int // handed out and not yet released, per destination and rail
-	Granted     int // messages of one rank whose bytes may be on their way at once
-	Open        int // messages of one rank that may ask at once
+	EagerBytes  int  // the largest message that this rank sends before it is matched; at most MaxFrame
+	CreditBytes int  // of eager messages of one rank that are not over, each with its Overhead
+	WindowBytes int  // handed out and not yet released, per destination and rail
+	Granted     int  // messages of one rank whose bytes may be on their way at once
+	Open        int  // messages of one rank that may ask at once
+	Help        bool // a rail that runs dry takes over what is planned for others
 }
 
 // Envelope is what both ends of a message must agree on.

@@ -218,14 +218,14 @@ func (c *Core[W]) pump(o *outbound[W], fx *Effects[W]) {
 	}
 }
 
-// next is the send that a rail takes a frame of. A rail that runs dry helps others out.
+// next is the send that a rail takes a frame of.
 func (c *Core[W]) next(o *outbound[W], rail int) *Send[W] {
 	for _, s := range o.ready {
 		if s.spans[rail].next < s.spans[rail].end {
 			return s
 		}
 	}
-	if o.inFlight[rail] > c.cfg.WindowBytes/2 {
+	if !c.cfg.Help || o.inFlight[rail] > c.cfg.WindowBytes/2 {
 		return nil
 	}
 	for _, s := range o.ready {
