@@ -132,7 +132,7 @@ func (c *communicator) leave(m *closeCommunicator) {
 			c.left[rank] = true
 			continue
 		}
-		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last}}})
+		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last, Sent: g.transfers.leave(op.Rank(rank))}}})
 	}
 	c.check()
 }

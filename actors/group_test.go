@@ -24,7 +24,7 @@ import (
 // A peer's frame opens operation 1, it is called here, and before its caller launches it the
 // communicator breaks.
 func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
-	n := &node{}
+	n := &node{rails: 1}
 	n.operations.New = func() any { return new(operation) }
 	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
 	heard, err := g.find(1)
@@ -50,7 +50,7 @@ func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 // A frame came before its operation, and the call that it was for can't be run.
 func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
 	pool := memory.NewPool(1 << 20)
-	n := &node{pool: pool, log: slog.New(slog.DiscardHandler)}
+	n := &node{rails: 1, pool: pool, log: slog.New(slog.DiscardHandler)}
 	n.groups.Store(&map[uint64]*member{})
 	n.operations.New = func() any { return new(operation) }
 	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
@@ -91,7 +91,7 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		network.Silence("a", "eth0")
 		quiet := slog.New(slog.DiscardHandler)
 		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
-		n := &node{log: quiet, system: system}
+		n := &node{rails: 1, log: quiet, system: system}
 		n.groups.Store(&map[uint64]*member{})
 		fabric, err := railactors.Start(system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet,
 			Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "eth0"}}}, n)

@@ -280,6 +280,7 @@ func (n *node) unregister(g *group) {
 	if !known {
 		return
 	}
+	g.transfers.fail(fault.ErrClosed) // what waits for receives that will not be made
 	for _, p := range g.peers {
 		if p != nil {
 			n.fabric.Disconnect(p)
@@ -344,6 +345,9 @@ func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, 
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.land(from, h)
 	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.land(from, h)
+	}
 	return railactors.Landing{}, nil
 }
 
@@ -351,6 +355,9 @@ func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, 
 func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.granted(from, h)
+	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.answered(from, h)
 	}
 	return nil
 }

@@ -1155,10 +1155,12 @@ func (x *Commit) GetEffective() uint64 {
 	return 0
 }
 
-// Leave: the sender closes the communicator after its seq last. Answered by LeaveAck.
+// Leave: the sender closes the communicator after its seq last, and after so many messages to the
+// receiver (Send). Answered by LeaveAck.
 type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
+	Sent          uint64                 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1196,6 +1198,13 @@ func (*Leave) Descriptor() ([]byte, []int) {
 func (x *Leave) GetLast() uint64 {
 	if x != nil {
 		return x.Last
+	}
+	return 0
+}
+
+func (x *Leave) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
 	}
 	return 0
 }
@@ -1460,9 +1469,10 @@ const file_control_proto_rawDesc = "" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\"@\n" +
 	"\x06Commit\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x1c\n" +
-	"\teffective\x18\x02 \x01(\x04R\teffective\"\x1b\n" +
+	"\teffective\x18\x02 \x01(\x04R\teffective\"/\n" +
 	"\x05Leave\x12\x12\n" +
-	"\x04last\x18\x01 \x01(\x04R\x04last\"\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\x12\x12\n" +
+	"\x04sent\x18\x02 \x01(\x04R\x04sent\"\n" +
 	"\n" +
 	"\bLeaveAck\"4\n" +
 	"\n" +

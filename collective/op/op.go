@@ -130,11 +130,12 @@ const (
 	KindAllToAll
 	KindScan
 	KindExScan
+	KindSendRecv // a message between two ranks; not numbered with the collectives
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup", "reduce", "reducescatter",
-	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan"}
+	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan", "sendrecv"}
 
 // Kinds lists every kind of operation that carries data, in wire order.
 var Kinds = []Kind{KindAllReduce, KindReduce, KindReduceScatter, KindAllGather, KindGather, KindScatter,
