@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -392,6 +394,89 @@ func TestCloseWaitsForMessages(t *testing.T) {
 		}
 		if !errors.Is(r.Err(), ErrClosed) {
 			t.Errorf("the receive got %v", r.Err())
+		}
+	})
+}
+
+// Either side gives up at random moments, while rails are cut: every transfer ends, memory is the
+// caller's again, and what both sides report as well is right.
+func TestRandomCancelsWhileRailsAreCut(t *testing.T) {
+	const messages, size = 80, 600_000
+	adapt, rails := slowRails()
+	inBed(t, 2, 2, adapt, func(b *bed) {
+		comms := b.form("train")
+		ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Minute) // virtual time
+		defer cancel()
+		var given, whole [2]int
+		b.each(func(i int) error {
+			rng := rand.New(rand.NewPCG(7, uint64(i)))
+			bufs, errs, started := make([][]int32, 2*messages), make([]error, 2*messages), make([]bool, 2*messages)
+			var all sync.WaitGroup
+			for k := range messages {
+				mine, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(2000))*time.Millisecond)
+				defer cancel()
+				for way := range 2 {
+					j := 2*k + way
+					n := 1 + (k*7919)%size
+					bufs[j] = letter(i, k, n)
+					start := StartSend[int32]
+					if way == 1 {
+						start = StartRecv[int32]
+					}
+					x, err := start(mine, comms[i], bufs[j], 1-i, k)
+					if err != nil {
+						errs[j] = err
+						continue
+					}
+					started[j] = true
+					all.Go(func() {
+						<-x.Done()
+						errs[j] = x.Err()
+						if way == 1 && x.Err() == nil {
+							s, _ := x.Wait(ctx)
+							errs[j] = checkLetter(bufs[j], s, 1-i, k, k, n)
+						}
+						for e := range bufs[j] { // its caller's again
+							bufs[j][e] = -1
+						}
+					})
+				}
+				<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond) // virtual time
+				if i == 0 && k%40 == 10 {                                     // one rail, and after seconds the other one
+					r := rails(0, k/40)
+					r.Cut()
+					<-time.After(20 * time.Millisecond)
+					r.Heal()
+				}
+			}
+			all.Wait()
+			for j, err := range errs {
+				switch {
+				case err == nil:
+					whole[i]++
+				case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrAborted):
+					given[i]++
+				default:
+					return fmt.Errorf("transfer %d: %v", j, err)
+				}
+			}
+			<-time.After(5 * time.Second) // whatever is still on its way
+			for j, buf := range bufs {
+				for e, v := range buf {
+					if v != -1 && started[j] {
+						return fmt.Errorf("element %d of transfer %d was written after its end", e, j)
+					}
+				}
+			}
+			buf := make([]int32, size)
+			s, err := SendRecv(ctx, comms[i], letter(i, 0, size), 1-i, MaxTag, buf, 1-i, MaxTag)
+			if err != nil {
+				return err
+			}
+			return checkLetter(buf, s, 1-i, MaxTag, 0, size)
+		})
+		if given[0] < 10 || whole[0] < 10 {
+			t.Errorf("%v given up, %v whole: the test shows little", given, whole)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 // A frame came before its operation, and the call that it was for can't be run.
 func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
 	pool := memory.NewPool(1 << 20)
-	n := &node{pool: pool}
+	n := &node{pool: pool, rails: 1}
 	n.groups.Store(&map[uint64]*member{})
 	n.operations.New = func() any { return &operation{scratch: memory.NewArena(pool)} }
 	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
