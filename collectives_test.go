@@ -275,7 +275,7 @@ func TestARootDoesNotRunAway(t *testing.T) {
 			comms := b.form("train")
 			b.each(func(i int) error {
 				if i == 2 {
-					time.Sleep(time.Second) // virtual: it comes when the root has done what it may
+					<-time.After(time.Second) // virtual: it comes when the root has done what it may
 				}
 				for k := range 6000 {
 					buf := slices.Repeat([]int32{int32(k * boolInt(i == 0))}, elements)

@@ -2,6 +2,7 @@ package polyrail
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -269,6 +270,36 @@ func TestMessagesLeaveNothingBehind(t *testing.T) {
 		before := run(1000)
 		if after := run(10_000); after > before+1<<20 {
 			t.Errorf("%d bytes after 10,000 messages, %d before", after, before)
+		}
+	})
+}
+
+func TestMessagesToOneself(t *testing.T) {
+	inBed(t, 1, 2, nil, func(b *bed) {
+		c := b.form("train")[0]
+		ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute) // virtual time
+		defer cancel()
+		buf := make([]int32, 1_000_000)
+		for k, size := range []int{0, 10, 16 << 10, 1_000_000} {
+			sent, err := StartSend(ctx, c, letter(0, k, size), 0, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Recv(ctx, c, buf, AnySource, AnyTag)
+			if err == nil {
+				err = checkLetter(buf, s, 0, k, k, size)
+			}
+			if _, failed := sent.Wait(ctx); err != nil || failed != nil {
+				t.Errorf("%d elements: %v, %v", size, err, failed)
+			}
+		}
+		soon, stop := context.WithTimeout(ctx, time.Second)
+		defer stop()
+		if err := Send(soon, c, buf, 0, 9); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a large message that is not received: %v", err)
+		}
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -42,8 +42,10 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager)
 	config := &o.shape.config
 	config.Program, config.Plan, config.Eager = cut.program, cut.plan, o.shape.eager
-	if config.InPlace, err = inPlace(r, cut.plan.Blocks); err != nil {
-		return err
+	if r.External == nil {
+		if config.InPlace, err = inPlace(r, cut.plan.Blocks); err != nil {
+			return err
+		}
 	}
 	o.shape.acknowledged = c.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
@@ -73,8 +75,8 @@ func (c *coordinator) mayRunAhead(r *Request) bool {
 
 // measure works out the operation's size, and reports memory that isn't what its kind wants.
 func (r *Request) measure(rank op.Rank, n int) error {
-	if r.Kind.Empty() {
-		r.bytes = 0
+	if r.Kind.Empty() || r.Kind == op.KindAllToAllV {
+		r.bytes = 0 // as the schedule has it
 		return nil
 	}
 	size := r.DType.Size()

@@ -113,6 +113,9 @@ func (o *operation) launch() {
 		o.fail(err)
 	}
 	o.carryStart()
+	if o.request.External != nil {
+		o.runExternal()
+	}
 	for _, p := range wants {
 		p.GrantEager(o.group.id, o.seq)
 	}

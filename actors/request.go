@@ -19,11 +19,12 @@ import (
 type Request struct {
 	Kind      op.Kind
 	DType     op.DType
-	Op        op.Op   // of kinds that reduce
-	Dst, Src  []byte  // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
-	Root      op.Rank // of kinds that have one
-	Counts    []int   // elements of each rank's part, the same on all ranks; nil: equal parts
-	Name      string  // compared between ranks; may be empty
+	Op        op.Op      // of kinds that reduce
+	Dst, Src  []byte     // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
+	Root      op.Rank    // of kinds that have one
+	Counts    []int      // elements of each rank's part, the same on all ranks; nil: equal parts
+	External  *AllToAllV // of KindAllToAllV
+	Name      string     // compared between ranks; may be empty
 	Algorithm op.Algorithm
 
 	bytes   int                                    // size of the operation: the larger one of a rank's input and output
@@ -34,6 +35,7 @@ type Request struct {
 	op      *operation                             // the answer …
 	err     error                                  // … or why there is none
 	work    *Work
+	handle  *Communicator
 	taken   atomic.Bool // by the coordinator, which answers for sure then, or by a caller that waits no longer
 	called  time.Time   // when it was made; set where operations have a timeout
 }

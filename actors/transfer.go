@@ -102,6 +102,10 @@ func (c *Communicator) startTransfer(ctx context.Context, m Message, slots chan 
 	default:
 		select {
 		case slots <- struct{}{}:
+		case <-g.closing:
+			return nil, c.Err()
+		case <-g.ended:
+			return nil, c.Err()
 		case <-ctx.Done():
 			return nil, t.named(fmt.Errorf("waiting for one of %d in flight to end: %w", cap(slots), context.Cause(ctx)))
 		}

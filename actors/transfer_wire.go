@@ -25,7 +25,7 @@ const maxOffset = 1 << 62
 func (x *transfers) header(f *p2p.Frame[*Transfer]) (h wire.Header, rail int) {
 	h = wire.Header{
 		Kind: wire.KindData, Comm: x.id, Seq: f.Number, Step: uint32(f.Verb), Digest: uint64(f.Envelope.Tag),
-		Desc: op.Descriptor{Kind: op.KindSendRecv, DType: f.Envelope.Type, Elements: f.Envelope.Count},
+		Desc:    op.Descriptor{Kind: op.KindSendRecv, DType: f.Envelope.Type, Elements: f.Envelope.Count},
 		Running: uint64(f.Offset), Length: uint32(f.Length),
 	}
 	switch f.Verb {
