@@ -156,6 +156,13 @@ func (s *Sim) granted(f *frame) {
 	if f.seq < f.to.member.Next() {
 		return // a later grant overtook this one, and the operation is over
 	}
+	// Of a lane's grants the largest says all. Spans in which this rank has nothing to send are over
+	// without it, so there may be as many as the lane has spans.
+	i := slices.IndexFunc(f.to.grants, func(k grant) bool { return k.seq == g.seq && k.from == g.from && k.lane == g.lane })
+	if i >= 0 {
+		f.to.grants[i].limit = max(f.to.grants[i].limit, g.limit)
+		return
+	}
 	f.to.grants = append(f.to.grants, g)
 	if limit := s.setup.inFlight * s.setup.ranks * s.setup.rails; len(f.to.grants) > limit {
 		s.fail("rank %d keeps %d early grants, the limit is %d", f.to.id, len(f.to.grants), limit)
