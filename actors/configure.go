@@ -29,7 +29,7 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 		}
 		o.combine = combine
 	}
-	entry := t.Lookup(int64(r.bytes))
+	entry := t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes))
 	desc := &o.shape.desc
 	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))
 	desc.Algorithm = choose(r, entry.Algorithm, g.size)

@@ -235,9 +235,7 @@ func (o *operation) Released(f *railactors.Frame, err error) {
 func (o *operation) granted(rank op.Rank, h *wire.Header) {
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
-		if len(o.grants) < maxEarly*o.group.size {
-			o.grants = append(o.grants, earlyGrant{rank, *h})
-		}
+		o.keepGrant(rank, h)
 		return
 	}
 	o.holds++

@@ -679,6 +679,7 @@ func (x *Descriptor) GetName() string {
 // Window is the mean of ten operations of one size class on one rail.
 type Window struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Family        uint32                 `protobuf:"varint,8,opt,name=family,proto3" json:"family,omitempty"` // of kinds; the same in all windows of a set
 	Rail          uint32                 `protobuf:"varint,1,opt,name=rail,proto3" json:"rail,omitempty"`
 	SizeClass     uint32                 `protobuf:"varint,2,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	Table         uint32                 `protobuf:"varint,3,opt,name=table,proto3" json:"table,omitempty"` // version under which it was measured
@@ -718,6 +719,13 @@ func (x *Window) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Window.ProtoReflect.Descriptor instead.
 func (*Window) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Window) GetFamily() uint32 {
+	if x != nil {
+		return x.Family
+	}
+	return 0
 }
 
 func (x *Window) GetRail() uint32 {
@@ -824,6 +832,7 @@ func (x *Windows) GetDisturbed() bool {
 
 type TableEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Family        uint32                 `protobuf:"varint,5,opt,name=family,proto3" json:"family,omitempty"`                     // of kinds; entries ascend by it
 	MaxBytes      int64                  `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // the class holds sizes up to this; entries ascend, the last is open (0)
 	Algorithm     uint32                 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`               // 0: by the fixed rule
 	Weights       []uint32               `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`            // by rail, in parts of the sum of all
@@ -859,6 +868,13 @@ func (x *TableEntry) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TableEntry.ProtoReflect.Descriptor instead.
 func (*TableEntry) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TableEntry) GetFamily() uint32 {
+	if x != nil {
+		return x.Family
+	}
+	return 0
 }
 
 func (x *TableEntry) GetMaxBytes() int64 {
@@ -1433,8 +1449,9 @@ const file_control_proto_rawDesc = "" +
 	"\talgorithm\x18\x04 \x01(\rR\talgorithm\x12\x1a\n" +
 	"\belements\x18\x05 \x01(\x04R\belements\x12\x17\n" +
 	"\aop_name\x18\x06 \x01(\tR\x06opName\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"\xc1\x01\n" +
-	"\x06Window\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\"\xd9\x01\n" +
+	"\x06Window\x12\x16\n" +
+	"\x06family\x18\b \x01(\rR\x06family\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\rR\x04rail\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x02 \x01(\rR\tsizeClass\x12\x14\n" +
@@ -1448,9 +1465,10 @@ const file_control_proto_rawDesc = "" +
 	"\bwhole_ns\x18\a \x01(\x03R\awholeNs\"S\n" +
 	"\aWindows\x12*\n" +
 	"\awindows\x18\x01 \x03(\v2\x10.polyrail.WindowR\awindows\x12\x1c\n" +
-	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"g\n" +
+	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"\x7f\n" +
 	"\n" +
-	"TableEntry\x12\x1b\n" +
+	"TableEntry\x12\x16\n" +
+	"\x06family\x18\x05 \x01(\rR\x06family\x12\x1b\n" +
 	"\tmax_bytes\x18\x01 \x01(\x03R\bmaxBytes\x12\x1c\n" +
 	"\talgorithm\x18\x03 \x01(\rR\talgorithm\x12\x18\n" +
 	"\aweights\x18\x04 \x03(\rR\aweightsJ\x04\b\x02\x10\x03\"Q\n" +

@@ -131,7 +131,7 @@ const (
 	KindScan
 	KindExScan
 	KindAllToAllV // each rank knows its own counts alone
-	KindSendRecv // a message between two ranks; not numbered with the collectives
+	KindSendRecv  // a message between two ranks; not numbered with the collectives
 	kindEnd
 )
 
