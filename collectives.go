@@ -5,6 +5,7 @@ import (
 
 	"github.com/polyrail/polyrail/actors"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // This file holds the collective calls. All ranks of a communicator call the same ones in the
@@ -30,6 +31,9 @@ const (
 
 // Kinds lists them.
 func Kinds() []Kind { return append([]Kind(nil), op.Kinds...) }
+
+// Algorithms lists those that run a kind of operation, for WithAlgorithm.
+func Algorithms(k Kind) []Algorithm { return schedule.Algorithms(k) }
 
 // Operation is a collective call as a value, for callers that know its kind or element type at run time
 // only. The memory holds packed elements in the machine's byte order, is aligned for
@@ -67,7 +71,10 @@ func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*
 	if err != nil {
 		return nil, err
 	}
-	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Dst: o.Dst, Src: o.Src}
+	if o.Kind.Rooted() {
+		r.Root = op.Rank(o.Root)
+	}
 	for _, option := range opts {
 		option(r)
 	}
