@@ -8,6 +8,7 @@ import (
 	"github.com/polyrail/polyrail/actors"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // This file holds the collective calls. All ranks of a communicator call the same ones in the
@@ -34,6 +35,9 @@ const (
 
 // Kinds lists those that a schedule runs: all but KindAllToAllV.
 func Kinds() []Kind { return append([]Kind(nil), op.Kinds...) }
+
+// Algorithms lists those that run a kind of operation, for WithAlgorithm.
+func Algorithms(k Kind) []Algorithm { return schedule.Algorithms(k) }
 
 // Operation is a collective call as a value, for callers that know its kind or element type at run time
 // only. The memory holds packed elements in the machine's byte order, is aligned for
@@ -76,9 +80,12 @@ func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*
 	if !slices.Contains(op.Kinds, o.Kind) && o.Kind != KindAllToAllV {
 		return nil, fmt.Errorf("%w: %v is no kind of operation that carries data", fault.ErrArgument, o.Kind)
 	}
-	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Dst: o.Dst, Src: o.Src}
 	if o.Kind == KindAllToAllV {
 		r.External = &actors.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
+	}
+	if o.Kind.Rooted() {
+		r.Root = op.Rank(o.Root)
 	}
 	for _, option := range opts {
 		option(r)

@@ -179,6 +179,17 @@ func TestCountsMayDiffer(t *testing.T) {
 	})
 }
 
+// Callers that know the kind at run time only may give a root to any: it broke the communicator.
+func TestTheRootOfAKindWithoutOneIsIgnored(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(r int) error {
+			buf := op.Bytes([]float32{1})
+			return comms[r].Run(b.t.Context(), Operation{Kind: KindAllReduce, DType: op.F32, Op: Sum, Root: 1, Dst: buf, Src: buf})
+		})
+	})
+}
+
 // Calls that differ are an error that names both: on every rank, if not of the call, then of the next one. That
 // holds where no rank gets a frame that it doesn't expect, too, since each waits for another.
 func TestCollectivesThatDifferAreNamed(t *testing.T) {
