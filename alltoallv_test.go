@@ -90,7 +90,12 @@ func TestAllToAllVsThatDifferAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBed(t, 3, 1, nil, func(b *bed) {
 				comms := b.form("train")
-				for r, err := range b.failures(func(i int) error { return call(b.t.Context(), comms[i], i) }) {
+				for r, err := range b.failures(func(i int) error {
+					if err := call(b.t.Context(), comms[i], i); err != nil {
+						return err
+					}
+					return comms[i].Barrier(b.t.Context()) // who had all its messages hears of it now
+				}) {
 					if name == "own counts" {
 						continue // each says what is wrong with its own call
 					}
