@@ -1,5 +1,5 @@
 // Package order states, from first principles, in which order each algorithm combines
-// the ranks' operands (DESIGN §4.3): the reference of every test that compares a result
+// the ranks' operands: the reference of every test that compares a result
 // bit for bit. It shares nothing with collective/schedule, and is deliberately dumb.
 package order
 
@@ -38,14 +38,15 @@ func Owners(a op.Algorithm, n int) int {
 	return n
 }
 
-// Of is the expression for one owner's block in a group of n ranks; base is Bcube's.
+// Of is the expression for one owner's block in a group of n ranks; base is Bcube's. The owner of a reduce
+// is its root, that of a rank's part of a reduce-scatter is the rank, and that of an allreduce by tree is 0.
 func Of(a op.Algorithm, n, base, owner int) *Expr {
 	values := make([]*Expr, n)
 	for rank := range values {
 		values[rank] = &Expr{Rank: rank}
 	}
 	switch a {
-	case op.Ring:
+	case op.Ring, op.Chain, op.Direct:
 		// owner+1, owner+2, …, owner.
 		values = append(values[owner+1:], values[:owner+1]...)
 		return fold(values)
@@ -69,13 +70,50 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 		}
 		return values[0]
 	case op.Tree:
-		// Eight neighbours, then eight of those groups; the last group may be smaller.
+		// Beginning with the owner: eight neighbours, then eight of those groups; the last group may be smaller.
+		values = append(values[owner:], values[:owner]...)
 		for len(values) > 1 {
 			values = groups(values, 8)
 		}
 		return values[0]
 	}
 	panic(fmt.Sprintf("no order for algorithm %v", a))
+}
+
+// Scan is the expression of rank r's result of a scan, or of an exclusive one, where it is nil for rank 0.
+func Scan(a op.Algorithm, exclusive bool, r int) *Expr {
+	values := make([]*Expr, r+1)
+	for rank := range values {
+		values[rank] = &Expr{Rank: rank}
+	}
+	switch {
+	case exclusive && r == 0:
+		return nil
+	case a == op.Chain && exclusive:
+		return fold(values[:r])
+	case a == op.Chain:
+		return fold(values)
+	case a != op.RecursiveDoubling:
+		panic(fmt.Sprintf("no order for a scan by algorithm %v", a))
+	}
+	// In each step a rank puts before what it has what the rank at twice the distance has. An exclusive
+	// scan's result is what came in, by step.
+	var before *Expr
+	for distance := 1; distance <= r; distance *= 2 {
+		came := values[r-distance]
+		if before == nil {
+			before = came
+		} else {
+			before = fold([]*Expr{came, before})
+		}
+		for rank := r; rank >= distance; rank-- {
+			values[rank] = fold([]*Expr{values[rank-distance], values[rank]})
+		}
+	}
+	if exclusive {
+		return before
+	}
+	return values[r]
 }
 
 // groups folds each run of size values, the last one being what is left.
