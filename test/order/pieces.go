@@ -70,7 +70,7 @@ func (o Operation) Pieces(rank int) (pieces []Piece) {
 		}
 	case op.KindScan, op.KindExScan:
 		if o.Kind == op.KindScan || rank > 0 {
-			pieces = append(pieces, Piece{0, 0, o.prefix(rank)})
+			pieces = append(pieces, Piece{0, 0, o.Prefix(rank)})
 		}
 	default:
 		panic(fmt.Sprintf("no results of %v", o.Kind))
@@ -78,8 +78,11 @@ func (o Operation) Pieces(rank int) (pieces []Piece) {
 	return pieces
 }
 
-// prefix is what a scan gives to a rank.
-func (o Operation) prefix(rank int) *Expr {
+// Prefix is what a scan gives to a rank: nil where that is nothing.
+func (o Operation) Prefix(rank int) *Expr {
+	if rank == 0 && o.Kind == op.KindExScan {
+		return nil
+	}
 	sum := make([]*Expr, o.N) // of all ranks: with their own operand
 	for r := range sum {
 		sum[r] = &Expr{Rank: r}
