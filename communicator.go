@@ -16,36 +16,110 @@ import (
 //
 // An operation that fails breaks its communicator: everything in flight ends with the
 // first cause, and so do later calls; buffers of in-place operations are undefined then.
+//
+// Every call returns when its context ends. One whose context is over before it has no effect: it is as
+// if it had not been made. A nil communicator has no name, no members and ErrArgument as its error.
 type Communicator struct{ inner *actors.Communicator }
 
 // Name is what the members asked for.
-func (c *Communicator) Name() string { return c.inner.Name() }
+func (c *Communicator) Name() string {
+	inner, err := c.of()
+	if err != nil {
+		return ""
+	}
+	return inner.Name()
+}
 
-// Rank is this node's number: 0 … Size-1.
-func (c *Communicator) Rank() int { return c.inner.Rank() }
+// Rank is this node's number: 0 … Size-1; -1 in no communicator.
+func (c *Communicator) Rank() int {
+	inner, err := c.of()
+	if err != nil {
+		return -1
+	}
+	return inner.Rank()
+}
 
 // Size is the number of members.
-func (c *Communicator) Size() int { return c.inner.Size() }
+func (c *Communicator) Size() int {
+	inner, err := c.of()
+	if err != nil {
+		return 0
+	}
+	return inner.Size()
+}
 
 // Nodes are the members' names by rank.
-func (c *Communicator) Nodes() []string { return append([]string(nil), c.inner.Nodes()...) }
+func (c *Communicator) Nodes() []string {
+	inner, err := c.of()
+	if err != nil {
+		return nil
+	}
+	return append([]string(nil), inner.Nodes()...)
+}
 
 // Err is what broke or closed the communicator, or nil.
-func (c *Communicator) Err() error { return c.inner.Err() }
+func (c *Communicator) Err() error {
+	inner, err := c.of()
+	if err != nil {
+		return err
+	}
+	return inner.Err()
+}
 
 // Dup makes a second communicator of the same members, whose operations are independent of this
 // one's and begin with its table. It is a collective call.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
-	inner, err := c.inner.Dup(ctx)
+	inner, err := c.with(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if inner, err = inner.Dup(ctx); err != nil {
 		return nil, err
 	}
 	return &Communicator{inner}, nil
 }
 
+// Sub makes a communicator of some of this one's members: its rank i is ranks[i] here. All members call it, with
+// the same ranks; those that are not among them get nil. It costs no connection, and begins with the
+// table in force here. It is a collective call.
+func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, error) {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, err = inner.Sub(ctx, ranks)
+	return handle(inner), err
+}
+
+// Split divides the members into communicators: those with the same color form one, in the order of
+// their keys, and of their ranks here where keys are equal. A member whose color is negative gets nil. It costs
+// no connection, and they begin with the table in force here. It is a collective call.
+func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, err = inner.Split(ctx, color, key)
+	return handle(inner), err
+}
+
+// handle is the public side of a communicator, or nil.
+func handle(inner *actors.Communicator) *Communicator {
+	if inner == nil {
+		return nil
+	}
+	return &Communicator{inner}
+}
+
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
 // for the context, which ends what is in flight with an error.
-func (c *Communicator) Close(ctx context.Context) error { return c.inner.Close(ctx) }
+func (c *Communicator) Close(ctx context.Context) error {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return err
+	}
+	return inner.Close(ctx)
+}
 
 // SeqRange is a run of operations of one communicator, by Work.Seq; both ends are included. It may be empty.
 type SeqRange = view.SeqRange
@@ -62,7 +136,11 @@ type SeqRange = view.SeqRange
 // members of the new communicator, nothing above it by any, and of those in it some members hold the
 // results and others do not. It is the same on all of them.
 func (c *Communicator) Shrink(ctx context.Context) (*Communicator, SeqRange, error) {
-	inner, uneven, err := c.inner.Shrink(ctx)
+	old, err := c.with(ctx)
+	if err != nil {
+		return nil, SeqRange{}, err
+	}
+	inner, uneven, err := old.Shrink(ctx)
 	if err != nil {
 		return nil, SeqRange{}, err
 	}
@@ -71,11 +149,21 @@ func (c *Communicator) Shrink(ctx context.Context) (*Communicator, SeqRange, err
 
 // Seq is the number of the last operation that was called here. Calls of Barrier and Dup count, and
 // so does the barrier by which the communicator was formed: the first operation has number 2.
-func (c *Communicator) Seq() uint64 { return c.inner.Seq() }
+func (c *Communicator) Seq() uint64 {
+	inner, err := c.of()
+	if err != nil {
+		return 0
+	}
+	return inner.Seq()
+}
 
 // Barrier returns when every rank has called it. It is a collective call.
 func (c *Communicator) Barrier(ctx context.Context) error {
-	w, err := c.inner.Start(ctx, &actors.Request{Kind: op.KindBarrier})
+	inner, err := c.with(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := inner.Start(ctx, &actors.Request{Kind: op.KindBarrier})
 	if err != nil {
 		return err
 	}
@@ -83,7 +171,13 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 }
 
 // Table is the table by which operations are divided now.
-func (c *Communicator) Table() Table { return *c.inner.Table().Clone() }
+func (c *Communicator) Table() Table {
+	inner, err := c.of()
+	if err != nil {
+		return Table{}
+	}
+	return *inner.Table().Clone()
+}
 
 // SetTable publishes another table, which all ranks begin to use with the same operation, and
 // returns when that is agreed. Operations in flight end under the old one. Only rank 0 may
@@ -93,7 +187,11 @@ func (c *Communicator) Table() Table { return *c.inner.Table().Clone() }
 //
 // The version is given by the agreement; weights are in the order of Node.Rails. Results don't depend on them.
 func (c *Communicator) SetTable(ctx context.Context, t Table) error {
-	return c.inner.SetTable(ctx, t.Entries)
+	inner, err := c.with(ctx)
+	if err != nil {
+		return err
+	}
+	return inner.SetTable(ctx, t.Entries)
 }
 
 // BalanceReport is what has been learned of the rails, and decided for each size class.
@@ -108,28 +206,65 @@ type AlgorithmReport = balance.AlgorithmReport
 // Balance says what rank 0 has learned of the rails and decided for each size; elsewhere it is an error
 // that names rank 0.
 func (c *Communicator) Balance(ctx context.Context) (BalanceReport, error) {
-	return c.inner.Balance(ctx)
+	inner, err := c.with(ctx)
+	if err != nil {
+		return BalanceReport{}, err
+	}
+	return inner.Balance(ctx)
 }
 
 // SaveTuning writes what rank 0 has learned to Config.TuningFile now, without waiting for Close. It is an
 // error elsewhere, one that names rank 0, and where the file is something that may not be overwritten.
-func (c *Communicator) SaveTuning(ctx context.Context) error { return c.inner.SaveTuning(ctx) }
+func (c *Communicator) SaveTuning(ctx context.Context) error {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return err
+	}
+	return inner.SaveTuning(ctx)
+}
 
 // Work is an operation in flight. Its buffers belong to the runtime until Done is closed.
 type Work struct{ inner *actors.Work }
 
 // Done is closed when the operation has ended, right or with an error.
-func (w *Work) Done() <-chan struct{} { return w.inner.Done() }
+func (w *Work) Done() <-chan struct{} {
+	inner, err := w.of()
+	if err != nil {
+		return ended
+	}
+	return inner.Done()
+}
 
 // Err is the operation's error once Done is closed; nil before and for success.
-func (w *Work) Err() error { return w.inner.Err() }
+func (w *Work) Err() error {
+	inner, err := w.of()
+	if err != nil {
+		return err
+	}
+	return inner.Err()
+}
 
 // Seq is the operation's number in its communicator.
-func (w *Work) Seq() uint64 { return w.inner.Seq() }
+func (w *Work) Seq() uint64 {
+	inner, err := w.of()
+	if err != nil {
+		return 0
+	}
+	return inner.Seq()
+}
 
 // Wait waits for the end and returns Err. A context that ends first ends the operation and breaks the
 // communicator; Wait then returns as soon as the runtime has let go of the buffers.
-func (w *Work) Wait(ctx context.Context) error { return w.inner.Wait(ctx) }
+func (w *Work) Wait(ctx context.Context) error {
+	inner, err := w.of()
+	if err != nil {
+		return err
+	}
+	if err := needContext(ctx); err != nil {
+		return err
+	}
+	return inner.Wait(ctx)
+}
 
 // Option changes one call.
 type Option func(*actors.Request)
@@ -141,51 +276,9 @@ func WithName(name string) Option { return func(r *actors.Request) { r.Name = na
 // WithAlgorithm runs the operation by this schedule, on all ranks.
 func WithAlgorithm(a Algorithm) Option { return func(r *actors.Request) { r.Algorithm = a } }
 
-// AllReduce replaces each element of buf by the combination of that element on all ranks. All ranks
-// get the same bits.
-func AllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) error {
-	return AllReduceInto(ctx, c, buf, buf, o, opts...)
-}
-
-// AllReduceInto is AllReduce that leaves src as it is and puts the result into dst, which has the same
-// length and is either src or apart from it.
-func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
-	return AllReduceBytes(ctx, c, op.Bytes(dst), op.Bytes(src), op.DTypeOf[T](), o, opts...)
-}
-
-// AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is known at run
-// time only. The memory must be aligned for the type.
-func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts ...Option) error {
-	w, err := startAllReduce(ctx, c, dst, src, d, o, opts)
-	if err != nil {
-		return err
-	}
-	return w.Wait(ctx)
-}
-
-// StartAllReduce begins an AllReduce and returns. The context governs the operation: when it ends, the
-// operation does. It blocks while the communicator has Config.MaxInFlight operations in flight.
-func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) (*Work, error) {
-	return StartAllReduceInto(ctx, c, buf, buf, o, opts...)
-}
-
-// StartAllReduceInto begins an AllReduceInto and returns; see StartAllReduce.
-func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
-	w, err := startAllReduce(ctx, c, op.Bytes(dst), op.Bytes(src), op.DTypeOf[T](), o, opts)
-	if err != nil {
-		return nil, err
-	}
-	w.Watch(ctx)
-	return &Work{w}, nil
-}
-
-func startAllReduce(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts []Option) (*actors.Work, error) {
-	r := &actors.Request{Kind: op.KindAllReduce, DType: d, Op: o, Dst: dst, Src: src}
-	for _, option := range opts {
-		option(r)
-	}
-	return c.inner.Start(ctx, r)
-}
+// WithCounts divides the data of a ReduceScatter, AllGather, Gather or Scatter into parts of so many
+// elements, by rank: the same counts on all ranks. Parts may be empty.
+func WithCounts(counts ...int) Option { return func(r *actors.Request) { r.Counts = counts } }
 
 // elements views packed bytes as elements.
 func elements[T Element](b []byte) []T {

@@ -18,7 +18,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
 )
 
-// Node is a running member of a cluster. Its methods are safe for concurrent use.
+// Node is a running member of a cluster. Its methods are safe for concurrent use. A nil node has no name,
+// rails and members; its calls end with ErrArgument.
 type Node struct {
 	config Config
 	inner  *actors.Node
@@ -33,6 +34,9 @@ type Member = cluster.Member
 // Start brings a node up: its rails, then gossip. The context bounds the start only; Close ends the node.
 // Errors match ErrConfig, ErrRail or ErrTimeout and name the culprit.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
+	if err := needContext(ctx); err != nil {
+		return nil, err
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -59,7 +63,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip := cluster.DefaultConfig()
 	gossip.Node, gossip.Incarnation, gossip.Cluster = cfg.Name, incarnation, cfg.Cluster
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
-	gossip.Network = cfg.GossipNetwork
+	gossip.Network, gossip.Store = cfg.GossipNetwork, cfg.Rendezvous.store()
 	inner, err := actors.Start(ctx, actors.Config{
 		Measured: cfg.measured(), Free: cfg.Order == OrderFree, Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
 		Node: cfg.Name, Incarnation: incarnation, Panics: cfg.Panics,
@@ -119,17 +123,38 @@ func (c Config) measured() bool {
 
 // Close leaves the cluster, closes every connection and waits for what the node started, or for the context.
 // Communicators that are still open break.
-func (n *Node) Close(ctx context.Context) error { return n.inner.Close(ctx) }
+func (n *Node) Close(ctx context.Context) error {
+	inner, err := n.with(ctx)
+	if err != nil {
+		return err
+	}
+	return inner.Close(ctx)
+}
 
 // Name is the node's name in the cluster.
-func (n *Node) Name() string { return n.config.Name }
+func (n *Node) Name() string {
+	if n == nil {
+		return ""
+	}
+	return n.config.Name
+}
 
 // GossipAddr is where other nodes can join: ADDR:PORT.
-func (n *Node) GossipAddr() string { return n.inner.Gossip().Addr() }
+func (n *Node) GossipAddr() string {
+	inner, err := n.of()
+	if err != nil {
+		return ""
+	}
+	return inner.Gossip().Addr()
+}
 
 // Members are the living nodes, this one included, by name.
 func (n *Node) Members() []Member {
-	m := n.inner.Gossip().Members()
+	inner, err := n.of()
+	if err != nil {
+		return nil
+	}
+	m := inner.Gossip().Members()
 	slices.SortFunc(m, func(a, b Member) int {
 		if a.Node < b.Node {
 			return -1
@@ -140,7 +165,13 @@ func (n *Node) Members() []Member {
 }
 
 // Rails is the state of this node's rails, by name.
-func (n *Node) Rails() []RailStatus { return n.inner.Rails() }
+func (n *Node) Rails() []RailStatus {
+	inner, err := n.of()
+	if err != nil {
+		return nil
+	}
+	return inner.Rails()
+}
 
 // Event is something that happened to the rails and communicators of a node, as Node.Events tells it.
 type Event = actors.Event
@@ -151,7 +182,7 @@ type EventKind = actors.EventKind
 // The kinds of events, and which fields of an Event they set.
 const (
 	RailUp             = actors.RailUp             // Node, Rail: a connection was made
-	RailDown           = actors.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost
+	RailDown           = actors.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost, or missing when the nodes met
 	RailMoved          = actors.RailMoved          // Node, Rail, Unacknowledged, Waiting, Resent, To: what it carried goes over other rails
 	RankLost           = actors.RankLost           // Communicator, Rank, Node, Err
 	CommunicatorFormed = actors.CommunicatorFormed // Communicator, Rank (this node's)
@@ -161,9 +192,16 @@ const (
 
 // Events tells what happens to the node from now on, until the context ends or the node is closed; then the
 // channel is closed. The runtime never waits for who reads it: of 256 events that wait, the
-// next is lost, and counted in Event.Missed of the one that follows.
+// next is lost, and counted in Event.Missed of the one that follows. Without a node or a context the channel is
+// closed from the start.
 func (n *Node) Events(ctx context.Context) <-chan Event {
-	events, cancel := n.inner.Subscribe()
+	inner, err := n.with(ctx)
+	if err != nil {
+		none := make(chan Event)
+		close(none)
+		return none
+	}
+	events, cancel := inner.Subscribe()
 	context.AfterFunc(ctx, cancel)
 	return events
 }
@@ -173,7 +211,11 @@ func (n *Node) Events(ctx context.Context) <-chan Event {
 // context that ends first withdraws the request. Errors match ErrView and name
 // the node that stood in the way.
 func (n *Node) Communicator(ctx context.Context, name string, size int) (*Communicator, error) {
-	inner, err := n.inner.Communicator(ctx, name, size)
+	node, err := n.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := node.Communicator(ctx, name, size)
 	if err != nil {
 		return nil, err
 	}

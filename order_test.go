@@ -10,7 +10,6 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
-	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/schedule/reference"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
@@ -49,10 +48,10 @@ func fickles(rank, n int) []float32 {
 
 // ordered is the sum of all ranks' fickles in the order of an algorithm.
 func ordered(a Algorithm, ranks, n int) []float32 {
-	l := plan.NewLayout(4*n, 4, schedule.Owners(a, ranks))
+	block := plan.PartsOf(op.KindAllReduce, a, ranks, 4*n, nil)[0]
 	v := make([]float32, n)
 	for i := range v {
-		v[i] = reference.Fold(a, ranks, orderedBase, 4*i/l.Block, func(r op.Rank) float32 { return fickle(int(r), i) },
+		v[i] = reference.Fold(a, ranks, orderedBase, 4*i/block, func(r op.Rank) float32 { return fickle(int(r), i) },
 			func(a, b float32) float32 { return a + b })
 	}
 	return v

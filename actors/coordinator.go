@@ -6,20 +6,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/plan"
-	"github.com/polyrail/polyrail/collective/reduce"
-	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
-	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/railactors/supervise"
-)
-
-// Bounds of what the coordinator keeps for the next operations.
-const (
-	maxPlans  = 256 // cached cuts
-	window    = 4   // spans per rail with scratch (R of DESIGN §4.4)
-	unlimited = 1 << 30
 )
 
 // coordinator numbers the operations of a communicator, gives each its table, schedule and
@@ -34,25 +22,17 @@ type coordinator struct {
 	tickets  []uint64 // of waiting
 	pinned   bool     // a caller has set a table
 
-	held     []*Request // turned away by a Prepare; bounded by the operations in flight
-	since    time.Time  // of the first of them
-	spare    []*operationActor
-	programs map[op.Algorithm]*schedule.Program
-	plans    map[planKey]*plan.Plan
-}
-
-type planKey struct {
-	table     uint32
-	bytes     int
-	elemSize  int
-	algorithm op.Algorithm
-	rail      int
+	held    []*Request // turned away by a Prepare; bounded by the operations in flight
+	since   time.Time  // of the first of them
+	spare   []*operationActor
+	cuts    cuts
+	unheard int // operations in which a rank may only send
 }
 
 func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator {
 	c := &coordinator{
 		group: g, balancer: balancer, strategy: g.node.strategy(g), member: table.NewMember(t),
-		programs: make(map[op.Algorithm]*schedule.Program), plans: make(map[planKey]*plan.Plan),
+		cuts: newCuts(),
 	}
 	if g.rank == 0 {
 		c.leader = table.NewLeader(g.size, c.member)
@@ -72,8 +52,6 @@ func (c *coordinator) Receive(ctx actor.Context) {
 		c.agree(ctx, m)
 	case *proposeTable:
 		c.propose(ctx, m)
-	case *breakCommunicator:
-		c.drop(m.cause)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		c.group.node.unknown(ctx)
@@ -82,13 +60,7 @@ func (c *coordinator) Receive(ctx actor.Context) {
 
 // start numbers a call, or keeps it while a table is being agreed on.
 func (c *coordinator) start(ctx actor.Context, r *Request) {
-	defer func() { // its caller must not wait for an answer that is lost
-		if p := recover(); p != nil {
-			r.answer(nil, fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, p))
-			panic(p)
-		}
-	}()
-	if err := c.group.err(); err != nil {
+	if err := c.group.usable(); err != nil {
 		r.answer(nil, err)
 		return
 	}
@@ -122,23 +94,23 @@ func (c *coordinator) resume(ctx actor.Context) {
 	}
 }
 
-// drop answers what was held when the communicator broke.
-func (c *coordinator) drop(cause error) {
-	for _, r := range c.held {
-		r.answer(nil, cause)
-	}
-	c.held = nil
-	for _, p := range c.waiting {
-		p.done <- cause
-	}
-	c.waiting, c.tickets = nil, nil
-}
-
-// run opens the operation and answers its caller, who launches it.
+// run opens the operation and answers its caller, who launches it, unless he waits no longer: then the
+// communicator is broken or closed, and needs no more seqs.
 func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Table) {
+	if !r.taken.CompareAndSwap(false, true) {
+		return
+	}
+	defer func() { // its caller must not wait for an answer that is lost
+		if p := recover(); p != nil {
+			r.answer(nil, fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, p))
+			panic(p)
+		}
+	}()
 	o, err := c.group.number(seq)
 	if err != nil {
-		c.group.node.breakGroup(c.group, err, seq, true)
+		if c.group.shutError() == nil {
+			c.group.node.breakGroup(c.group, err, seq, true)
+		}
 		r.answer(nil, err)
 		return
 	}
@@ -154,92 +126,8 @@ func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Ta
 		o.cause = err // launch ends it, and breaks the communicator
 	}
 	o.mu.Unlock()
-	c.group.node.tell(o.actor.pid, &beginOperation{o, c.group.node.config.OperationTimeout})
+	c.group.node.tell(o.actor.pid, &beginOperation{o, r.timeout(c.group.node.config.OperationTimeout)})
 	r.answer(o, nil)
-}
-
-// configure decides what all ranks must decide alike.
-func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error {
-	g := c.group
-	desc := op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Elements: r.elements()}
-	entry := t.Lookup(int64(len(r.Src)))
-	desc.Algorithm = choose(r, entry.Algorithm, g.size)
-	o.shape.desc = desc
-	if err := r.check(); err != nil {
-		return err
-	}
-	if r.Kind == op.KindAllReduce {
-		combine, err := reduce.For(r.Op, r.DType)
-		if err != nil {
-			return err
-		}
-		o.combine = combine
-	}
-	program, err := c.program(desc.Algorithm)
-	if err != nil {
-		return err
-	}
-	p := c.plan(r, t.Version, entry.Weights, desc.Algorithm, program.Owners)
-	eager := len(r.Src) <= g.node.config.EagerBytes
-	spans := window
-	if eager {
-		spans = unlimited
-	}
-	o.shape.table = t.Version
-	o.shape.eager = eager
-	o.shape.digest = digest(g, r, desc, p.Segment, eager)
-	o.shape.config = task.Config{Program: program, Plan: p, InPlace: same(r.Dst, r.Src), Eager: eager, Window: spans}
-	o.memory[task.Input], o.memory[task.Final] = r.Src, r.Dst
-	if eager && len(r.Src) <= pollLimit {
-		r.work.from = c.sources(program, p)
-	}
-	return nil
-}
-
-// sources are the pairs that an operation's frames come over.
-func (c *coordinator) sources(program *schedule.Program, p *plan.Plan) (from []source) {
-	for rail := range p.PerRail {
-		if p.PerRail[rail].Len() == 0 {
-			continue
-		}
-		for _, rank := range program.From {
-			if s := (source{c.group.peers[rank], rail}); s.peer.Pollable(rail) {
-				from = append(from, s)
-			}
-		}
-	}
-	return from
-}
-
-// program is this rank's schedule, built once.
-func (c *coordinator) program(a op.Algorithm) (*schedule.Program, error) {
-	if p := c.programs[a]; p != nil {
-		return p, nil
-	}
-	p, err := schedule.Build(a, c.group.rank, c.group.size, c.group.node.config.BcubeBase)
-	if err == nil {
-		c.programs[a] = p
-	}
-	return p, err
-}
-
-// plan is the operation's cut; the last ones are kept.
-func (c *coordinator) plan(r *Request, version uint32, weights []uint32, a op.Algorithm, owners int) *plan.Plan {
-	key := planKey{version, len(r.Src), max(1, r.DType.Size()), a, r.rail}
-	if p := c.plans[key]; p != nil {
-		return p
-	}
-	if len(c.plans) >= maxPlans {
-		clear(c.plans)
-	}
-	if r.rail > 0 {
-		weights = make([]uint32, len(weights))
-		weights[r.rail-1] = 1
-	}
-	l := plan.NewLayout(len(r.Src), key.elemSize, owners)
-	p := plan.New(l, plan.Rounds(l.Rounds, weights))
-	c.plans[key] = p
-	return p
 }
 
 // actor takes an operation actor from the pool, or makes one. They are as many as
@@ -259,6 +147,14 @@ func (c *coordinator) actor(ctx actor.Context) *operationActor {
 func (c *coordinator) ended(m *operationEnded) {
 	c.spare = append(c.spare, m.actor)
 	c.group.node.recycle(m.operation)
+}
+
+// timeout is what is left of the limit after the time that the call was held.
+func (r *Request) timeout(limit time.Duration) time.Duration {
+	if limit == 0 {
+		return 0
+	}
+	return max(time.Nanosecond, limit-time.Since(r.called))
 }
 
 // answer tells the caller what its call became.

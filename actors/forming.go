@@ -22,6 +22,7 @@ import (
 type nodeActor struct {
 	node   *node
 	core   *view.Core
+	rails  []view.Rail // as the core knows them
 	gossip *cluster.Gossip
 
 	lastCall uint64
@@ -31,6 +32,7 @@ type nodeActor struct {
 	waiting  []view.Send                  // before gossip is known here
 	failed   error                        // the cluster turned this node down
 	alarm    *time.Timer
+	reminder *time.Timer // nil: not set
 }
 
 // forming is a view between Register and Formed.
@@ -49,6 +51,8 @@ type communicatorCall struct {
 	old  *group // what is to be shrunk; nil otherwise
 	id   uint64
 	done chan formed
+
+	began, told time.Time // told: when the log said last that it waits
 }
 
 // formed answers a communicatorCall.
@@ -83,7 +87,8 @@ type peerLost struct {
 	err  error
 }
 
-// reached: the pairs to a member are up (err nil) or can't be. From the goroutine that waited.
+// reached: a pair to a member is up, and the others have had their grace (err nil), or none can be.
+// From the goroutine that waited.
 type reached struct {
 	id   uint64
 	node string
@@ -110,6 +115,9 @@ func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
 // Communicator waits until size nodes have asked for the name, and returns the communicator that
 // they form.
 func (n *Node) Communicator(ctx context.Context, name string, size int) (*Communicator, error) {
+	if ctx.Err() != nil {
+		return nil, callError(name, context.Cause(ctx))
+	}
 	f := n.await(ctx, &communicatorCall{name: name, size: size, done: make(chan formed, 1)})
 	return f.communicator, f.err
 }
@@ -117,17 +125,33 @@ func (n *Node) Communicator(ctx context.Context, name string, size int) (*Commun
 // await makes a call and waits for its end, which the context brings about early.
 func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 	n.tell(n.pid, call)
+	title := call.name
+	if call.old != nil {
+		title = call.old.name
+	}
 	select {
 	case f := <-call.done:
 		return probe(ctx, f)
+	case <-n.closing: // the node actor may be gone; what it forms ends with the node
+		return formed{err: callError(title, n.closedError())}
 	case <-ctx.Done():
 	}
 	n.tell(n.pid, &cancelCall{call, context.Cause(ctx).Error()})
-	f := <-call.done
+	var f formed
+	select {
+	case f = <-call.done:
+	case <-n.closing:
+		f = formed{err: callError(title, n.closedError())}
+	}
 	if f.communicator == nil {
 		f.err = fmt.Errorf("%w (%w)", f.err, context.Cause(ctx))
 	}
-	return probe(ctx, f) // it may have been formed at the last moment: the others count on it
+	return probe(ctx, f) // it may have been formed at the last moment
+}
+
+// callError names the communicator that was asked for.
+func callError(name string, cause error) error {
+	return fmt.Errorf("communicator %q: %w", name, cause)
 }
 
 // probe measures the rails of a communicator that was formed.
@@ -136,7 +160,7 @@ func probe(ctx context.Context, f formed) formed {
 		return f
 	}
 	if err := f.communicator.probe(ctx); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 		defer cancel()
 		return formed{err: errors.Join(err, f.communicator.Close(ctx))}
 	}
@@ -151,6 +175,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.failed = m.err
 		a.answerAll(m.err)
 	case *communicatorCall:
+		a.moved()
 		a.call(m)
 	case *cancelCall:
 		a.step(view.Cancel{Call: m.call.id, Name: m.call.name, Reason: m.reason})
@@ -168,7 +193,10 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.step(view.BarrierDone{ID: m.id, Err: m.err})
 	case peerLost:
 		a.lost(m)
+	case remind:
+		a.remind()
 	case wake:
+		a.moved()
 		a.step(view.Tick{})
 		a.tellLosses()
 	case *actor.Stopping:
@@ -181,12 +209,13 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 
 func (a *nodeActor) call(m *communicatorCall) {
 	if a.failed != nil {
-		m.done <- formed{err: fmt.Errorf("communicator %q: %w", m.name, a.failed)}
+		m.done <- formed{err: callError(m.name, a.failed)}
 		return
 	}
 	a.lastCall++
-	m.id = a.lastCall
+	m.id, m.began = a.lastCall, time.Now()
 	a.calls[m.id] = m
+	a.watchCalls(waitPatience)
 	var random [8]byte
 	rand.Read(random[:]) // never fails
 	nonce := binary.LittleEndian.Uint64(random[:])
@@ -245,6 +274,9 @@ func (a *nodeActor) lost(m peerLost) {
 
 // step feeds the core and carries out its answer.
 func (a *nodeActor) step(e view.Event) {
+	if a.node.ended() != nil {
+		return
+	}
 	for _, action := range a.core.Step(e, time.Now()) {
 		a.do(action)
 	}
@@ -330,7 +362,11 @@ func (a *nodeActor) connect(f *forming) {
 			continue
 		}
 		go func() { // ends with f.ctx
-			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(f.ctx)})
+			// Before the core's own patience ends, which knows no rails.
+			ctx, cancel := context.WithTimeoutCause(f.ctx, n.config.View.Connect*9/10,
+				&fault.TimeoutError{What: "connecting two nodes", After: n.config.View.Connect * 9 / 10})
+			defer cancel()
+			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(ctx)})
 		}()
 	}
 }
@@ -406,14 +442,16 @@ func (a *nodeActor) answer(call uint64, f formed) {
 
 // end answers every caller when the node closes.
 func (a *nodeActor) end() {
-	if a.alarm != nil {
-		a.alarm.Stop()
+	for _, t := range []*time.Timer{a.alarm, a.reminder} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	for _, f := range a.forming {
 		f.cancel()
 		a.node.unregister(f.group)
 	}
-	a.answerAll(fmt.Errorf("node %q: %w", a.node.config.Node, fault.ErrClosed))
+	a.answerAll(a.node.closedError())
 }
 
 // answerAll ends every call that waits.
@@ -423,6 +461,6 @@ func (a *nodeActor) answerAll(cause error) {
 		if c.old != nil {
 			name = c.old.name
 		}
-		a.answer(id, formed{err: fmt.Errorf("communicator %q: %w", name, cause)})
+		a.answer(id, formed{err: callError(name, cause)})
 	}
 }

@@ -42,7 +42,7 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	n = &node{log: log, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), pool: memory.NewPool(1 << 20), rails: 1, first: first,
 		config: Config{Node: "a", EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, Logger: log, Measured: true}}
 	n.copies = &copies{n.pool}
-	n.operations.New = func() any { return &operation{scratch: memory.NewArena(n.pool)} }
+	n.operations.New = func() any { return new(operation) }
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
 	n.pid = n.system.Root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
@@ -64,7 +64,7 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 // FuzzControl: whatever control messages a member sends, the others neither panic nor hang: a call ends, with an error
 // if the communicator broke. The input is a sequence of messages, each after its length.
 func FuzzControl(f *testing.F) {
-	entry := &messages.TableEntry{Shares: []*messages.TableShare{{Rail: 0, Weight: 1}}}
+	entry := &messages.TableEntry{Weights: []uint32{1}}
 	prepare := func(version uint32, effective uint64, entries ...*messages.TableEntry) *messages.Control {
 		return &messages.Control{Body: &messages.Control_Prepare{Prepare: &messages.Prepare{
 			Table: &messages.Table{Version: version, Entries: entries}, Effective: effective}}}
@@ -76,7 +76,7 @@ func FuzzControl(f *testing.F) {
 		{{}}, {prepare(2, 5, entry), commit(2, 5)}, {prepare(2, 0, entry)}, {commit(9, 1)}, {prepare(2, 1)},
 		{{Body: &messages.Control_Prepare{Prepare: &messages.Prepare{}}}},
 		{prepare(2, 5, entry, entry)}, {prepare(1<<31, 1<<63, entry), prepare(3, 4, entry), commit(1<<31, 1<<63)},
-		{prepare(2, 5, &messages.TableEntry{Algorithm: 99, MaxBytes: -1, Shares: []*messages.TableShare{{Rail: 7, Weight: 0}}})},
+		{prepare(2, 5, &messages.TableEntry{Algorithm: 99, MaxBytes: -1, Weights: []uint32{0, 0}})},
 		{{Body: &messages.Control_Ready{Ready: &messages.Ready{Version: 2}}}},
 		{{Body: &messages.Control_TooLate{TooLate: &messages.TooLate{Version: 2, Next: 1 << 63}}}},
 		{{Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}}, {Body: &messages.Control_Windows{Windows: &messages.Windows{

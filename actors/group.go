@@ -2,12 +2,13 @@ package actors
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
@@ -36,16 +37,23 @@ type group struct {
 	nodes []string           // names by rank
 	procs []uint64           // incarnations by rank; set before the group is registered
 	ranks map[*railactors.Peer]op.Rank
+	ending
 
 	mu       sync.Mutex
 	numbered uint64 // operations 1 … numbered have been called here
 	open     map[uint64]*operation
-	broken   error              // first cause; nil while it works
-	active   int                // operations called here and not yet forgotten
+	broken   error              // names the first cause; nil while it works
+	cause    error              // the first cause itself …
+	since    uint64             // … and its seq
+	active   int                // operations and transfers called here and not yet over
 	idle     chan struct{}      // closed when active becomes 0; nil while nobody asks
 	departed map[op.Rank]uint64 // ranks that have closed, and their last seq
 	finished progress
-	attempts []*view.View // to shrink it: barriers entered in vain
+	past     [remembered]pastOperation // by seq: the last ones that ended well
+	stalls   *time.Timer               // of the next look at what is in flight; nil: nothing is
+	attempts []*view.View              // to shrink it: barriers entered in vain
+
+	transfers *transfers // messages between two ranks
 
 	table  atomic.Pointer[table.Table] // last committed
 	tuner  tuner
@@ -64,8 +72,9 @@ func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *gr
 		node: n, id: id, name: name, first: n.first, rank: rank, size: len(nodes), nodes: nodes,
 		peers: make([]*railactors.Peer, len(nodes)),
 		ranks: make(map[*railactors.Peer]op.Rank, len(nodes)),
-		open:  make(map[uint64]*operation),
+		open:  make(map[uint64]*operation), ending: newEnding(),
 	}
+	g.transfers = newTransfers(g)
 	g.spin.Store(int64(n.config.WaitSpin))
 	return g
 }
@@ -114,13 +123,26 @@ func (g *group) isFormed() {
 func (g *group) examine() {
 	g.examining.Lock()
 	defer g.examining.Unlock()
-	g.maimed.Store(slices.ContainsFunc(g.peers, func(p *railactors.Peer) bool { return p != nil && !p.Whole() }))
+	g.maimed.Store(g.missing() != 0)
+}
+
+// missing are the rails that don't connect this rank with all others.
+func (g *group) missing() (down peer.Rails) {
+	for _, p := range g.peers {
+		if p != nil {
+			down |= p.Missing()
+		}
+	}
+	return down
 }
 
 // number opens the next operation. The coordinator alone calls it, with ascending seqs.
 func (g *group) number(seq uint64) (*operation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.shutError(); err != nil {
+		return nil, err
+	}
 	if g.broken != nil {
 		return nil, g.broken
 	}
@@ -141,6 +163,7 @@ func (g *group) number(seq uint64) (*operation, error) {
 	o.phase = phaseNumbered
 	o.mu.Unlock()
 	g.active++
+	g.watchStalls()
 	return o, nil
 }
 
@@ -151,15 +174,21 @@ func (g *group) remove(o *operation) {
 	delete(g.open, o.seq)
 	if well {
 		g.finished.add(o.seq)
+		g.remember(o)
 	}
 	if o.phase != phaseHeard {
-		g.active--
+		g.deactivate()
 	}
+	g.mu.Unlock()
+}
+
+// deactivate: a call is over. Under mu.
+func (g *group) deactivate() {
+	g.active--
 	if g.active == 0 && g.idle != nil {
 		close(g.idle)
 		g.idle = nil
 	}
-	g.mu.Unlock()
 }
 
 // fail breaks the group with its first cause, which later calls return, and gives the operations to
@@ -171,6 +200,8 @@ func (g *group) fail(seq uint64, cause error) (open []pending, first bool) {
 		return nil, false
 	}
 	g.broken = fmt.Errorf("communicator %q: %w since seq %d: %w", g.name, fault.ErrBroken, seq, cause)
+	g.cause, g.since = cause, seq
+	close(g.ended)
 	for seq, o := range g.open {
 		open = append(open, pending{o, seq})
 	}
@@ -213,8 +244,13 @@ func (g *group) remaining() (in, out int64, running int) {
 	for _, o := range g.open {
 		o.mu.Lock()
 		if o.phase == phaseRunning && o.cause == nil && !o.retired {
-			i, u := o.task.Remaining()
-			in, out, running = in+i, out+u, running+1
+			running++
+			for lane := range o.parts {
+				if p := &o.parts[lane]; p.active {
+					i, u := p.task.Remaining()
+					in, out = in+i, out+u
+				}
+			}
 		}
 		o.mu.Unlock()
 	}
@@ -228,7 +264,7 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 		return railactors.Landing{}, err
 	}
 	if o == nil {
-		g.sunk.Add(1)
+		g.late(rank, h, false)
 		return railactors.Landing{}, nil
 	}
 	return o.land(rank, from, h)
@@ -237,8 +273,11 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 // granted and wanted take the frames of flow control.
 func (g *group) granted(from *railactors.Peer, h *wire.Header) error {
 	rank, o, err := g.match(from, h)
-	if o != nil {
+	switch {
+	case o != nil:
 		o.granted(rank, h)
+	case err == nil:
+		g.late(rank, h, true)
 	}
 	return err
 }
@@ -265,18 +304,26 @@ func (g *group) match(from *railactors.Peer, h *wire.Header) (op.Rank, *operatio
 }
 
 // control sends a message about this communicator to one rank; a lost peer is no error here: its loss is
-// reported on its own.
+// reported on its own. One that can't be sent to a living peer would be waited for in vain, so the
+// communicator breaks. Timings alone may be left out.
 func (g *group) control(to op.Rank, m *messages.Control) {
 	m.Comm = g.id
-	if err := g.peers[to].SendControl(m); err != nil {
+	err := g.peers[to].SendControl(m)
+	switch {
+	case err == nil:
+	case g.peers[to].Lost() != nil:
 		g.node.log.Debug("control message not sent", "communicator", g.name, "to", g.nodes[to], "error", err)
+	case m.GetWindows() != nil:
+		g.node.log.Warn("timings not sent", "communicator", g.name, "to", g.nodes[to], "error", err)
+	default:
+		g.node.breakGroup(g, fmt.Errorf("control message to rank %d: %w", to, err), 0, true)
 	}
 }
 
 // controlAll sends it to every other rank.
 func (g *group) controlAll(m *messages.Control) {
-	for rank := range g.peers {
-		if op.Rank(rank) != g.rank {
+	for rank, p := range g.peers {
+		if p != nil {
 			g.control(op.Rank(rank), m)
 		}
 	}

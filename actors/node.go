@@ -14,10 +14,8 @@ import (
 	"github.com/polyrail/polyrail/actors/tuning"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
-	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/dispatch"
@@ -29,10 +27,8 @@ import (
 type Node struct {
 	*node
 	gossip *cluster.Gossip // nil until it runs
-	once   sync.Once
-	err    error
-
-	closing chan struct{} // closed when Close begins
+	done   chan struct{}   // closed when Close has ended
+	err    error           // what it ended with
 }
 
 // node is what every part of the package shares. It implements railactors.Inbound.
@@ -55,7 +51,11 @@ type node struct {
 
 	operations sync.Pool
 
+	closing chan struct{} // closed when Close begins
+
 	mu     sync.Mutex
+	closed bool
+	doomed dooms
 	groups atomic.Pointer[map[uint64]*member] // by wire id; replaced, never changed
 }
 
@@ -71,16 +71,17 @@ const maxEarlyControl = 1024
 
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
-	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), pool: memory.NewPool(cfg.MemoryLimit)}
+	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(),
+		pool: memory.NewPool(cfg.MemoryLimit), closing: make(chan struct{})}
 	n.copies = &copies{n.pool}
-	n.operations.New = func() any { return &operation{scratch: memory.NewArena(n.pool)} }
+	n.operations.New = func() any { return new(operation) }
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
 	if cfg.Panics != nil {
 		cfg.Panics.Bind(n.system)
 	}
 	n.stopLog = supervise.LogEvents(n.system, cfg.Logger)
-	node := &Node{node: n, closing: make(chan struct{})}
+	node := &Node{node: n, done: make(chan struct{})}
 	fail := func(err error) (*Node, error) {
 		return nil, errors.Join(err, node.Close(ctx))
 	}
@@ -90,12 +91,11 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return fail(err)
 	}
 	var names []string
-	var rails []view.Rail
 	for _, r := range n.fabric.Rails() {
 		n.log.Info("rail", "name", r.Name, "protocol", r.Protocol, "device", r.Chosen, "address", r.Addr)
 		names = append(names, r.Name)
-		rails = append(rails, view.Rail{Name: r.Name, Addr: r.Addr})
 	}
+	rails := n.addresses()
 	n.rails = len(names)
 	n.openTuning()
 	if n.first, err = cfg.Table(names); err != nil {
@@ -105,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return fail(err)
 	}
-	forming := &nodeActor{node: n, core: core, calls: make(map[uint64]*communicatorCall),
+	forming := &nodeActor{node: n, core: core, rails: rails, calls: make(map[uint64]*communicatorCall),
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
 		actor.WithDispatcher(n.warm), n.strategy(nil).Props()), "node")
@@ -142,17 +142,53 @@ func (h *atLeast) Enabled(ctx context.Context, l slog.Level) bool {
 }
 
 // Close leaves the cluster and ends everything that the node started. Communicators that
-// are still open break.
+// are still open break, and calls that wait end.
 func (n *Node) Close(ctx context.Context) error {
-	n.once.Do(func() { n.err = n.close(ctx) })
-	return n.err
+	if n.shut() {
+		n.err = n.close(ctx)
+		close(n.done)
+		return n.err
+	}
+	select {
+	case <-n.done:
+		return n.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: by another call, which has not ended: %w", n.closedError(), context.Cause(ctx))
+	}
+}
+
+// shut keeps new communicators out, and ends every call that waits for the node actor. It
+// reports whether this is the first time.
+func (n *node) shut() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.closed = true
+	close(n.closing)
+	return true
+}
+
+func (n *node) closedError() error { return fmt.Errorf("node %q: %w", n.config.Node, fault.ErrClosed) }
+
+// ended is why the node can't be used any more, or nil.
+func (n *node) ended() error {
+	select {
+	case <-n.closing:
+		return n.closedError()
+	default:
+		return nil
+	}
 }
 
 func (n *Node) close(ctx context.Context) error {
-	close(n.closing)
 	var errs []error
-	for _, m := range *n.groups.Load() {
-		n.breakGroup(m.group, fmt.Errorf("node %q: %w", n.config.Node, fault.ErrClosed), 0, true)
+	groups := *n.groups.Load()
+	for _, m := range groups { // all of them first: others wait in each
+		n.breakGroup(m.group, n.closedError(), 0, true)
+	}
+	for _, m := range groups {
 		select {
 		case <-m.group.quiet():
 		case <-ctx.Done():
@@ -224,40 +260,12 @@ func (n *node) strategy(g *group) *supervise.Strategy {
 	return supervise.New(cfg)
 }
 
-// breakGroup ends all operations of a communicator with the first cause. It may be called on any
-// goroutine that holds no lock of this package, and doesn't depend on any actor's health; the
-// communicator actor tells the other ranks.
-func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
-	open, first := g.fail(seq, cause)
-	if !first {
-		return
-	}
-	if g.formed.Load() {
-		n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.name, Rank: int(g.rank), Err: cause})
-	}
-	for _, p := range open {
-		p.operation.abort(g, p.seq, cause)
-	}
-	if m := (*n.groups.Load())[g.id]; m != nil && m.group == g {
-		if pid := m.pid.Load(); pid != nil {
-			n.tell(pid, &breakCommunicator{cause, seq, tell})
-		}
-	}
-}
-
 // recycle pools an operation that nothing refers to.
 func (n *node) recycle(o *operation) {
 	o.mu.Lock()
 	o.release()
 	o.mu.Unlock()
 	n.operations.Put(o)
-}
-
-// register makes a group known to readers: frames of its id are kept from now on.
-func (n *node) register(g *group) *member {
-	m := &member{group: g}
-	n.replace(func(groups map[uint64]*member) { groups[g.id] = m })
-	return m
 }
 
 // unregister forgets a group, and lets go of its peers.
@@ -272,6 +280,7 @@ func (n *node) unregister(g *group) {
 	if !known {
 		return
 	}
+	g.transfers.fail(fault.ErrClosed) // what waits for receives that will not be made
 	for _, p := range g.peers {
 		if p != nil {
 			n.fabric.Disconnect(p)
@@ -282,6 +291,10 @@ func (n *node) unregister(g *group) {
 func (n *node) replace(change func(map[uint64]*member)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.replaceLocked(change)
+}
+
+func (n *node) replaceLocked(change func(map[uint64]*member)) {
 	old := *n.groups.Load()
 	groups := make(map[uint64]*member, len(old)+1)
 	for id, m := range old {
@@ -306,6 +319,9 @@ func (n *node) open(g *group) *Communicator {
 		m.pid.Store(pid)
 	}
 	n.mu.Unlock()
+	if m == nil { // the node has closed meanwhile, and stops only what it knew
+		n.system.Root.Stop(pid)
+	}
 	for i := range early {
 		n.tell(pid, &early[i])
 	}
@@ -324,26 +340,13 @@ func (n *node) stop(pid *actor.PID) {
 	}
 }
 
-// duplicate registers the communicator that Dup makes of parent under seq.
-func (n *node) duplicate(parent *group, seq uint64, first *table.Table) *group {
-	g := newGroup(n, childID(parent.id, seq), fmt.Sprintf("%s/%d", parent.name, seq), parent.rank, parent.nodes)
-	g.procs = parent.procs
-	g.first = first
-	for rank, p := range parent.peers {
-		if p == nil {
-			continue
-		}
-		g.attach(op.Rank(rank), p)
-		n.fabric.Retain(p)
-	}
-	n.register(g)
-	return g
-}
-
 // Land implements railactors.Inbound.
 func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.land(from, h)
+	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.land(from, h)
 	}
 	return railactors.Landing{}, nil
 }
@@ -352,6 +355,9 @@ func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, 
 func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.granted(from, h)
+	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.answered(from, h)
 	}
 	return nil
 }
@@ -363,50 +369,6 @@ func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
 	}
 	from.GrantEager(h.Comm, h.Seq)
 	return nil
-}
-
-// Control implements railactors.Inbound.
-func (n *node) Control(from *railactors.Peer, body *messages.Control) {
-	m := (*n.groups.Load())[body.GetComm()]
-	if leave := body.GetLeave(); leave != nil {
-		n.farewell(from, m, body.GetComm(), leave)
-		return
-	}
-	if m == nil {
-		n.log.Debug("control message for no communicator of this node", "from", from.Node(), "type", fmt.Sprintf("%T", body.GetBody()))
-		return
-	}
-	rank, ok := m.group.ranks[from]
-	if !ok {
-		n.log.Warn("control message from a node that is no member", "communicator", m.group.name, "from", from.Node())
-		return
-	}
-	pid := m.pid.Load()
-	if pid == nil {
-		n.mu.Lock()
-		if pid = m.pid.Load(); pid == nil && len(m.early) < maxEarlyControl {
-			m.early = append(m.early, controlMessage{rank, body})
-		}
-		n.mu.Unlock()
-	}
-	if pid != nil {
-		n.tell(pid, &controlMessage{rank, body})
-	}
-}
-
-// farewell answers a rank that closes a communicator: at once and without the communicator's
-// actor, which may be gone by now, as the whole communicator may.
-func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *messages.Leave) {
-	ack := &messages.Control{Comm: comm, Body: &messages.Control_LeaveAck{LeaveAck: &messages.LeaveAck{}}}
-	if err := from.SendControl(ack); err != nil {
-		n.log.Debug("farewell not answered", "to", from.Node(), "error", err)
-	}
-	if m == nil {
-		return
-	}
-	if rank, ok := m.group.ranks[from]; ok {
-		m.group.depart(rank, leave.GetLast())
-	}
 }
 
 // disturb: frames to and from a node went over other rails than planned, or do so no longer. What is being
@@ -422,24 +384,4 @@ func (n *node) disturb(node string) {
 			n.tell(pid, railChanged{})
 		}
 	}
-}
-
-// PeerLost implements railactors.Inbound.
-func (n *node) PeerLost(p *railactors.Peer, err error) {
-	for _, m := range *n.groups.Load() {
-		rank, ok := m.group.ranks[p]
-		if !ok {
-			continue
-		}
-		cause := err
-		if lost, ok := asLost(err); ok {
-			cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
-		}
-		n.breakGroup(m.group, cause, 0, true)
-		n.events.emit(Event{Kind: RankLost, Communicator: m.group.name, Rank: int(rank), Node: p.Node(), Err: cause})
-		if pid := m.pid.Load(); pid != nil {
-			n.tell(pid, memberLost(rank))
-		}
-	}
-	n.tell(n.pid, peerLost{p.Node(), err})
 }

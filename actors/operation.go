@@ -7,15 +7,13 @@ import (
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/reduce"
 	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
-	"github.com/polyrail/polyrail/railactors/memory"
 )
 
-// operation is the data path of one collective: its task core, the memory that the task
-// speaks of, and the landing of frames. Its lifecycle is operationActor's.
+// operation is the data path of one collective: its parts, the memory that their tasks
+// speak of, and the landing of frames. Its lifecycle is operationActor's.
 //
 // Events come from many goroutines: readers (a frame is in, an acknowledgement came),
 // the caller (start, early frames). Each takes mu for the core's Step only and carries
@@ -30,25 +28,27 @@ type operation struct {
 	mu      sync.Mutex
 	phase   phase
 	cause   error // why it was aborted
-	retired bool  // the task is done with everything
+	retired bool  // all parts are done with everything
 	holds   int   // goroutines and early frames that still refer to the operation
+	ticks   int   // looks at what takes long that have found it in flight
 	early   []*earlyFrame
 	grants  []earlyGrant
 	wants   []*railactors.Peer
-	task    task.Task
+	parts   []part // by lane; those without rounds take no part
+
+	unresolved, unretired int // parts
 
 	// Written by the coordinator and the caller before phase running, constant after.
 	request *Request
 	work    *Work
 	shape   shape
-	memory  [3][]byte // by task.Memory
-	scratch *memory.Arena
+	memory  [3][]byte // by task.Memory; scratch is the parts'
 	combine op.Combine
 	actor   *operationActor
 
-	// The rails' clocks, under mu; finish is empty where nobody wants to know.
+	// The lanes' clocks, under mu; finish is empty where nobody wants to know.
 	begun     time.Time
-	finish    []time.Time // by planned rail: its last arrival
+	finish    []time.Time // by lane: its last arrival
 	disturbed uint64      // group.disturbed at the launch
 }
 
@@ -66,13 +66,16 @@ type shape struct {
 	digest uint64
 	table  uint32
 	eager  bool
-	config task.Config
+	config task.Config // of every part, but for lane and window
+
+	acknowledged bool // it resolves when what it sent is acknowledged, however small
 }
 
 // reuse makes a pooled operation fit for a new seq.
 func (o *operation) reuse(g *group, seq uint64) {
 	o.group, o.seq = g, seq
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
+	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
 }
 
@@ -81,6 +84,9 @@ func (o *operation) release() {
 	o.group, o.request, o.work, o.combine, o.actor = nil, nil, nil, nil, nil
 	o.shape = shape{}
 	o.memory = [3][]byte{}
+	for i := range o.parts {
+		o.parts[i].active = false
+	}
 	clear(o.early[:cap(o.early)])
 	clear(o.wants[:cap(o.wants)])
 }
@@ -92,10 +98,7 @@ func (o *operation) launch() {
 	o.holds++
 	defer o.leave()
 	o.phase = phaseRunning
-	if o.cause == nil {
-		o.cause = o.prepare()
-	}
-	if o.cause != nil { // broken since it was numbered, or no memory: nothing has started
+	if o.cause != nil { // broken since it was numbered, or a call that can't be run: nothing has started
 		cause := o.cause
 		o.retired = true
 		o.discard()
@@ -103,14 +106,16 @@ func (o *operation) launch() {
 		o.work.finish(o.failure())
 		return
 	}
-	var space [8]task.Action
-	actions, err := o.task.Step(task.Event{Kind: task.Start}, space[:0])
+	err := o.startParts()
 	early, grants, wants := o.drain()
 	o.mu.Unlock()
 	if err != nil {
 		o.fail(err)
 	}
-	o.carry(actions)
+	o.carryStart()
+	if o.request.External != nil {
+		o.runExternal()
+	}
 	for _, p := range wants {
 		p.GrantEager(o.group.id, o.seq)
 	}
@@ -121,20 +126,6 @@ func (o *operation) launch() {
 	for _, e := range early {
 		e.deliver()
 	}
-}
-
-// prepare readies the task and its memory. Under mu.
-func (o *operation) prepare() error {
-	o.task.Reset(o.shape.config)
-	if n := o.task.ScratchBytes(); n > 0 {
-		scratch, err := o.scratch.Alloc(n)
-		if err != nil {
-			return err
-		}
-		o.memory[task.Scratch] = scratch
-	}
-	o.startClocks()
-	return nil
 }
 
 // leave ends a hold. The last one of an operation that is done with everything forgets it.
@@ -154,10 +145,10 @@ func (o *operation) land(rank op.Rank, from *railactors.Peer, h *wire.Header) (r
 		defer o.mu.Unlock()
 		return o.landEarly(rank, from, h)
 	}
-	ref, loc, err := o.place(rank, h)
+	p, ref, loc, err := o.place(rank, h)
 	if err == nil { // the task counts the landing, and with that keeps the operation
 		defer o.mu.Unlock()
-		return railactors.Landing{Dst: o.at(loc), Receiver: o, Tag: tag(ref, int(h.Rail))}, nil
+		return railactors.Landing{Dst: p.at(loc), Receiver: o, Tag: tag(ref, p.lane)}, nil
 	}
 	o.holds++
 	defer o.leave()
@@ -166,12 +157,18 @@ func (o *operation) land(rank op.Rank, from *railactors.Peer, h *wire.Header) (r
 	return railactors.Landing{}, nil
 }
 
-// place asks the task where a frame lands, after comparing what shapes the operation. Under mu.
-func (o *operation) place(rank op.Rank, h *wire.Header) (task.Ref, task.Loc, error) {
+// place asks a task where a frame lands, after comparing what shapes the operation. Under mu.
+func (o *operation) place(rank op.Rank, h *wire.Header) (*part, task.Ref, task.Loc, error) {
 	if err := o.compare(rank, h); err != nil {
-		return 0, task.Loc{}, err
+		return nil, 0, task.Loc{}, err
 	}
-	return o.task.Place(rank, int(h.Rail), int(h.Round), int(h.Count), int(h.Owner), int(h.Step), int(h.Length))
+	p, err := o.part(int(h.Lane))
+	if err != nil {
+		return nil, 0, task.Loc{}, err
+	}
+	ref, loc, err := p.task.Place(task.Frame{From: rank, First: int(h.Round), Count: int(h.Count),
+		Mark: int(h.Block), Step: int(h.Step), Bytes: int(h.Length)})
+	return p, ref, loc, err
 }
 
 // compare reports what the sender of a frame or a grant does not share with this rank.
@@ -187,7 +184,7 @@ func (o *operation) compare(rank op.Rank, h *wire.Header) error {
 	case h.Desc == o.shape.desc && o.shape.desc.Code == op.CodeUser:
 		e.Explanation = fmt.Sprintf("here it is %v; the names of the operator or of the operation differ", o.request.Op)
 	case h.Desc == o.shape.desc:
-		e.Explanation = "the operation's name or the limits in the configuration (eager bytes, Bcube base) differ"
+		e.Explanation = "the operation's name, its counts, or the limits in the configuration (eager bytes, Bcube base) differ"
 	}
 	return e
 }
@@ -200,47 +197,37 @@ func (o *operation) refuse(rank op.Rank, h *wire.Header, err error) {
 		return
 	}
 	if _, ok := err.(*fault.MismatchError); !ok {
-		err = fmt.Errorf("%w: rank %d (node %q), step %d, rounds %d+%d, owner %d: %w", fault.ErrInternal,
-			rank, o.group.nodes[rank], h.Step, h.Round, h.Count, h.Owner, err)
+		err = fmt.Errorf("%w: rank %d (node %q), lane %d, step %d, rounds %d+%d, block %d: %w", fault.ErrInternal,
+			rank, o.group.nodes[rank], h.Lane, h.Step, h.Round, h.Count, h.Block, err)
 	}
 	o.fail(err)
 }
 
-// at is the memory of a location; never nil, so that a landing of no bytes is not taken for a sink.
-func (o *operation) at(l task.Loc) []byte {
-	if l.Len == 0 {
-		return nothing[:0]
-	}
-	return o.memory[l.Mem][l.Off : l.Off+l.Len]
-}
-
-var nothing [1]byte
-
-// A landing's tag is the task's reference and the planned rail, for its clock.
-func tag(r task.Ref, rail int) uint64 { return uint64(uint32(r)) | uint64(rail)<<32 }
+// A landing's tag is the task's reference and the lane.
+func tag(r task.Ref, lane int) uint64 { return uint64(uint32(r)) | uint64(lane)<<32 }
 
 func untag(t uint64) (task.Ref, int) { return task.Ref(uint32(t)), int(t >> 32) }
 
 // Arrived implements railactors.Receiver.
 func (o *operation) Arrived(t uint64) {
-	ref, rail := untag(t)
-	o.step(task.Event{Kind: task.Arrived, Ref: ref}, rail)
+	ref, lane := untag(t)
+	o.step(lane, task.Event{Kind: task.Arrived, Ref: ref})
 }
 
 // Torn implements railactors.Receiver.
 func (o *operation) Torn(t uint64, _ error) {
-	ref, rail := untag(t)
-	o.step(task.Event{Kind: task.Torn, Ref: ref}, rail)
+	ref, lane := untag(t)
+	o.step(lane, task.Event{Kind: task.Torn, Ref: ref})
 }
 
 // Released implements railactors.FrameOwner, for borrowed frames.
 func (o *operation) Released(f *railactors.Frame, err error) {
-	ref, rail := untag(f.Tag)
+	ref, lane := untag(f.Tag)
 	recycle(f)
 	if err != nil && err != railactors.ErrRevoked {
 		o.fail(err)
 	}
-	o.step(task.Event{Kind: task.Released, Ref: ref}, rail)
+	o.step(lane, task.Event{Kind: task.Released, Ref: ref})
 }
 
 // granted: a peer has started the operation and has room for spans. It comes with mu locked,
@@ -248,20 +235,25 @@ func (o *operation) Released(f *railactors.Frame, err error) {
 func (o *operation) granted(rank op.Rank, h *wire.Header) {
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
-		if len(o.grants) < maxEarly*o.group.size {
-			o.grants = append(o.grants, earlyGrant{rank, *h})
-		}
+		o.keepGrant(rank, h)
 		return
 	}
 	o.holds++
 	defer o.leave()
 	err := o.compare(rank, h)
+	asked := err == nil && h.Count == 0 // the other rank only wants to know whether they agree
+	if err == nil && !asked {
+		_, err = o.part(int(h.Lane))
+	}
 	o.mu.Unlock()
+	if asked {
+		return
+	}
 	if err != nil {
 		o.fail(err)
 		return
 	}
-	o.step(task.Event{Kind: task.Granted, From: rank, Rail: int(h.Rail), Limit: int(h.Count)}, int(h.Rail))
+	o.step(int(h.Lane), task.Event{Kind: task.Granted, From: rank, Limit: int(h.Count)})
 }
 
 // wanted: a peer has eager frames and no credit. It reports whether they may come. It comes with mu
@@ -275,97 +267,6 @@ func (o *operation) wanted(from *railactors.Peer) bool {
 		o.wants = append(o.wants, from)
 	}
 	return false
-}
-
-// step feeds the core one event and carries out what it answers.
-func (o *operation) step(e task.Event, rail int) {
-	var space [8]task.Action
-	o.mu.Lock()
-	o.holds++
-	defer o.leave()
-	if rail < len(o.finish) {
-		o.clock(e.Kind, rail)
-	}
-	actions, err := o.task.Step(e, space[:0])
-	o.mu.Unlock()
-	if err != nil {
-		o.fail(fmt.Errorf("%w: %w", fault.ErrInternal, err))
-		return
-	}
-	o.carry(actions)
-}
-
-// carry does what the core decided: what others wait for first, then our own arithmetic, then the end.
-func (o *operation) carry(actions []task.Action) {
-	for i := range actions {
-		switch a := &actions[i]; a.Kind {
-		case task.Send:
-			o.send(a)
-		case task.Grant:
-			o.grant(a)
-		}
-	}
-	for i := range actions {
-		switch a := &actions[i]; a.Kind {
-		case task.Reduce:
-			o.reduce(a)
-		case task.Copy:
-			copy(o.at(a.Dst), o.at(a.Args[0]))
-			o.finishFinal(a)
-			o.step(task.Event{Kind: task.Reduced, Ref: a.Ref}, noRail)
-		}
-	}
-	for i := range actions {
-		switch actions[i].Kind {
-		case task.Resolve:
-			o.work.finish(o.failure())
-		case task.Retire:
-			o.mu.Lock()
-			o.retired = true // leave does the rest
-			o.mu.Unlock()
-		}
-	}
-}
-
-// noRail marks an event that belongs to no rail's clock.
-const noRail = 1 << 30
-
-// reduce runs a kernel and tells the core.
-func (o *operation) reduce(a *task.Action) {
-	if err := o.fold(o.at(a.Dst), a.Args); err != nil {
-		o.fail(fmt.Errorf("operator %v: %w", o.request.Op, err))
-	}
-	o.finishFinal(a)
-	o.step(task.Event{Kind: task.Reduced, Ref: a.Ref}, noRail)
-}
-
-// fold computes ((a₀∘a₁)∘a₂)… into dst, which may be a₀ or a₁.
-func (o *operation) fold(dst []byte, args []task.Loc) (err error) {
-	if len(dst) == 0 { // a barrier has no operator
-		return nil
-	}
-	if o.request.Op.Code() == op.CodeUser {
-		defer func() { // a caller's function: its panic ends the operation, not the process
-			if r := recover(); r != nil {
-				err = fmt.Errorf("panic: %v", r)
-			}
-		}()
-	}
-	left := o.at(args[0])
-	for _, right := range args[1:] {
-		if err := o.combine(dst, left, o.at(right)); err != nil {
-			return err
-		}
-		left = dst
-	}
-	return nil
-}
-
-// finishFinal divides an average, once, where it becomes final.
-func (o *operation) finishFinal(a *task.Action) {
-	if a.Last && o.shape.desc.Code == op.CodeAvg {
-		reduce.Divide(o.shape.desc.DType, o.at(a.Dst), o.group.size)
-	}
 }
 
 // fail breaks the communicator with this operation's error.
@@ -399,16 +300,19 @@ func (o *operation) abort(g *group, seq uint64, cause error) {
 		o.discard()
 		return
 	}
-	var space [8]task.Action
-	actions, _ := o.task.Step(task.Event{Kind: task.Abort}, space[:0])
+	resolved := o.abortParts()
 	o.mu.Unlock()
-	o.carry(actions)
+	if resolved {
+		o.work.finish(o.failure())
+	}
 	g.node.fabric.Revoke(o)
 }
 
 // forget gives everything back. Nothing refers to the operation but its actor.
 func (o *operation) forget() {
-	o.scratch.Free()
+	for i := range o.parts {
+		o.parts[i].free()
+	}
 	o.group.remove(o)
 	if o.work != nil {
 		<-o.work.slot

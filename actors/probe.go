@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // What the probe runs on each rail (DESIGN §6): operations small enough to show the startup and large
@@ -17,7 +20,7 @@ import (
 // host disturbs one and then the other: of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
 const (
 	probeName    = "polyrail probe"
-	probeTimeout = 30 * time.Second      // for all rails, beyond any caller's context: the ranks go through it together
+	probeTimeout = 30 * time.Second      // for all rails, if no rank's caller ends it earlier
 	probeBudget  = 50 * time.Millisecond // of one rail for probeLarge, of which there are up to two in a round
 	probeSmall   = 32 << 10
 	probeLarge   = 256 << 10
@@ -30,7 +33,7 @@ const (
 	maxProbes = 64 // sets of nodes whose results are kept
 )
 
-var probeSizes = []int{8, 8, 8, treeBytes, treeBytes, doublingBytes, doublingBytes, probeSmall, probeSmall}
+var probeSizes = []int{8, 8, 8, schedule.TreeBytes, schedule.TreeBytes, schedule.ShortBytes, schedule.ShortBytes, probeSmall, probeSmall}
 
 // probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round, of probeLarge the last.
 type probeTiming struct {
@@ -73,28 +76,27 @@ func (c *Communicator) probe(ctx context.Context) error {
 		saved = &s
 		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.name, "size classes", len(s.Classes))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if !g.node.config.Probe {
 		return c.begin(ctx, &probed{saved: saved, done: make(chan error, 1)})
 	}
 	p := &prober{c: c, ctx: ctx, buf: make([]int64, probeLarge/8)}
 	timings := g.node.probes.of(g)
-	var known int64
-	if g.rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.rails)) {
-		known = 1
-	}
-	known = p.run(0, 8, known) // rank 0 decides the table: what it knows is enough
-	if known == 0 {
-		timings = p.measure(g.node.rails)
+	// Rank 0 decides the table: what it knows is enough.
+	known, down := p.agree(g.rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.rails)))
+	if !known {
+		timings, down = p.measure(g.node.rails, down)
 	}
 	if p.err != nil {
 		return fmt.Errorf("communicator %q: probing the rails: %w", g.name, p.err)
 	}
-	g.node.probes.keep(g, timings)
+	if known || down == 0 { // the next one is to measure what is missing here
+		g.node.probes.keep(g, timings)
+	}
 	if g.rank == 0 && (len(timings) > 0 || saved != nil) {
 		m := &probed{timings: timings, saved: saved, done: make(chan error, 1)}
-		if known != 0 {
+		if known {
 			m.timings = nil // the balancer has begun with them
 		}
 		p.err = c.begin(ctx, m)
@@ -115,12 +117,7 @@ func (c *Communicator) begin(ctx context.Context, m *probed) error {
 		return nil
 	}
 	c.group.node.tell(c.balancer, m)
-	select {
-	case err := <-m.done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return c.agreed(ctx, m.done)
 }
 
 // prober runs the operations of a probe until one fails.
@@ -132,29 +129,46 @@ type prober struct {
 	err  error
 }
 
+// agree tells whether rank 0 knows enough, and which rails are down between any two ranks.
+func (p *prober) agree(enough bool) (known bool, down peer.Rails) {
+	p.buf[0], p.buf[1] = 0, int64(p.c.group.missing())
+	if enough {
+		p.buf[0] = 1
+	}
+	p.start(0, 16, op.BitOr)
+	return p.buf[0] != 0, peer.Rails(p.buf[1])
+}
+
 // run does one operation on one rail (numbered from 1; 0: by the table) and returns the largest value of all ranks.
 func (p *prober) run(rail, bytes int, value int64) int64 {
+	p.buf[0] = value
+	p.start(rail, bytes, op.Max)
+	return p.buf[0]
+}
+
+// start does one operation on one rail, in place in the buffer.
+func (p *prober) start(rail, bytes int, o op.Op) {
 	if p.err != nil {
-		return 0
+		return
 	}
 	buf := op.Bytes(p.buf[:bytes/8])
-	p.buf[0] = value
 	algorithm := op.Auto
 	if rail == 0 {
 		algorithm = op.RecursiveDoubling // by name, so that it isn't counted among the caller's operations
 	}
 	start := time.Now()
-	w, err := p.c.Start(p.ctx, &Request{Kind: op.KindAllReduce, DType: op.Int64, Op: op.Max, Dst: buf, Src: buf,
+	w, err := p.c.Start(p.ctx, &Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o, Dst: buf, Src: buf,
 		Name: probeName, Algorithm: algorithm, rail: rail})
 	if err == nil {
 		err = w.Wait(p.ctx)
 	}
 	p.last, p.err = time.Since(start), err
-	return p.buf[0]
 }
 
-// measure goes in rounds over the rails.
-func (p *prober) measure(rails int) (timings []probeTiming) {
+// measure goes in rounds over the rails but those that are down: what is planned for these goes
+// over others, and its time says nothing. So it is with one that goes down meanwhile; it is down
+// afterwards.
+func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ peer.Rails) {
 	results := make([]map[int][]time.Duration, rails)
 	spent := make([]time.Duration, rails)
 	for rail := range results {
@@ -163,7 +177,7 @@ func (p *prober) measure(rails int) (timings []probeTiming) {
 	for n := range probeRounds {
 		for rail := range rails {
 			enough := spent[rail] >= probeEnough && n != 1 && agreed(results[rail])
-			if n > 0 && (enough || spent[rail] >= probeTooMuch) {
+			if down.Has(rail) || n > 0 && (enough || spent[rail] >= probeTooMuch) {
 				continue
 			}
 			best, took := p.round(rail, results[rail][probeSmall])
@@ -175,14 +189,21 @@ func (p *prober) measure(rails int) (timings []probeTiming) {
 			}
 		}
 	}
+	_, later := p.agree(false)
+	down |= later
+	n := p.c.group.node
 	for rail := range rails {
-		for _, bytes := range []int{8, treeBytes, doublingBytes, probeSmall, probeLarge} {
+		if down.Has(rail) {
+			n.log.Warn("rail not measured: it doesn't connect all ranks", "communicator", p.c.group.name, "rail", n.fabric.Rails()[rail].Name)
+			continue
+		}
+		for _, bytes := range []int{8, schedule.TreeBytes, schedule.ShortBytes, probeSmall, probeLarge} {
 			if e := results[rail][bytes]; len(e) > 0 {
 				timings = append(timings, probeTiming{rail, bytes, e})
 			}
 		}
 	}
-	return timings
+	return timings, down
 }
 
 // agreed reports whether what a rail took for the largest operations that it was probed with was seen twice.
@@ -228,15 +249,21 @@ func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
 	if c.group.rank != 0 {
 		return balance.Report{}, fmt.Errorf("communicator %q: rank 0 (node %q) balances, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
 	}
-	if c.closed.Load() {
-		return balance.Report{}, c.closedError()
+	g := c.group
+	if err := g.shutError(); err != nil {
+		return balance.Report{}, err
+	}
+	if err := g.over(ctx); err != nil {
+		return balance.Report{}, err
 	}
 	m := &explainBalance{make(chan balance.Report, 1)}
 	c.group.node.tell(c.balancer, m)
 	select {
 	case r := <-m.done:
 		return r, nil
+	case <-g.gone:
+		return balance.Report{}, cmp.Or(g.shutError(), g.closedError())
 	case <-ctx.Done():
-		return balance.Report{}, context.Cause(ctx)
+		return balance.Report{}, fmt.Errorf("communicator %q: balance: %w", g.name, context.Cause(ctx))
 	}
 }

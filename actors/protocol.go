@@ -48,6 +48,7 @@ type railFinished struct {
 
 // operationTimed is what the rails took for an operation.
 type operationTimed struct {
+	family    table.Family
 	table     uint32
 	bytes     int // the operation's size
 	standsFor int // how many operations it is one of
@@ -58,13 +59,6 @@ type operationTimed struct {
 // railChanged: a rail to another member was lost, or has come back. From the fabric through the communicator
 // actor to the balancer.
 type railChanged struct{}
-
-// breakCommunicator: the first failure of any operation. Sent by whoever met it to the communicator actor.
-type breakCommunicator struct {
-	cause error
-	seq   uint64
-	tell  bool // false where the others know already
-}
 
 // controlMessage is a message from another node about one communicator.
 type controlMessage struct {
@@ -109,12 +103,22 @@ type closeCommunicator struct{ done chan error }
 // memberLost: a rank's node is lost, and will not answer a farewell. From the fabric to the communicator actor.
 type memberLost op.Rank
 
-// What may still be on its way when its receiver has ended with the communicator: no news for the log.
+// What may still be on its way when its receiver has ended: no news for the log. Who waits for an answer waits for
+// the receiver's end too.
 func (memberLost) IgnoreDeadLetterLogging()         {}
 func (*operationEnded) IgnoreDeadLetterLogging()    {}
 func (*railFinished) IgnoreDeadLetterLogging()      {}
 func (railChanged) IgnoreDeadLetterLogging()        {}
-func (*breakCommunicator) IgnoreDeadLetterLogging() {}
 func (*controlMessage) IgnoreDeadLetterLogging()    {}
 func (*saveBalance) IgnoreDeadLetterLogging()       {}
+func (*explainBalance) IgnoreDeadLetterLogging()    {}
+func (*proposeTable) IgnoreDeadLetterLogging()      {}
+func (*probed) IgnoreDeadLetterLogging()            {}
+func (*startOperation) IgnoreDeadLetterLogging()    {}
+func (*closeCommunicator) IgnoreDeadLetterLogging() {}
 func (peerLost) IgnoreDeadLetterLogging()           {}
+func (*communicatorCall) IgnoreDeadLetterLogging()  {}
+func (*cancelCall) IgnoreDeadLetterLogging()        {}
+func (*reached) IgnoreDeadLetterLogging()           {}
+func (*barrierDone) IgnoreDeadLetterLogging()       {}
+func (wake) IgnoreDeadLetterLogging()               {}

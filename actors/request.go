@@ -4,6 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -15,11 +19,15 @@ import (
 type Request struct {
 	Kind      op.Kind
 	DType     op.DType
-	Op        op.Op
-	Dst, Src  []byte // equally long; the same memory for an in-place operation
-	Name      string // compared between ranks; may be empty
+	Op        op.Op      // of kinds that reduce
+	Dst, Src  []byte     // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
+	Root      op.Rank    // of kinds that have one
+	Counts    []int      // elements of each rank's part, the same on all ranks; nil: equal parts
+	External  *AllToAllV // of KindAllToAllV
+	Name      string     // compared between ranks; may be empty
 	Algorithm op.Algorithm
 
+	bytes   int                                    // size of the operation: the larger one of a rank's input and output
 	salt    uint64                                 // of a view's barrier or a Dup: enters the digest
 	rail    int                                    // of a probe: 1 + the rail that carries all of it; 0: by the table
 	entered func(seq uint64, inForce *table.Table) // called by the coordinator before anything is sent
@@ -27,36 +35,9 @@ type Request struct {
 	op      *operation                             // the answer …
 	err     error                                  // … or why there is none
 	work    *Work
-}
-
-// check reports a call that can't be run. It still consumes its seq: the other ranks
-// may have called right.
-func (r *Request) check() error {
-	if r.Kind != op.KindAllReduce {
-		return nil
-	}
-	if err := r.Op.Check(r.DType); err != nil {
-		return err
-	}
-	switch size := r.DType.Size(); {
-	case len(r.Dst) != len(r.Src):
-		return fmt.Errorf("destination has %d bytes, source has %d", len(r.Dst), len(r.Src))
-	case len(r.Src)%size != 0:
-		return fmt.Errorf("%d bytes are no whole number of %v", len(r.Src), r.DType)
-	case misaligned(r.Dst, size) || misaligned(r.Src, size):
-		return fmt.Errorf("memory is not aligned for %v", r.DType)
-	case partlyOverlap(r.Dst, r.Src):
-		return fmt.Errorf("source and destination overlap in part: they must be the same memory or apart")
-	}
-	return nil
-}
-
-// elements is the number of elements; 0 where the type is unknown.
-func (r *Request) elements() uint64 {
-	if s := r.DType.Size(); s > 0 {
-		return uint64(len(r.Src) / s)
-	}
-	return 0
+	handle  *Communicator
+	taken   atomic.Bool // by the coordinator, which answers for sure then, or by a caller that waits no longer
+	called  time.Time   // when it was made; set where operations have a timeout
 }
 
 // digest hashes everything that shapes an operation (DESIGN §4.1).
@@ -74,8 +55,13 @@ func digest(g *group, r *Request, d op.Descriptor, segment int, eager bool) uint
 	le.PutUint64(b[32:], uint64(g.node.config.BcubeBase))
 	le.PutUint64(b[40:], r.salt)
 	le.PutUint64(b[48:], uint64(len(r.Name)))
+	le.PutUint32(b[56:], uint32(d.Root))
+	le.PutUint32(b[60:], uint32(len(r.Counts)))
 	h.Write(b[:])
 	h.Write([]byte(r.Name))
+	for _, count := range r.Counts {
+		h.Write(le.AppendUint64(nil, uint64(count)))
+	}
 	if d.Code == op.CodeUser {
 		h.Write([]byte(r.Op.String()))
 	}
@@ -89,18 +75,29 @@ func (g *group) operationError(seq uint64, d op.Descriptor, cause error) error {
 
 // abortMessage tells the others why an operation ended here.
 func (g *group) abortMessage(seq uint64, cause error) *messages.Control {
-	const maxReason = 1 << 10
 	a := &messages.Abort{
-		Seq: seq, Rank: uint32(g.rank), Node: g.node.config.Node,
-		Code: uint32(fault.CodeOf(cause)), Reason: cause.Error(), LostRank: -1,
-	}
-	if len(a.Reason) > maxReason {
-		a.Reason = a.Reason[:maxReason]
+		Seq: seq, Rank: uint32(g.rank), Node: wireText(g.node.config.Node),
+		Code: uint32(fault.CodeOf(cause)), Reason: wireText(cause.Error()), LostRank: -1,
 	}
 	if lost, ok := asLost(cause); ok {
-		a.LostRank, a.LostNode = int32(lost.Rank), lost.Node
+		a.LostRank, a.LostNode = int32(lost.Rank), wireText(lost.Node)
 	}
 	return &messages.Control{Comm: g.id, Body: &messages.Control_Abort{Abort: a}}
+}
+
+// maxText bounds a text in a control message, in bytes.
+const maxText = 1 << 10
+
+// wireText makes any text fit for a message: protobuf refuses one that isn't UTF-8.
+func wireText(s string) string {
+	if len(s) > maxText {
+		end := maxText
+		for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end]
+	}
+	return strings.ToValidUTF8(s, "?")
 }
 
 // abortCause is the error here for what another rank reported. A lost rank is named as such:

@@ -48,33 +48,34 @@ func (o *operation) header(kind wire.Kind) wire.Header {
 
 // send carries out a Send: a copy, if the operation is small and the pool has room, or the
 // memory itself until it is acknowledged.
-func (o *operation) send(a *task.Action) {
-	span := &o.shape.config.Plan.Spans[a.Span]
+func (p *part) send(a *task.Action) {
+	o := p.operation
+	span := &o.shape.config.Plan.Lanes[p.lane].Spans[a.Span]
 	f := frames.Get().(*railactors.Frame)
-	f.Header = o.header(wire.KindData)
-	f.Header.Rail = uint16(a.Rail)
-	f.Header.Step, f.Header.Owner = uint32(a.Step), uint32(a.Owner)
+	f.Header, f.Rail = o.header(wire.KindData), p.rail
+	f.Header.Lane = uint16(p.lane)
+	f.Header.Step, f.Header.Block = uint32(a.Step), uint32(a.Mark)
 	f.Header.Round, f.Header.Count = uint32(span.First), uint32(span.Count)
 	f.Header.Length = uint32(a.Loc.Len)
-	copied := a.Loc.Len == 0
-	if !copied && o.shape.config.Plan.Bytes <= copyLimit {
+	copied := a.Loc.Len == 0 && !o.shape.acknowledged
+	if !copied && o.shape.config.Plan.Bytes <= copyLimit && !o.shape.acknowledged {
 		if buf := o.group.node.pool.Get(a.Loc.Len); buf != nil {
 			f.Payload = buf[:a.Loc.Len]
-			copy(f.Payload, o.at(a.Loc))
+			copy(f.Payload, p.at(a.Loc))
 			copied = true
 		}
 	}
 	if copied {
 		f.Owner = o.group.node.copies
 	} else {
-		f.Payload, f.Owner, f.Tag = o.at(a.Loc), o, tag(a.Ref, a.Rail)
+		f.Payload, f.Owner, f.Tag = p.at(a.Loc), o, tag(a.Ref, p.lane)
 		if a.AckNow {
 			f.Header.Flags |= wire.FlagAckNow
 		}
 	}
-	o.hand(f, a)
+	p.hand(f, a)
 	if copied {
-		o.step(task.Event{Kind: task.Released, Ref: a.Ref}, a.Rail)
+		o.step(p.lane, task.Event{Kind: task.Released, Ref: a.Ref})
 	} else if o.aborted() { // since the core said so: the revocation may have missed this frame
 		o.group.node.fabric.Revoke(o)
 	}
@@ -87,17 +88,19 @@ func (o *operation) aborted() bool {
 }
 
 // hand gives a frame to its rail's worker.
-func (o *operation) hand(f *railactors.Frame, a *task.Action) {
+func (p *part) hand(f *railactors.Frame, a *task.Action) {
+	o := p.operation
 	t := transmits.Get().(*transmit)
 	t.frame, t.to = f, o.group.peers[a.To]
-	o.group.node.tell(o.actor.workers[a.Rail], t)
+	o.group.node.tell(o.actor.workers[p.rail], t)
 }
 
 // grant tells a peer how many spans there is room for.
-func (o *operation) grant(a *task.Action) {
+func (p *part) grant(a *task.Action) {
+	o := p.operation
 	f := frames.Get().(*railactors.Frame)
-	f.Header = o.header(wire.KindGrant)
-	f.Header.Rail, f.Header.Count = uint16(a.Rail), uint32(a.Limit)
+	f.Header, f.Rail = o.header(wire.KindGrant), p.rail
+	f.Header.Lane, f.Header.Count = uint16(p.lane), uint32(a.Limit)
 	f.Owner = o.group.node.copies
 	o.group.peers[a.To].Send(f)
 }

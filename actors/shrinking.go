@@ -16,8 +16,11 @@ import (
 // of them finished and others did not. The old communicator is closed by success only.
 func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven view.SeqRange, err error) {
 	n, g := c.group.node, c.group
-	if c.closed.Load() {
-		return nil, view.SeqRange{}, c.closedError()
+	if err := g.shutError(); err != nil {
+		return nil, view.SeqRange{}, err
+	}
+	if err := g.over(ctx); err != nil {
+		return nil, view.SeqRange{}, err
 	}
 	n.breakGroup(g, fmt.Errorf("rank %d (node %q) shrinks it: %w", g.rank, n.config.Node, fault.ErrClosed), c.Seq(), true)
 	select {
@@ -29,11 +32,10 @@ func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven v
 	if f.communicator == nil {
 		return nil, view.SeqRange{}, f.err
 	}
-	if !c.closed.Swap(true) { // Close may have come first, and does the same
+	if g.shut() { // Close may have come first, and does the same
 		g.keepTuning()
-		n.unregister(g)
-		n.stop(c.pid)
-		close(c.gone)
+		c.forget()
+		close(c.closed)
 	}
 	return f.communicator, f.uneven, nil
 }
@@ -92,5 +94,5 @@ func (a *nodeActor) callFailed(m view.Failed) {
 		c.old.attempts = m.Attempts
 		c.old.mu.Unlock()
 	}
-	a.answer(m.Call, formed{err: m.Err})
+	a.answer(m.Call, formed{err: a.lonely(m.Err)})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/task"
 )
 
@@ -15,11 +16,11 @@ import (
 func (o *operation) startClocks() {
 	o.begun, o.finish, o.disturbed = time.Time{}, o.finish[:0], o.group.disturbed.Load()
 	r := o.request
-	if !o.group.measured() || r.Kind != op.KindAllReduce || r.Algorithm != op.Auto || r.rail != 0 || len(r.Src) == 0 ||
+	if !o.group.measured() || r.Kind.Empty() || r.External != nil || r.Algorithm != op.Auto || r.rail != 0 || r.bytes == 0 ||
 		!chosen(o.seq, o.sample()) {
 		return
 	}
-	for range o.shape.config.Plan.PerRail {
+	for range o.shape.config.Plan.Lanes {
 		o.finish = append(o.finish, time.Time{})
 	}
 	if o.shape.eager {
@@ -43,18 +44,18 @@ func chosen(seq uint64, oneOf int) bool {
 
 // sample is how many operations of this size are timed as one.
 func (o *operation) sample() int {
-	if len(o.request.Src) <= seldomBytes {
+	if o.request.bytes <= seldomBytes {
 		return seldom
 	}
 	return 1
 }
 
-// clock notes an event on a rail. A rail's time ends with its last arrival; sends and acknowledgements
+// clock notes an event on a lane. A lane's time ends with its last arrival; sends and acknowledgements
 // of ours are in some other rank's arrivals. It begins, for all rails alike, when this rank takes part: at the launch
 // of an eager operation, which sends at once, else with the first grant or frame of another rank,
 // before which this rank only waits for one that is late. What is left of such waiting, for
 // ranks further round the ring, rank 0 takes out (balance.Collector). Under mu.
-func (o *operation) clock(kind task.EventKind, rail int) {
+func (o *operation) clock(kind task.EventKind, lane int) {
 	if kind != task.Arrived && kind != task.Granted {
 		return
 	}
@@ -63,7 +64,7 @@ func (o *operation) clock(kind task.EventKind, rail int) {
 		o.begun = now
 	}
 	if kind == task.Arrived {
-		o.finish[rail] = now
+		o.finish[lane] = now
 	}
 }
 
@@ -77,13 +78,24 @@ func (o *operation) timed() *operationTimed {
 		return nil
 	}
 	t := timings.Get().(*operationTimed)
+	t.family = table.FamilyOf(o.request.Kind)
 	t.table, t.bytes, t.standsFor, t.rails, t.finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0], 0
-	for rail, last := range o.finish {
+	for lane, last := range o.finish {
 		if last.After(o.begun) {
-			t.rails = append(t.rails, balance.RailTime{Rail: rail, Bytes: int64(o.shape.config.Plan.RailBytes(rail)), Elapsed: last.Sub(o.begun)})
+			t.rails = append(t.rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane), Elapsed: last.Sub(o.begun)})
 		}
 	}
 	return t
+}
+
+// carried is how much of the operation a lane carries, over all ranks. Of an allreduce each rank has all blocks; of
+// other kinds it follows from the rounds.
+func (o *operation) carried(lane int) int64 {
+	p := o.shape.config.Plan
+	if o.request.Kind == op.KindAllReduce {
+		return int64(p.Lanes[lane].Bytes)
+	}
+	return int64(p.Bytes) * int64(p.Lanes[lane].Rounds) / int64(p.Rounds)
 }
 
 // measured reports whether the group's rails are balanced by measurement, or its algorithms chosen. It is the same on all ranks.

@@ -4,7 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // timedOperation is one that has ended on two rails, of a communicator of nodes a and b.
@@ -14,9 +16,10 @@ func timedOperation(t *testing.T) (*node, *operation) {
 	g := newGroup(n, 7, "train", 0, []string{"a", "b"})
 	g.formed.Store(true)
 	n.groups.Store(&map[uint64]*member{g.id: {group: g}})
-	o := &operation{group: g, seq: 1, request: &Request{Src: make([]byte, 1<<20)}}
-	l := plan.NewLayout(1<<20, 1, 2)
-	o.shape.config.Plan = plan.New(l, plan.Rounds(l.Rounds, []uint32{3, 1}))
+	o := &operation{group: g, seq: 1, request: &Request{bytes: 1 << 20}}
+	cost := schedule.CostOf(op.KindAllReduce, op.Ring, 2, 2)
+	l := plan.NewLayout(1<<20, 1, plan.Even(1<<20, 2), []schedule.Block{{Part: 0}, {Part: 1}}, cost)
+	o.shape.config.Plan = plan.New(l, plan.Rounds(l.Rounds, []uint32{3, 1}), cost)
 	o.disturbed = g.disturbed.Load()
 	o.begun = time.Unix(0, 0)
 	o.finish = []time.Time{o.begun.Add(3 * time.Millisecond), o.begun.Add(2 * time.Millisecond)}

@@ -18,7 +18,7 @@ import (
 
 const (
 	keepEvery   = time.Minute // while operations run, so that a process that is killed loses no more than this
-	keepTimeout = time.Second // for the balancer's answer: it may have ended
+	keepTimeout = time.Second // for the balancer's answer
 )
 
 // tuner is a group's part: who has learned, and when that is written.
@@ -85,7 +85,7 @@ func (g *group) keepLater() {
 			t.mu.Lock()
 			t.later = nil
 			t.mu.Unlock()
-			g.logTuning(g.writeTuning())
+			g.logTuning(g.writeTuning(context.Background()))
 		})
 	}
 }
@@ -104,7 +104,7 @@ func (g *group) keepTuning() {
 	t.later = nil
 	t.mu.Unlock()
 	t.write.Wait()
-	g.logTuning(g.writeTuning())
+	g.logTuning(g.writeTuning(context.Background()))
 }
 
 func (g *group) logTuning(err error) {
@@ -115,14 +115,14 @@ func (g *group) logTuning(err error) {
 
 // writeTuning asks the balancer and writes what is new. A file that was refused at the start was
 // reported then.
-func (g *group) writeTuning() error {
+func (g *group) writeTuning(ctx context.Context) error {
 	n, pid := g.node, g.tuner.balancer.Load()
 	if pid == nil || n.tuning.Check() != nil {
 		return nil
 	}
 	m := &saveBalance{make(chan learned, 1)}
 	n.tell(pid, m)
-	timeout := time.NewTimer(keepTimeout)
+	timeout := time.NewTimer(keepTimeout) // a panic of the balancer loses the request
 	defer timeout.Stop()
 	select {
 	case l := <-m.done:
@@ -130,8 +130,12 @@ func (g *group) writeTuning() error {
 			return nil
 		}
 		return n.tuning.Put(g.tuningKey(), l.saved, time.Now())
+	case <-g.gone:
+		return nil // and with it what the balancer knew
 	case <-timeout.C:
-		return nil // it had ended, and with it what it knew
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("communicator %q: tuning file: %w", g.name, context.Cause(ctx))
 	}
 }
 
@@ -143,14 +147,15 @@ func (c *Communicator) SaveTuning(ctx context.Context) error {
 		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d", g.name, g.nodes[0], g.rank)
 	case g.node.tuning == nil:
 		return fmt.Errorf("communicator %q: %w: there is no tuning file in use", g.name, fault.ErrConfig)
-	case c.closed.Load():
-		return c.closedError()
+	}
+	if err := g.shutError(); err != nil {
+		return err
+	}
+	if err := g.over(ctx); err != nil {
+		return err
 	}
 	if err := g.node.tuning.Check(); err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return g.writeTuning()
+	return g.writeTuning(ctx)
 }

@@ -78,7 +78,7 @@ func (p *Peer) expand(fx *effects) {
 	for i := 0; i < len(fx.Wants); i++ {
 		h := fx.Wants[i].Frame.Header
 		h.Kind, h.Flags, h.Length = wire.KindWant, wire.FlagEager, 0
-		p.sendAhead(h, nil, fx)
+		p.sendAhead(fx.Wants[i].Rail, h, nil, fx)
 	}
 	for r := range fx.Close.All() {
 		if c := p.conns[r]; c != nil {

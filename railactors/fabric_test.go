@@ -38,6 +38,7 @@ type testNode struct {
 	grants   []wire.Header
 	wants    []wire.Header
 	lost     map[string]error
+	left     map[*Peer]bool
 	released map[uint64][]error // by Frame.Tag
 	land     func(from *Peer, h *wire.Header) (Landing, error)
 	keep     bool // the credit of what arrives
@@ -106,6 +107,15 @@ func (n *testNode) PeerLost(p *Peer, err error) {
 	})
 }
 
+func (n *testNode) PeerLeft(p *Peer, _ error) {
+	n.note(func() {
+		if n.left[p] {
+			n.t.Errorf("node %s was told twice that %s has left", n.name, p.Node())
+		}
+		n.left[p] = true
+	})
+}
+
 func (n *testNode) Released(f *Frame, err error) {
 	n.note(func() { n.released[f.Tag] = append(n.released[f.Tag], err) })
 }
@@ -146,7 +156,7 @@ func (b *bed) start(names ...string) []*testNode {
 
 func (b *bed) startNode(name string, incarnation uint64) *testNode {
 	b.t.Helper()
-	n := &testNode{t: b.t, name: name, frames: map[uint64][]byte{}, arrivals: map[uint64]int{}, lost: map[string]error{},
+	n := &testNode{t: b.t, name: name, frames: map[uint64][]byte{}, arrivals: map[uint64]int{}, lost: map[string]error{}, left: map[*Peer]bool{},
 		released: map[uint64][]error{}}
 	n.changed = sync.NewCond(&n.mu)
 	n.sys = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
@@ -241,8 +251,8 @@ var dataDescriptor = op.Descriptor{Kind: op.KindAllReduce, DType: op.Uint8, Code
 
 // send sends frame seq of n bytes on a rail.
 func (n *testNode) send(p *Peer, seq uint64, rail, bytes int, flags wire.Flags) *Frame {
-	f := &Frame{Payload: payload(n.name, seq, bytes), Owner: n, Tag: seq, Header: wire.Header{
-		Kind: wire.KindData, Flags: flags, Comm: 1, Seq: seq, Rail: uint16(rail), Length: uint32(bytes), Count: 1,
+	f := &Frame{Payload: payload(n.name, seq, bytes), Owner: n, Tag: seq, Rail: rail, Header: wire.Header{
+		Kind: wire.KindData, Flags: flags, Comm: 1, Seq: seq, Lane: uint16(rail), Length: uint32(bytes), Count: 1,
 		Desc: dataDescriptor,
 	}}
 	p.Send(f)

@@ -246,10 +246,10 @@ func TestDisconnectIsNoLossUntilSomebodySends(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		n[1].mu.Lock()
-		told := n[1].lost["a"]
+		told, left := n[1].lost["a"], n[1].left[ba]
 		n[1].mu.Unlock()
-		if told != nil || ba.Lost() == nil {
-			t.Errorf("b was told %v, its peer says %v", told, ba.Lost())
+		if told != nil || !left || ba.Lost() == nil {
+			t.Errorf("b was told %v, that it has left: %v, its peer says %v", told, left, ba.Lost())
 		}
 		n[1].send(ba, 2, 0, 10, 0)
 		n[1].expectReleased(2, fault.ErrRankLost)

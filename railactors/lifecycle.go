@@ -48,6 +48,9 @@ func (p *Peer) endLocked(cause error, loud bool, fx *effects) {
 	}
 	p.cause, p.state, p.loud = cause, ending, loud
 	p.watch.Stop()
+	if p.grace != nil {
+		p.grace.Stop()
+	}
 	for _, c := range p.conns {
 		if c != nil {
 			c.failLocked(cause, fx)
@@ -85,7 +88,7 @@ func (p *Peer) finish() {
 	if p.partTimer != nil {
 		p.partTimer.Stop()
 	}
-	p.finished = true
+	p.finished, p.predecessor = true, nil
 	p.mu.Unlock()
 	p.tellLost()
 	p.fabric.forget(p)
@@ -98,13 +101,18 @@ func (p *Peer) finish() {
 }
 
 // tellLost tells Inbound once that the peer is lost, if it is, or if a frame was meant for
-// a node that had left quietly.
+// a node that had left quietly; and once that it has left so.
 func (p *Peer) tellLost() {
 	p.mu.Lock()
 	tell := p.finished && !p.told && (p.loud || p.missed)
 	p.told = p.told || tell
+	left := p.finished && !p.told && !p.toldLeft && p.parted
+	p.toldLeft = p.toldLeft || left
 	cause := p.cause
 	p.mu.Unlock()
+	if left {
+		p.fabric.in.PeerLeft(p, cause)
+	}
 	if tell {
 		p.fabric.log.Warn("peer lost", "node", p.node, "incarnation", p.incarnation, "reason", cause)
 		p.fabric.in.PeerLost(p, cause)
@@ -184,6 +192,9 @@ func (p *Peer) tick() {
 		v.Lost = fmt.Sprintf("%d connections broke before the nodes could settle", n)
 	}
 	if v.Lost != "" {
+		if p.met == 0 {
+			v.Lost += ": " + p.obstacles()
+		}
 		p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: v.Lost}, true, fx)
 	}
 	p.unlock(fx)

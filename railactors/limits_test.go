@@ -43,10 +43,56 @@ func TestControlMessagesArriveInOrderAndAreLimited(t *testing.T) {
 		if !errors.Is(err, fault.ErrLimit) {
 			t.Errorf("a queue without end: %v", err)
 		}
+		if err := ab.SendControl(&messages.Control{Comm: 1, Body: &messages.Control_Abort{Abort: &messages.Abort{}}}); err != nil {
+			t.Errorf("an abort, without which the others wait: %v", err)
+		}
 		for _, r := range b.rails {
 			net.Heal("b", r)
 		}
 		n[0].await("", func() bool { return true })
+	})
+}
+
+func TestAFrameThatIsTooLongIsItsOwnersAgain(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		n[0].send(ab, 1, 0, wire.MaxPayload+1, 0)
+		n[0].expectReleased(1, fault.ErrLimit)
+		n[0].send(ab, 2, 0, wire.MaxPayload, 0)
+		n[0].expectReleased(2, nil)
+		n[1].await("the other one", func() bool { return n[1].arrivals[2] == 1 })
+		if again := n[0].fabric.Rails()[0].Reconnects; again != 0 {
+			t.Errorf("connected again %d times", again)
+		}
+	})
+}
+
+func TestAPeerThatTakesNoControlMessagesIsLost(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		net.Silence("b", b.rails[0]) // no time passes: it is lost for nothing else
+		fill := func(m *messages.Control) (k int, err error) {
+			for ; err == nil && k < 10*maxControlQueue; k++ {
+				err = ab.SendControl(m)
+			}
+			return k, err
+		}
+		if k, err := fill(&messages.Control{Comm: 1, Body: &messages.Control_Ready{}}); !errors.Is(err, fault.ErrLimit) {
+			t.Fatalf("after %d messages: %v", k, err)
+		}
+		if err := ab.Lost(); err != nil {
+			t.Fatalf("lost before its time: %v", err)
+		}
+		k, err := fill(&messages.Control{Comm: 1, Body: &messages.Control_Abort{}})
+		if !errors.Is(err, fault.ErrLimit) || k < maxControlQueue/2 {
+			t.Errorf("%d messages of another kind went: %v", k, err)
+		}
+		if err := ab.Lost(); !errors.Is(err, fault.ErrRankLost) || !strings.Contains(err.Error(), `"b"`) {
+			t.Errorf("the peer's end: %v", err)
+		}
+		net.Heal("b", b.rails[0])
 	})
 }
 
@@ -83,7 +129,7 @@ func TestUnacknowledgedBytesInFlightAreLimited(t *testing.T) {
 
 func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 	virtual(t, 2, func(b *bed, _ *mem.Network) {
-		b.tune = func(c *Config) { c.EagerBytes = 10_000 }
+		b.tune = func(c *Config) { c.CreditBytes = 10_000 }
 		n := b.start("a", "b")
 		ab, ba := join(n[0], n[1])
 		n[1].keep = true
@@ -107,7 +153,8 @@ func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 		ba.ReturnCredit(4000)
 		n[1].expect("a", 5)
 		ba.GrantEager(1, 5) // too late, and no harm
-		ba.ReturnCredit(8000)
+		ba.ReturnCredit(4000)
+		ba.ReturnCredit(4000)
 		n[0].expectReleased(5, nil)
 		<-time.After(time.Second)
 		for seq := range uint64(2) {
@@ -119,7 +166,7 @@ func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 
 func TestTheCreditOfSunkFramesGoesBackByItself(t *testing.T) {
 	virtual(t, 1, func(b *bed, _ *mem.Network) {
-		b.tune = func(c *Config) { c.EagerBytes = 10_000 }
+		b.tune = func(c *Config) { c.CreditBytes = 10_000 }
 		n := b.start("a", "b")
 		ab, _ := join(n[0], n[1])
 		n[1].land = func(*Peer, *wire.Header) (Landing, error) { return Landing{}, nil }

@@ -1,9 +1,7 @@
 package railactors
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,18 +30,18 @@ type Peer struct {
 	node        string
 	incarnation uint64
 	session     uint64                       // this node's number for its dealings with that one
-	addrs       []string                     // by rail index
+	addrs       []string                     // by rail index; empty where the device is absent; guarded by mu
 	dials       bool                         // this side dials
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
 	users       int                          // Connect less Disconnect; guarded by fabric.mu
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
-	predecessor *Peer                        // that has yet to say farewell to the same process; nil if none
 
-	ready chan struct{} // closed when all rails were up at once
+	ready chan struct{} // closed when the peer may be used: ready.go
 	ended chan struct{} // closed when nothing of it is in use any more
 
 	mu            sync.Mutex
+	predecessor   *Peer // that has yet to say farewell to the same process; nil if none, and once this one is connected
 	core          *peer.Core[*Frame]
 	live          *peer.Liveness
 	silence       *peer.Silence
@@ -57,6 +55,7 @@ type Peer struct {
 	missed        bool          // something was to be sent after it ended
 	finished      bool          // all frames were released
 	told          bool          // PeerLost was called
+	toldLeft      bool          // PeerLeft was called
 	remoteSession uint64        // 0 until the first Hello
 	conns         []*connection // by rail index; nil where there is none
 	proposed      []uint64      // by rail index: last generation that this side proposed
@@ -67,6 +66,7 @@ type Peer struct {
 	farewell      bool          // a farewell went out
 	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
 	isReady       bool
+	grace         *time.Timer  // of the rails that were not connected with the first one; nil before
 	pairs         []*actor.PID // by rail index; nil where no actor runs
 }
 
@@ -94,7 +94,7 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 		dials: f.cfg.Node < r.Node, signals: make([]signal, n), pollable: make([]atomic.Pointer[connection], n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
-			CreditBytes: max(1, f.cfg.EagerBytes/4), AckDelay: f.cfg.AckDelay}),
+			CreditBytes: max(1, f.cfg.CreditBytes/4), AckDelay: f.cfg.AckDelay}),
 		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
 		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
 	}
@@ -139,56 +139,24 @@ func (p *Peer) usable() bool {
 	return p.cause == nil && !p.farewell && !p.parted
 }
 
-// Ready is closed when all rails were connected. It stays open if the peer ends before.
-func (p *Peer) Ready() <-chan struct{} { return p.ready }
-
-// Whole reports whether every rail connects the two nodes.
-func (p *Peer) Whole() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.allUp()
-}
-
-// WaitReady waits until all rails were connected. The error says why the peer ended, or
-// wraps the context's and names the node, the missing rails and what keeps them.
-func (p *Peer) WaitReady(ctx context.Context) error {
-	select {
-	case <-p.ready:
-		return nil
-	case <-p.ended:
-		return p.Lost()
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isReady {
-		return nil
-	}
-	var missing []string
-	for r, c := range p.conns {
-		if c != nil {
-			continue
-		}
-		s := p.fabric.rails[r].name
-		if p.attempts[r] != nil {
-			s += " (" + p.attempts[r].Error() + ")"
-		}
-		missing = append(missing, s)
-	}
-	return fmt.Errorf("node %q: not connected on rail %s: %w", p.node, strings.Join(missing, ", "), context.Cause(ctx))
-}
-
-// Send takes a frame of kind Data or Grant for the rail that its header names, or for
-// another one while that is down. It never blocks: a small frame is written at once if the
-// rail is free, others are queued. The caller bounds how much it queues. When the
-// peer has ended the frame is released with the reason before Send returns.
+// Send takes a frame of kind Data or Grant for its rail, or for another one while that is
+// down. It never blocks: a small frame is written at once if the rail is free, others
+// are queued. The caller bounds how much it queues. When the peer has ended the frame is released
+// with the reason before Send returns; so is one that is longer than wire.MaxPayload, which the
+// other node would refuse each time that it came.
 func (p *Peer) Send(fr *Frame) {
+	if n := len(fr.Payload); n > wire.MaxPayload {
+		if fr.Owner != nil {
+			fr.Owner.Released(fr, fmt.Errorf("frame to node %q: %d bytes, the limit is %d: %w", p.node, n, wire.MaxPayload, fault.ErrLimit))
+		}
+		return
+	}
 	it := peer.Item[*Frame]{
-		Frame: fr, Rail: int(fr.Header.Rail), Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
+		Frame: fr, Rail: fr.Rail, Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
 		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
 	}
 	if !it.Ahead && fr.Header.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
-		it.Credit = len(fr.Payload)
+		it.Credit = len(fr.Payload) + wire.EagerCost
 	}
 	fx := newEffects()
 	p.mu.Lock()
@@ -207,12 +175,14 @@ func (p *Peer) Send(fr *Frame) {
 	p.unlock(fx)
 }
 
-// SendControl sends a control message over whichever rail is up, ahead of data. It fails when
-// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait.
+// SendControl sends a control message over whichever rail is up, ahead of data. It fails when the
+// peer has ended, when the message is longer than wire.MaxControl, or when too many wait. Messages
+// that end something (Abort, LeaveAck) have as much room again; a peer that takes none of those is
+// lost.
 func (p *Peer) SendControl(m *messages.Control) error {
 	payload, err := proto.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("control message to node %q: %w", p.node, err)
+		return fmt.Errorf("control message to node %q: %w: %w", p.node, fault.ErrInternal, err)
 	}
 	if len(payload) > wire.MaxControl {
 		return fmt.Errorf("control message to node %q: %d bytes, the limit is %d: %w", p.node, len(payload), wire.MaxControl, fault.ErrLimit)
@@ -227,20 +197,31 @@ func (p *Peer) SendControl(m *messages.Control) error {
 		p.tellLost()
 		return cause
 	}
-	if n := p.core.QueuedAhead(); n >= maxControlQueue {
-		p.mu.Unlock()
-		fx.free()
+	if n := p.core.QueuedAhead(); n >= maxControlQueue && (!endsSomething(m) || n >= 2*maxControlQueue) {
+		if endsSomething(m) {
+			p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: fmt.Sprintf("%d control messages wait for it", n)}, true, fx)
+		}
+		p.unlock(fx)
 		return fmt.Errorf("node %q: %d control messages wait: %w", p.node, n, fault.ErrLimit)
 	}
-	p.sendAhead(wire.Header{Kind: wire.KindControl, Comm: m.Comm}, payload, fx)
+	p.sendAhead(0, wire.Header{Kind: wire.KindControl, Comm: m.Comm}, payload, fx)
 	p.unlock(fx)
 	return nil
 }
 
-// sendAhead queues a frame of the runtime's own. The caller holds mu.
-func (p *Peer) sendAhead(h wire.Header, payload []byte, fx *effects) {
+// endsSomething reports whether the other node would wait for ever without the message.
+func endsSomething(m *messages.Control) bool {
+	switch m.Body.(type) {
+	case *messages.Control_Abort, *messages.Control_LeaveAck:
+		return true
+	}
+	return false
+}
+
+// sendAhead queues a frame of the runtime's own, for a rail or for another one while that is down. The caller holds mu.
+func (p *Peer) sendAhead(rail int, h wire.Header, payload []byte, fx *effects) {
 	h.Length = uint32(len(payload))
-	p.core.Send(peer.Item[*Frame]{Frame: &Frame{Header: h, Payload: payload}, Rail: int(h.Rail),
+	p.core.Send(peer.Item[*Frame]{Frame: &Frame{Header: h, Payload: payload, Rail: rail}, Rail: rail,
 		Bytes: wire.Size + len(payload), Ahead: true}, &fx.Effects)
 }
 
@@ -252,7 +233,7 @@ func (p *Peer) GrantEager(comm, seq uint64) {
 		p.unlock(fx)
 		return
 	}
-	p.sendAhead(wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited, Comm: comm, Seq: seq}, nil, fx)
+	p.sendAhead(0, wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited, Comm: comm, Seq: seq}, nil, fx)
 	p.unlock(fx)
 }
 
@@ -262,7 +243,7 @@ func (p *Peer) GrantEager(comm, seq uint64) {
 func (p *Peer) ReturnCredit(bytes int) {
 	fx := newEffects()
 	p.mu.Lock()
-	p.core.ReturnCredit(bytes, &fx.Effects)
+	p.core.ReturnCredit(bytes+wire.EagerCost, &fx.Effects)
 	p.unlock(fx)
 }
 

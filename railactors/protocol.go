@@ -17,6 +17,7 @@ var ErrRevoked = errors.New("memory was revoked")
 // Frame is one frame to be sent. The sender fills it and leaves it alone until it is released.
 type Frame struct {
 	Header  wire.Header // the pair fills in Number, Ack and Credit
+	Rail    int         // that is to carry it; while it is down, another one does
 	Payload []byte      // read until the frame is released, never written
 	Owner   FrameOwner  // nil where nobody asks
 	Tag     uint64      // the owner's
@@ -63,4 +64,7 @@ type Inbound interface {
 	Control(from *Peer, m *messages.Control)
 	// PeerLost: the node is lost (DESIGN §4.5). Nothing arrives from it any more. All its frames were released with err.
 	PeerLost(p *Peer, err error)
+	// PeerLeft: the node has disconnected, with nothing on its way to it or from it. Nothing arrives from it any more.
+	// What is sent to it nevertheless makes it lost: PeerLost follows.
+	PeerLeft(p *Peer, err error)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 )
 
@@ -60,7 +61,7 @@ func (w *buckets) pass(seconds float64) {
 }
 
 func (w *buckets) rounds(bytes int) int {
-	return plan.NewLayout(bytes, 4, bucketOwners(algorithmAt(int64(bytes)))).Rounds
+	return plan.RoundsOf(plan.Even(bytes, bucketOwners(algorithmAt(int64(bytes))))[0], schedule.Cost{})
 }
 
 func bucketOwners(a op.Algorithm) int {

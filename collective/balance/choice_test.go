@@ -29,7 +29,9 @@ type group struct {
 	tables int
 }
 
-func (g *group) cost(a op.Algorithm) schedule.Cost { return schedule.CostOf(a, g.ranks, 2) }
+func (g *group) cost(a op.Algorithm) schedule.Cost {
+	return schedule.CostOf(op.KindAllReduce, a, g.ranks, 2)
+}
 
 func (g *group) setup(free bool) Setup {
 	start, err := Static(Equal(len(g.rate)), 16<<10, nil)
@@ -37,7 +39,7 @@ func (g *group) setup(free bool) Setup {
 		panic(err)
 	}
 	s := Setup{Rails: len(g.rate), SplitBytes: 16 << 10, Start: start, Algorithm: algorithmAt, Cost: g.cost,
-		Owners: func(a op.Algorithm) int { return schedule.Owners(a, g.ranks) }}
+		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, g.ranks) }}
 	if free {
 		s.Free = func(int64) []op.Algorithm { return allAlgorithms }
 	}
@@ -69,7 +71,7 @@ func (g *group) algorithm(bytes int) op.Algorithm {
 
 // costs are what a round takes on each rail.
 func (g *group) costs(a op.Algorithm, bytes int) (rounds int, startup, perRound []float64) {
-	rounds = plan.NewLayout(bytes, 1, schedule.Owners(a, g.ranks)).Rounds
+	rounds = plan.RoundsOf(plan.Even(bytes, schedule.Parts(op.KindAllReduce, a, g.ranks))[0], schedule.Cost{})
 	form := g.cost(a)
 	for i, rate := range g.rate {
 		startup = append(startup, g.factor[a]*g.alpha[i]*float64(form.Stages))

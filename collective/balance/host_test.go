@@ -9,6 +9,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 )
 
@@ -80,7 +81,7 @@ func (h *host) owners(a op.Algorithm) int {
 }
 
 func (h *host) rounds(bytes int) int {
-	return plan.NewLayout(bytes, 1, h.owners(algorithmAt(int64(bytes)))).Rounds
+	return plan.RoundsOf(plan.Even(bytes, h.owners(algorithmAt(int64(bytes))))[0], schedule.Cost{})
 }
 
 func (h *host) shares(bytes int) []int {

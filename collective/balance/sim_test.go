@@ -9,6 +9,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 )
 
@@ -99,7 +100,7 @@ func (w *world) rounds(bytes int) int {
 	if algorithmAt(int64(bytes)) == op.Ring {
 		owners = w.ranks
 	}
-	return plan.NewLayout(bytes, 1, owners).Rounds
+	return plan.RoundsOf(plan.Even(bytes, owners)[0], schedule.Cost{})
 }
 
 // exact is the noiseless time of a division, without what the balancer can't know.

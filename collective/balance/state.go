@@ -6,6 +6,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // class is the state of one size class.
@@ -59,7 +60,8 @@ const maxUnits = 1024
 
 // roundsOf is the number of rounds of the class's operations.
 func (b *Balancer) roundsOf(k *class) int {
-	return min(plan.NewLayout(int(k.bytes), 1, b.setup.Owners(k.algorithm)).Rounds, maxUnits)
+	longest := (int(k.bytes) + b.setup.Owners(k.algorithm) - 1) / b.setup.Owners(k.algorithm)
+	return min(plan.RoundsOf(longest, schedule.Cost{}), maxUnits)
 }
 
 // inherit begins with the noise of the nearest class that was measured: much of it is the host's. What disturbs operations comes

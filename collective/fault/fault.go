@@ -32,6 +32,8 @@ var (
 	ErrRail = errors.New("rail failed")
 	// ErrConfig: the configuration has faults.
 	ErrConfig = errors.New("invalid configuration")
+	// ErrArgument: a call lacks its context, communicator, node or operation.
+	ErrArgument = errors.New("invalid argument")
 	// ErrView: a communicator could not be formed.
 	ErrView = errors.New("communicator could not be formed")
 	// ErrMinority: too few members are left to go on; others may be going on elsewhere.

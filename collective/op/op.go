@@ -121,10 +121,47 @@ const (
 	KindBarrier
 	KindView // the barrier that commits a view; its digest is the view's
 	KindDup  // the barrier that makes a second communicator
+	KindReduce
+	KindReduceScatter
+	KindAllGather
+	KindGather
+	KindScatter
+	KindBroadcast
+	KindAllToAll
+	KindScan
+	KindExScan
+	KindAllToAllV // each rank knows its own counts alone
+	KindSendRecv  // a message between two ranks; not numbered with the collectives
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup"}
+var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup", "reduce", "reducescatter",
+	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan", "alltoallv", "sendrecv"}
+
+// Kinds lists every kind of operation that carries data, in wire order.
+var Kinds = []Kind{KindAllReduce, KindReduce, KindReduceScatter, KindAllGather, KindGather, KindScatter,
+	KindBroadcast, KindAllToAll, KindScan, KindExScan}
+
+// Empty reports whether operations of the kind carry no data: the barriers.
+func (k Kind) Empty() bool { return k == KindBarrier || k == KindView || k == KindDup }
+
+// Reduces reports whether operations of the kind fold operands with an operator.
+func (k Kind) Reduces() bool {
+	switch k {
+	case KindAllReduce, KindReduce, KindReduceScatter, KindScan, KindExScan:
+		return true
+	}
+	return false
+}
+
+// Rooted reports whether one rank has another part in operations of the kind than the others.
+func (k Kind) Rooted() bool {
+	switch k {
+	case KindReduce, KindGather, KindScatter, KindBroadcast:
+		return true
+	}
+	return false
+}
 
 // Valid reports whether k is a kind of operation.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
@@ -146,10 +183,12 @@ const (
 	RecursiveDoubling
 	Bcube
 	Tree
+	Chain
+	Direct
 	algorithmEnd
 )
 
-var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree"}
+var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree", "chain", "direct"}
 
 // Valid reports whether a names a schedule (Auto does not).
 func (a Algorithm) Valid() bool { return a > Auto && a < algorithmEnd }
@@ -178,12 +217,23 @@ type Descriptor struct {
 	DType     DType
 	Code      Code
 	Algorithm Algorithm
-	Elements  uint64
+	Root      Rank   // 0 where the kind has none
+	Elements  uint64 // of the larger one of a rank's input and output
 }
 
 func (d Descriptor) String() string {
-	if d.Kind == KindAllReduce {
-		return fmt.Sprintf("%v(%d × %v, %v, %v)", d.Kind, d.Elements, d.DType, d.Code, d.Algorithm)
+	if d.Kind.Empty() {
+		return d.Kind.String()
 	}
-	return d.Kind.String()
+	if d.Kind == KindAllToAllV {
+		return fmt.Sprintf("%v(%v)", d.Kind, d.DType)
+	}
+	s := fmt.Sprintf("%v(%d × %v", d.Kind, d.Elements, d.DType)
+	if d.Kind.Reduces() {
+		s += ", " + d.Code.String()
+	}
+	if d.Kind.Rooted() {
+		s += fmt.Sprintf(", root %d", d.Root)
+	}
+	return s + ", " + d.Algorithm.String() + ")"
 }

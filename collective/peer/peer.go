@@ -21,12 +21,15 @@ import (
 
 // Config holds the limits of one peer.
 type Config struct {
-	Rails         int           // 1 … 64
+	Rails         int           // 1 … MaxRails
 	InFlightBytes int           // unacknowledged bytes of data per rail; one frame goes whatever its size
 	AckBytes      int           // received bytes that make an acknowledgement due at once
 	CreditBytes   int           // eager bytes given back that make it due at once
 	AckDelay      time.Duration // after which one is due otherwise; 0: at once
 }
+
+// MaxRails is what a set of rails can hold.
+const MaxRails = 64
 
 // Rails is a set of rail indexes.
 type Rails uint64
@@ -178,7 +181,7 @@ type entry[F any] struct {
 
 // New returns the core for a peer that has no connection yet, and no credit.
 func New[F any](cfg Config) *Core[F] {
-	if cfg.Rails < 1 || cfg.Rails > 64 {
+	if cfg.Rails < 1 || cfg.Rails > MaxRails {
 		panic(fmt.Sprintf("peer: %d rails", cfg.Rails))
 	}
 	return &Core[F]{cfg: cfg, links: make([]link[F], cfg.Rails), starving: make(map[Operation]int)}

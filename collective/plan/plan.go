@@ -4,46 +4,51 @@ import (
 	"fmt"
 	"math/bits"
 	"sort"
+
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
-// Bounds of a span, in bytes of one owner.
+// Bounds of a span, in bytes of one block.
 const (
 	MaxSpanBytes = 256 << 10 // the payload of a frame (wire.MaxPayload)
 	minSpanBytes = 24 << 10  // what a span holds at least, where there is that much: smaller frames cost more than they overlap
 
-	spansPerRail = 2 // aimed at: the steps of one overlap with those of the other; more cost a processor more than they gain
+	spansPerLane = 2 // aimed at: the steps of one overlap with those of the other; more cost a processor more than they gain
+
+	// A pipeline of d links is idle for d spans at its ends, so it wants many spans for each
+	// of its links, and none so large that one of them is felt.
+	spansPerLink     = 32
+	minPipelineBytes = 16 << 10
+	maxPipelineBytes = 64 << 10
+
+	// ScratchBytes bounds the scratch of one span over all blocks. It follows from form alone,
+	// not from a rank's memory limit, since all ranks cut alike.
+	ScratchBytes = 8 << 20
 )
 
-// Span is a run of consecutive rounds that one planned rail carries. The owner's part
-// of it is what one frame moves.
+// Span is a run of consecutive rounds of a lane. A block's part of it is what one frame moves.
 type Span struct {
-	Rail  int
-	Index int // running number on its rail
-	First int // first round
+	First int // round
 	Count int // rounds, at least 1
 }
 
-// RailSpans is the part of a plan that belongs to one rail.
-type RailSpans struct {
-	From, To int // its spans are Plan.Spans[From:To]
-	First    int // first round
-	Rounds   int // rounds
+// Lane is the part of a plan that one lane carries: consecutive rounds, cut into even spans.
+type Lane struct {
+	First  int // round
+	Rounds int
+	Spans  []Span
+	Bytes  int // that it carries of this rank's blocks, together
 }
-
-// Len is the number of spans on the rail.
-func (r RailSpans) Len() int { return r.To - r.From }
 
 // Plan is the cut of one operation. It is immutable and may be shared by operations.
 type Plan struct {
 	Layout
-	Spans     []Span // by rail, then by index
-	PerRail   []RailSpans
-	SpanBytes int // the largest owner range of any span
+	Lanes []Lane
 }
 
-// Rounds divides total rounds over rails by weight, in whole rounds: the largest
-// remainders get what rounding down left over, the lower rail first among equals. The
-// result sums to total; a rail of weight 0 gets nothing. It panics when no rail has a weight.
+// Rounds divides total rounds over lanes by weight, in whole rounds: the largest
+// remainders get what rounding down left over, the lower lane first among equals. The
+// result sums to total; a lane of weight 0 gets nothing. It panics when no lane has a weight.
 func Rounds(total int, weights []uint32) []int {
 	var sum uint64
 	for _, w := range weights {
@@ -72,100 +77,95 @@ func Rounds(total int, weights []uint32) []int {
 	return rounds
 }
 
-// New makes the plan in which rail i carries rounds[i] rounds, following those of rail
-// i-1. It panics when they don't sum to the layout's rounds.
-func New(l Layout, rounds []int) *Plan {
-	p := &Plan{Layout: l, PerRail: make([]RailSpans, len(rounds))}
-	total, spans := 0, 0
-	for _, r := range rounds {
+// New makes the plan in which lane i carries rounds[i] rounds, following those of lane
+// i-1, in spans that suit an algorithm of that cost. It panics when they don't sum to the
+// layout's rounds.
+func New(l Layout, rounds []int, cost schedule.Cost) *Plan {
+	return newPlan(l, rounds, func(rounds int) int { return l.spanRounds(rounds, cost) })
+}
+
+// NewSpans is New with spans of so many rounds, for tests that want many spans of few bytes.
+func NewSpans(l Layout, rounds []int, perSpan int) *Plan {
+	return newPlan(l, rounds, func(int) int { return perSpan })
+}
+
+func newPlan(l Layout, rounds []int, perSpan func(rounds int) int) *Plan {
+	p := &Plan{Layout: l, Lanes: make([]Lane, len(rounds))}
+	first := 0
+	for i, r := range rounds {
 		if r < 0 {
 			panic(fmt.Sprintf("plan: negative rounds in %v", rounds))
 		}
-		total += r
-		spans += spanCount(l, r)
-	}
-	if total != l.Rounds {
-		panic(fmt.Sprintf("plan: rails carry %v rounds of %d", rounds, l.Rounds))
-	}
-	p.Spans = make([]Span, 0, spans)
-	first := 0
-	for rail, r := range rounds {
-		from, count := len(p.Spans), spanCount(l, r)
-		for i := range count {
-			start, end := spanStart(r, count, i), spanStart(r, count, i+1)
-			s := Span{Rail: rail, Index: i, First: first + start, Count: end - start}
-			_, length := l.Range(s.First, s.Count, 0) // the first block is the longest
-			p.SpanBytes = max(p.SpanBytes, length)
-			p.Spans = append(p.Spans, s)
+		lane := &p.Lanes[i]
+		lane.First, lane.Rounds = first, r
+		if r > 0 {
+			lane.cut(ceil(r, perSpan(r)))
 		}
-		p.PerRail[rail] = RailSpans{From: from, To: from + count, First: first, Rounds: r}
+		for block := range l.Blocks {
+			_, length := l.Range(first, r, block)
+			lane.Bytes += length
+		}
 		first += r
+	}
+	if first != l.Rounds {
+		panic(fmt.Sprintf("plan: lanes carry %v rounds of %d", rounds, l.Rounds))
 	}
 	return p
 }
 
-// spanCount is the number of spans that a rail's rounds are cut into: at least
-// spansPerRail, unless that made them smaller than minSpanBytes per owner; and as many as
-// keep them within MaxSpanBytes.
-func spanCount(l Layout, rounds int) int {
-	if rounds == 0 {
-		return 0
+// spanRounds is how many rounds a span of a lane with so many has at most: few enough that there are
+// spans to overlap, so many that frames are not small, and within the limits of frames and scratch.
+func (l *Layout) spanRounds(rounds int, cost schedule.Cost) int {
+	spans, least, most := spansPerLane, minSpanBytes, MaxSpanBytes
+	if cost.Depth > 0 {
+		spans, least, most = spansPerLink*cost.Depth, minPipelineBytes, maxPipelineBytes
 	}
-	perSpan := max(ceil(rounds, spansPerRail), ceil(minSpanBytes, l.Segment))
-	perSpan = min(perSpan, MaxSpanBytes/l.Segment)
-	return ceil(rounds, perSpan)
+	most = min(most, MaxSpanBytes/max(cost.Widest, 1), ScratchBytes/max(cost.Slots, 1))
+	perSpan := max(ceil(rounds, spans), ceil(least, l.Segment))
+	return max(min(perSpan, most/l.Segment), 1)
 }
 
-// spanStart is the round at which the i-th of count even spans begins, counted from the
-// rail's first one: spans differ by one round at most, the longer ones come first.
-func spanStart(rounds, count, i int) int {
-	return i*(rounds/count) + min(i, rounds%count)
+// cut makes so many even spans: they differ by one round at most, the longer ones come first.
+func (lane *Lane) cut(count int) {
+	lane.Spans = make([]Span, count)
+	at := lane.First
+	for i := range lane.Spans {
+		size := lane.Rounds / count
+		if i < lane.Rounds%count {
+			size++
+		}
+		lane.Spans[i] = Span{First: at, Count: size}
+		at += size
+	}
 }
 
-// Find is the number in Spans of the span of these rounds, which come from a header and
-// may be anything; ok is false when the plan has no such span.
-func (p *Plan) Find(rail, first, count int) (span int, ok bool) {
-	if rail < 0 || rail >= len(p.PerRail) {
+// Find is the number of the lane's span of these rounds, which come from a header and
+// may be anything; ok is false when the lane has no such span.
+func (lane *Lane) Find(first, count int) (span int, ok bool) {
+	at := first - lane.First
+	if at < 0 || at >= lane.Rounds {
 		return 0, false
 	}
-	r := p.PerRail[rail]
-	at := first - r.First
-	if at < 0 || at >= r.Rounds {
-		return 0, false
-	}
-	short, long := r.Rounds/r.Len(), r.Rounds%r.Len()
+	short, long := lane.Rounds/len(lane.Spans), lane.Rounds%len(lane.Spans)
 	i := at / (short + 1)
 	if i >= long {
 		i = long + (at-long*(short+1))/short
 	}
-	s := &p.Spans[r.From+i]
-	return r.From + i, s.First == first && s.Count == count
+	return i, lane.Spans[i] == Span{First: first, Count: count}
 }
 
-// RangeOf is the range of bytes of the owner's part of a span.
-func (p *Plan) RangeOf(span, owner int) (off, length int) {
-	s := &p.Spans[span]
-	return p.Range(s.First, s.Count, owner)
-}
-
-// RailBytes is how much of the buffer a rail carries, over all owners.
-func (p *Plan) RailBytes(rail int) (bytes int) {
-	r := &p.PerRail[rail]
-	if r.Rounds == p.Rounds {
-		return p.Bytes
+// SlotBytes bounds what one block takes in any span of the lane.
+func (p *Plan) SlotBytes(lane *Lane, block int) int {
+	if len(lane.Spans) == 0 {
+		return 0
 	}
-	for owner := range p.Owners {
-		_, length := p.Range(r.First, r.Rounds, owner)
-		bytes += length
+	return p.longest(lane.Spans[0].Count, block)
+}
+
+// SpanBytes is what the longest block takes in a span of a lane, at most.
+func (p *Plan) SpanBytes(lane int) (bytes int) {
+	for block := range p.Blocks {
+		bytes = max(bytes, p.SlotBytes(&p.Lanes[lane], block))
 	}
 	return bytes
-}
-
-// OwnersIn is the number of owners that have bytes in a span: owners 0 … OwnersIn-1. The
-// others take no part in it. In the empty buffer all take part.
-func (p *Plan) OwnersIn(span int) int {
-	if p.Bytes == 0 {
-		return p.Owners
-	}
-	return max(min(ceil(p.Bytes-p.start(p.Spans[span].First), p.Block), p.Owners), 0)
 }

@@ -5,13 +5,52 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
-func anyLayout(t *rapid.T) Layout {
-	elem := rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "elem")
-	owners := rapid.IntRange(1, 17).Draw(t, "owners")
-	limit := rapid.SampledFrom([]int{10, 1000, 100_000, 50_000_000, 1 << 40}).Draw(t, "limit")
-	return NewLayout(elem*rapid.IntRange(0, limit).Draw(t, "elements"), elem, owners)
+// operation is what a layout is made of.
+type operation struct {
+	elem, bytes int
+	parts       Parts
+	blocks      []schedule.Block
+	cost        schedule.Cost
+}
+
+func (o *operation) layout() Layout { return NewLayout(o.bytes, o.elem, o.parts, o.blocks, o.cost) }
+
+// even is an allreduce among so many owners.
+func even(bytes, elem, owners int) Layout {
+	o := operation{elem: elem, bytes: bytes, parts: Even(bytes, owners), cost: schedule.Cost{Widest: 1, Slots: owners - 1}}
+	for part := range owners {
+		o.blocks = append(o.blocks, schedule.Block{Part: part, Source: part, Target: part})
+	}
+	return o.layout()
+}
+
+// anyOperation has parts of any lengths, some of them none, and a block of each.
+func anyOperation(t *rapid.T) operation {
+	o := operation{elem: rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "elem")}
+	limit := rapid.SampledFrom([]int{10, 1000, 100_000, 4 << 20, 1 << 36}).Draw(t, "limit")
+	n := rapid.IntRange(1, 17).Draw(t, "parts")
+	if rapid.Bool().Draw(t, "even") {
+		o.parts = Even(o.elem*rapid.IntRange(0, limit).Draw(t, "elements"), n)
+	} else {
+		for range n {
+			o.parts = append(o.parts, o.elem*rapid.IntRange(0, limit).Draw(t, "elements"))
+		}
+	}
+	o.bytes = o.parts.Total()
+	for part := range n {
+		b := schedule.Block{Part: part, Source: part, Target: schedule.None}
+		if rapid.Bool().Draw(t, "received") {
+			b.Source, b.Target = schedule.None, part
+		}
+		o.blocks = append(o.blocks, b)
+	}
+	o.cost = schedule.Cost{Widest: rapid.SampledFrom([]int{1, 1, n}).Draw(t, "widest"),
+		Slots: rapid.IntRange(0, 200).Draw(t, "slots"), Depth: rapid.SampledFrom([]int{0, 0, 1, 3, 20}).Draw(t, "depth")}
+	return o
 }
 
 func anyWeights(t *rapid.T) []uint32 {
@@ -20,43 +59,43 @@ func anyWeights(t *rapid.T) []uint32 {
 	return w
 }
 
-func TestLayoutCoversTheBufferOnceInWholeElements(t *testing.T) {
+func TestLayoutCoversEachBlockOnceInWholeElements(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := anyLayout(t)
+		o := anyOperation(t)
+		l := o.layout()
 		next := 0
-		for o := range l.Owners {
-			off, length := l.Range(0, l.Rounds, o)
-			if length > 0 && off != next {
-				t.Fatalf("%+v: owner %d begins at %d, want %d", l, o, off, next)
+		for i, b := range l.Blocks {
+			at := b.Source
+			if at == schedule.None {
+				at = b.Target
 			}
-			next += length
-			if off%l.ElemSize != 0 || length%l.ElemSize != 0 {
-				t.Fatalf("%+v: owner %d has bytes %d+%d", l, o, off, length)
+			if at != next || b.Bytes != o.parts[i] {
+				t.Fatalf("%+v: block %d begins at %d, want %d", l, i, at, next)
 			}
+			next += b.Bytes
 			r := rapid.IntRange(0, l.Rounds-1).Draw(t, "round")
-			a, before := l.Range(0, r, o)
-			b, after := l.Range(r, l.Rounds-r, o)
-			if _, length := l.Range(r, 1, o); length > l.Segment {
-				t.Fatalf("%+v: round %d of owner %d has %d bytes", l, r, o, length)
+			start, before := l.Range(0, r, i)
+			middle, after := l.Range(r, l.Rounds-r, i)
+			if start != 0 || middle != before || before+after != b.Bytes || middle%o.elem != 0 {
+				t.Fatalf("%+v: block %d: %d+%d and %d+%d", l, i, start, before, middle, after)
 			}
-			if before+after != length || after > 0 && b != a+before {
-				t.Fatalf("%+v: owner %d: %d+%d and %d+%d aren't its block", l, o, a, before, b, after)
+			_, length := l.Range(r, 1, i)
+			if length > l.Segment || length == 0 && l.Full() && l.Bytes > 0 {
+				t.Fatalf("%+v: round %d of block %d has %d bytes", l, r, i, length)
 			}
 		}
-		if next != l.Bytes {
-			t.Fatalf("%+v: blocks cover %d bytes", l, next)
-		}
-		if l.Segment%64 != 0 || l.Block%64 != 0 || l.Segment < MinSegmentBytes || l.Segment > MaxSegmentBytes {
+		if l.Segment%64 != 0 || l.Segment < MinSegmentBytes || l.Segment > MaxSegmentBytes || l.Segment*o.cost.Widest > MaxSpanBytes {
 			t.Fatalf("%+v", l)
 		}
 	})
 }
 
-func TestLayoutFollowsTheDesign(t *testing.T) {
+// The cut is one of the bits that all ranks share: it must not change by accident.
+func TestLayoutOfAnAllReduce(t *testing.T) {
 	for _, c := range []struct{ bytes, owners, block, segment, rounds int }{
 		{0, 4, 0, 256, 1},
-		{8, 1, 64, 256, 1},
-		{8, 6, 64, 256, 1},
+		{8, 1, 8, 256, 1},
+		{8, 6, 8, 256, 1},
 		{64 << 10, 6, 10944, 320, 42},
 		{256 << 10, 6, 43712, 512, 96},
 		{1 << 20, 4, 256 << 10, 2752, 96},
@@ -64,8 +103,8 @@ func TestLayoutFollowsTheDesign(t *testing.T) {
 		{64 << 20, 6, 11184832, 62144, 180},
 		{1 << 30, 2, 512 << 20, 64 << 10, 8196},
 	} {
-		l := NewLayout(c.bytes, 8, c.owners)
-		if l.Block != c.block || l.Segment != c.segment || l.Rounds != c.rounds {
+		l := even(c.bytes, 8, c.owners)
+		if l.Blocks[0].Bytes != c.block || l.Segment != c.segment || l.Rounds != c.rounds {
 			t.Errorf("%d bytes, %d owners: %+v, want %+v", c.bytes, c.owners, l, c)
 		}
 	}
@@ -74,26 +113,19 @@ func TestLayoutFollowsTheDesign(t *testing.T) {
 // Shares of a small operation must not be coarse: of two rails of 4 : 1 at 64 KiB the slower one has 20 %, to a few.
 func TestSmallOperationsDivideFinely(t *testing.T) {
 	for owners := 2; owners <= 8; owners++ {
-		l := NewLayout(64<<10, 4, owners)
-		p := New(l, Rounds(l.Rounds, []uint32{4, 1}))
-		var bytes int
-		for owner := range owners {
-			_, length := p.Range(p.PerRail[1].First, p.PerRail[1].Rounds, owner)
-			bytes += length
-		}
-		if share := float64(bytes) / float64(l.Bytes); share < 0.175 || share > 0.215 {
+		l := even(64<<10, 4, owners)
+		p := New(l, Rounds(l.Rounds, []uint32{4, 1}), schedule.Cost{Widest: 1})
+		if share := float64(p.Lanes[1].Bytes) / float64(l.Bytes); share < 0.175 || share > 0.215 {
 			t.Errorf("%d owners: the slower rail has %.3f of %d rounds", owners, share, l.Rounds)
 		}
 	}
 }
 
-// Rails that carry as many rounds carry as many bytes, to 64 of each owner: the last round is no shorter than others.
+// Lanes that carry as many rounds carry as many bytes, to 64 of each block: the last round is no shorter than others.
 func TestEqualRoundsAreEqualBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := anyLayout(t)
-		if l.Bytes < 2*MinSegmentBytes*l.Owners {
-			return
-		}
+		o := anyOperation(t)
+		l := o.layout()
 		half := l.Rounds / 2
 		_, first := l.Range(0, half, 0)
 		_, last := l.Range(l.Rounds-half, half, 0)
@@ -143,51 +175,56 @@ func TestRoundsAreWithinOneOfTheShare(t *testing.T) {
 	})
 }
 
-func TestSpansCoverEachRailsRoundsAndAreFound(t *testing.T) {
+func TestSpansCoverEachLanesRoundsAndAreFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		elem, owners := rapid.SampledFrom([]int{1, 4, 8}).Draw(t, "elem"), rapid.IntRange(1, 9).Draw(t, "owners")
-		l := NewLayout(elem*rapid.IntRange(0, 4<<20).Draw(t, "elements"), elem, owners)
-		p := New(l, Rounds(l.Rounds, anyWeights(t)))
-		next, largest := 0, 0
-		carried := make([]int, len(p.PerRail))
-		for i, s := range p.Spans {
-			if s.First != next || s.Count < 1 {
-				t.Fatalf("span %d is %+v, want to begin at round %d", i, s, next)
-			}
-			next += s.Count
-			if r := p.PerRail[s.Rail]; r.From+s.Index != i || i >= r.To {
-				t.Fatalf("span %d is %+v on rail %+v", i, s, r)
-			}
-			if found, ok := p.Find(s.Rail, s.First, s.Count); !ok || found != i {
-				t.Fatalf("Find(%+v) = %d, %v, want %d", s, found, ok, i)
-			}
-			for o := range owners {
-				_, length := p.RangeOf(i, o)
-				largest = max(largest, length)
-				carried[s.Rail] += length
-				if took := o < p.OwnersIn(i); took != (length > 0 || l.Bytes == 0) {
-					t.Fatalf("owner %d has %d bytes in span %d, OwnersIn says %d", o, length, i, p.OwnersIn(i))
+		o := anyOperation(t)
+		if o.bytes > 64<<20 {
+			return
+		}
+		l := o.layout()
+		p := New(l, Rounds(l.Rounds, anyWeights(t)), o.cost)
+		next := 0
+		for i := range p.Lanes {
+			lane := &p.Lanes[i]
+			from, carried := next, 0
+			for at, s := range lane.Spans {
+				if s.First != next || s.Count < 1 {
+					t.Fatalf("span %d of lane %d is %+v, want to begin at round %d", at, i, s, next)
+				}
+				next += s.Count
+				if found, ok := lane.Find(s.First, s.Count); !ok || found != at {
+					t.Fatalf("Find(%+v) = %d, %v, want %d", s, found, ok, at)
+				}
+				largest := 0
+				for b := range l.Blocks {
+					_, length := p.Range(s.First, s.Count, b)
+					carried += length
+					largest = max(largest, length)
+					if slot := p.SlotBytes(lane, b); length > slot {
+						t.Fatalf("block %d has %d bytes in %+v, its slot %d", b, length, s, slot)
+					}
+				}
+				if largest*o.cost.Widest > MaxSpanBytes || s.Count > 1 && largest*o.cost.Slots > ScratchBytes {
+					t.Fatalf("%+v has %d bytes of a block, cost %+v", s, largest, o.cost)
 				}
 			}
-		}
-		if next != l.Rounds || largest != p.SpanBytes || largest > MaxSpanBytes {
-			t.Fatalf("spans cover %d rounds of %d, the largest has %d bytes, SpanBytes says %d", next, l.Rounds, largest, p.SpanBytes)
-		}
-		for rail, bytes := range carried {
-			if got := p.RailBytes(rail); got != bytes {
-				t.Fatalf("RailBytes(%d) = %d, its spans have %d", rail, got, bytes)
+			if next-from != lane.Rounds || carried != lane.Bytes {
+				t.Fatalf("%+v: spans of %d rounds and %d bytes", lane, next-from, carried)
+			}
+			first, count := rapid.IntRange(-2, l.Rounds+2).Draw(t, "first"), rapid.IntRange(-1, 5).Draw(t, "count")
+			want := slices.Index(lane.Spans, Span{first, count})
+			if found, ok := lane.Find(first, count); ok != (want >= 0) || ok && found != want {
+				t.Fatalf("Find(%d, %d) = %d, %v, want %d", first, count, found, ok, want)
 			}
 		}
-		rail, first, count := rapid.IntRange(-1, 4).Draw(t, "rail"), rapid.IntRange(-2, l.Rounds+2).Draw(t, "first"), rapid.IntRange(-1, 5).Draw(t, "count")
-		want := slices.IndexFunc(p.Spans, func(s Span) bool { return s.Rail == rail && s.First == first && s.Count == count })
-		if found, ok := p.Find(rail, first, count); ok != (want >= 0) || ok && found != want {
-			t.Fatalf("Find(%d, %d, %d) = %d, %v, want %d", rail, first, count, found, ok, want)
+		if next != l.Rounds {
+			t.Fatalf("spans cover %d rounds of %d", next, l.Rounds)
 		}
 	})
 }
 
 func TestSpansAreManyEnoughToOverlapAndLargeEnoughToPay(t *testing.T) {
-	for _, c := range []struct{ bytes, owners, rails, spans int }{
+	for _, c := range []struct{ bytes, owners, lanes, spans int }{
 		{8, 1, 1, 1},
 		{64 << 10, 4, 2, 2},   // 8 KiB per owner and rail
 		{1 << 20, 4, 2, 4},    // 128 KiB: 2 × 64
@@ -196,13 +233,45 @@ func TestSpansAreManyEnoughToOverlapAndLargeEnoughToPay(t *testing.T) {
 		{256 << 10, 4, 2, 4},  // 32 KiB: 2 × 16
 		{1 << 30, 2, 1, 2049}, // 512 MiB
 	} {
-		l := NewLayout(c.bytes, 8, c.owners)
-		weights := make([]uint32, c.rails)
-		for i := range weights {
-			weights[i] = 1
+		l := even(c.bytes, 8, c.owners)
+		if got := spansOf(l, c.lanes, schedule.Cost{Widest: 1, Slots: c.owners - 1}); got != c.spans {
+			t.Errorf("%+v: %d spans", c, got)
 		}
-		if p := New(l, Rounds(l.Rounds, weights)); len(p.Spans) != c.spans {
-			t.Errorf("%+v: %d spans: %+v", c, len(p.Spans), p.PerRail)
+	}
+}
+
+// spansOf is the number of spans over so many equal lanes.
+func spansOf(l Layout, lanes int, cost schedule.Cost) (spans int) {
+	for _, lane := range New(l, Rounds(l.Rounds, slices.Repeat([]uint32{1}, lanes)), cost).Lanes {
+		spans += len(lane.Spans)
+	}
+	return spans
+}
+
+// A pipeline is idle for as many spans as it has links beyond the first.
+func TestPipelinesHaveManySpans(t *testing.T) {
+	for _, c := range []struct{ bytes, lanes, depth, least, longest int }{
+		{16 << 20, 1, 2, 250, 64 << 10},
+		{16 << 20, 2, 2, 250, 64 << 10},
+		{1 << 20, 1, 2, 48, 22 << 10},
+		{64 << 10, 1, 2, 3, 22 << 10},
+	} {
+		l := even(c.bytes, 4, 1)
+		cost := schedule.Cost{Widest: 1, Slots: 1, Depth: c.depth}
+		p := New(l, Rounds(l.Rounds, slices.Repeat([]uint32{1}, c.lanes)), cost)
+		if got := spansOf(l, c.lanes, cost); got < c.least || p.SlotBytes(&p.Lanes[0], 0) > c.longest {
+			t.Errorf("%+v: %d spans of up to %d bytes", c, got, p.SlotBytes(&p.Lanes[0], 0))
+		}
+	}
+}
+
+// The scratch of one span stays bounded, however many ranks there are: a window shrinks then, an operation doesn't fail.
+func TestScratchOfASpanIsBounded(t *testing.T) {
+	for _, n := range []int{18, 34, 66, 120} {
+		l := even(128<<20, 4, n)
+		p := New(l, Rounds(l.Rounds, []uint32{1, 1, 1, 1}), schedule.Cost{Widest: 1, Slots: n - 1})
+		if scratch := p.SlotBytes(&p.Lanes[0], 0) * (n - 1); scratch > ScratchBytes {
+			t.Errorf("%d ranks: %d bytes", n, scratch)
 		}
 	}
 }

@@ -39,17 +39,16 @@ func Dimensions(n, base int) []int {
 // that have its digit, and folds by ascending rank; then owners' finals go out
 // in the reverse order of dimensions. A frame's step is different for each sender of a
 // group (its distance from the receiver), so that (owner, step) names a frame at its receiver.
-func (b *builder) bcube(dims []int) {
-	n, r := b.p.N, int(b.p.Rank)
+func (b *builder) bcube() {
+	n, r, dims := b.p.N, int(b.p.Rank), Dimensions(b.p.N, b.p.Base)
 	steps := 0 // of the reduce-scatter
 	for _, d := range dims {
 		steps += d - 1
 	}
 	b.p.Steps = 2 * steps
 	for o := range n {
-		b.owner()
 		// The way of the reduce-scatter: as long as our digits are the owner's, we fold.
-		value, apart := Input, len(dims) // apart: the first dimension in which we differ from the owner
+		value, apart := b.part(o, true, true), len(dims) // apart: the first dimension in which we differ from the owner
 		stride, step := 1, 0
 		for d, size := range dims {
 			mine, theirs := r/stride%size, o/stride%size
@@ -100,7 +99,7 @@ func distance(receiver, sender, size int) int {
 // scratchOf is the first of args that lies in scratch, which is the first or second:
 // only one of them is Input.
 func scratchOf(args []Value) Value {
-	if args[0] == Input {
+	if _, ok := args[0].Input(); ok {
 		return args[1]
 	}
 	return args[0]

@@ -6,83 +6,145 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// builder writes a program owner by owner.
+// builder writes a program.
 type builder struct {
-	p     *Program
-	code  []Instr // of the owner that is being written
-	slots int     // handed out so far, over all owners
+	p       *Program
+	block   int       // that instructions are of: the last one that was begun
+	readers [][]Value // by block: what reads its input, so far
 }
 
-// owner ends the program of the previous owner and begins that of the next one.
-func (b *builder) owner() {
-	if b.code != nil {
-		b.p.ByOwner = append(b.p.ByOwner, b.code)
+// part is a block with the length of a part, of which the rank has an operand and wants
+// the result where the flags say so. Instructions that follow are of this block.
+func (b *builder) part(part int, source, target bool) Value {
+	k := Block{Part: part, Source: None, Target: None}
+	if source {
+		k.Source = part
 	}
-	b.code = make([]Instr, 0, 4)
+	if target {
+		k.Target = part
+	}
+	return b.begin(k)
+}
+
+// begin adds a block and returns its input.
+func (b *builder) begin(k Block) Value {
+	b.p.Blocks = append(b.p.Blocks, k)
+	b.readers = append(b.readers, nil)
+	b.block = len(b.p.Blocks) - 1
+	return Input(b.block)
 }
 
 func (b *builder) add(in Instr) Value {
-	b.code = append(b.code, in)
-	return Value(len(b.code) - 1)
+	if in.Blocks == nil {
+		in.Blocks = []int{b.block}
+	}
+	v := Value(len(b.p.Code))
+	b.p.Code = append(b.p.Code, in)
+	for _, a := range in.Args {
+		if block, ok := a.Input(); ok {
+			b.readers[block] = append(b.readers[block], v)
+		}
+	}
+	return v
+}
+
+// hazards are the instructions so far that read the current block's input.
+func (b *builder) hazards() []Value { return slices.Clone(b.readers[b.block]) }
+
+// slot is scratch that no other value has used.
+func (b *builder) slot(blocks []int) Place {
+	b.p.Slots = append(b.p.Slots, blocks)
+	return Place{Kind: Scratch, Slot: len(b.p.Slots) - 1}
 }
 
 // recv receives an operand into a scratch slot of its own: its sender may be any number
 // of steps ahead of us, so that no other value's slot is sure to be free.
 func (b *builder) recv(step int, from op.Rank) Value {
-	b.slots++
-	return b.add(Instr{Kind: Recv, Step: step, Peer: from, Store: Place{Kind: Scratch, Slot: b.slots - 1}})
+	return b.add(Instr{Kind: Recv, Step: step, Mark: b.block, Peer: from, Store: b.slot([]int{b.block})})
+}
+
+// recvWide receives several blocks in one frame.
+func (b *builder) recvWide(mark, step int, from op.Rank, blocks []int) Value {
+	return b.add(Instr{Kind: Recv, Blocks: blocks, Step: step, Mark: mark, Peer: from, Store: b.slot(blocks)})
 }
 
 // recvFinal receives the final value.
 func (b *builder) recvFinal(step int, from op.Rank) Value {
-	return b.add(Instr{Kind: Recv, Step: step, Peer: from, Store: Place{Kind: Final}})
+	return b.add(Instr{Kind: Recv, Step: step, Mark: b.block, Peer: from, Store: Place{Kind: Final}})
 }
 
-func (b *builder) send(step int, to op.Rank, v Value) {
-	b.add(Instr{Kind: Send, Step: step, Peer: to, Args: []Value{v}})
+// send sends a value to a rank in whose program it is of the block with the same number.
+func (b *builder) send(step int, to op.Rank, v Value) Value { return b.sendTo(b.block, step, to, v) }
+
+// sendTo sends a value to a rank in whose program it is of block mark.
+func (b *builder) sendTo(mark, step int, to op.Rank, v Value) Value {
+	return b.add(Instr{Kind: Send, Blocks: b.blocksOf(v), Step: step, Mark: mark, Peer: to, Args: []Value{v}})
+}
+
+func (b *builder) blocksOf(v Value) []int {
+	if block, ok := v.Input(); ok {
+		return []int{block}
+	}
+	return b.p.Code[v].Blocks
 }
 
 // reduce folds args over the value in scratch that is called over: the first or second of them.
 func (b *builder) reduce(over Value, args ...Value) Value {
-	return b.add(Instr{Kind: Reduce, Args: args, Store: b.code[over].Store})
+	return b.add(Instr{Kind: Reduce, Args: args, Store: b.p.Code[over].Store})
+}
+
+// reduceApart folds args into scratch of its own, where others still read them.
+func (b *builder) reduceApart(args ...Value) Value {
+	return b.add(Instr{Kind: Reduce, Args: args, Store: b.slot([]int{b.block})})
 }
 
 // reduceFinal folds args into Final. An Input beyond the second argument might be
 // overwritten (it may be the same memory) before it is read, so what stands before it is
 // folded first; the order stays the same.
 func (b *builder) reduceFinal(args ...Value) Value {
-	if i := slices.Index(args, Input); i >= 2 {
+	if i := slices.Index(args, Input(b.block)); i >= 2 {
 		head := b.reduce(args[0], args[:i]...)
 		args = append([]Value{head}, args[i:]...)
 	}
-	var hazards []Value
-	for v, in := range b.code {
-		if in.Kind == Send && in.Args[0] == Input {
-			hazards = append(hazards, Value(v))
+	return b.add(Instr{Kind: Reduce, Last: b.averages(), Args: args, Store: Place{Kind: Final}, Hazards: b.hazards()})
+}
+
+// averages reports whether results are sums over all ranks. Those of a scan are not, and are sums
+// that ranks pass on.
+func (b *builder) averages() bool {
+	return b.p.Kind.Reduces() && b.p.Kind != op.KindScan && b.p.Kind != op.KindExScan
+}
+
+// copyFinal copies a value, or the current block of a wide value, into Final.
+func (b *builder) copyFinal(v Value) Value {
+	return b.add(Instr{Kind: Copy, Args: []Value{v}, Store: Place{Kind: Final}, Hazards: b.hazards()})
+}
+
+// pack makes one wide value of blocks that lie in several others.
+func (b *builder) pack(blocks []int, args ...Value) Value {
+	return b.add(Instr{Kind: Copy, Blocks: blocks, Args: args, Store: b.slot(blocks)})
+}
+
+// alone is what one rank does by itself: it has all operands of each result.
+func (b *builder) alone() {
+	source, target := wants(b.p.Spec)
+	for part := range b.p.Parts {
+		in := b.part(part, source, target)
+		if source && target {
+			b.add(Instr{Kind: Copy, Last: b.averages(), Args: []Value{in}, Store: Place{Kind: Final}})
 		}
 	}
-	return b.add(Instr{Kind: Reduce, Last: true, Args: args, Store: Place{Kind: Final}, Hazards: hazards})
 }
 
 // finish derives what the program's readers look up.
 func (b *builder) finish() *Program {
-	b.owner()
 	p := b.p
-	p.Slots = b.slots
-	total := 0
-	for _, code := range p.ByOwner {
-		total += len(code)
+	for v := range p.Code {
+		b.derive(Value(v))
 	}
-	p.Code = make([]Instr, 0, total)
-	p.Base = make([]int, 0, p.Owners+1)
-	p.recvs = make([][]Value, p.Owners)
-	for o, code := range p.ByOwner {
-		p.Base = append(p.Base, len(p.Code))
-		p.Code = append(p.Code, code...)
-		p.ByOwner[o] = p.Code[p.Base[o]:]
-		b.derive(o)
+	for _, recvs := range p.recvs {
+		slices.SortFunc(recvs, func(x, y Value) int { return p.Code[x].Step - p.Code[y].Step })
 	}
-	p.Base = append(p.Base, len(p.Code))
 	slices.Sort(p.From)
 	p.From = slices.Compact(p.From)
 	slices.Sort(p.To)
@@ -95,44 +157,45 @@ func (b *builder) finish() *Program {
 			in.Link, _ = slices.BinarySearch(p.To, in.Peer)
 		}
 	}
-	slices.SortStableFunc(p.Ready, func(x, y int) int { return p.Code[x].Step - p.Code[y].Step })
 	return p
 }
 
-// derive fills in what follows from the instructions of one owner.
-func (b *builder) derive(owner int) {
-	p, code := b.p, b.p.ByOwner[owner]
-	for v := range code {
-		in := &code[v]
-		in.Owner = owner
-		ready := in.Kind != Recv
-		for i, a := range in.Args {
-			if a == Input {
-				in.User = true
-				continue
-			}
-			ready = false
-			in.User = in.User || code[a].Store.Kind == Final
-			in.Scratch = in.Scratch || code[a].Store.Kind == Scratch
-			if !slices.Contains(in.Args[:i], a) {
-				code[a].Uses = append(code[a].Uses, Value(v))
-			}
+// derive fills in what follows from one instruction.
+func (b *builder) derive(v Value) {
+	p := b.p
+	in := &p.Code[v]
+	for i, a := range append(slices.Clone(in.Args), in.After...) {
+		if _, ok := a.Input(); ok {
+			in.User = true
+			continue
 		}
-		for _, h := range in.Hazards {
-			code[h].Uses = append(code[h].Uses, Value(v))
+		arg := &p.Code[a]
+		if i < len(in.Args) {
+			in.User = in.User || arg.Store.Kind == Final
+			in.Scratch = in.Scratch || arg.Store.Kind == Scratch
 		}
-		in.User = in.User || in.Store.Kind == Final
-		in.Scratch = in.Scratch || in.Store.Kind == Scratch
-		switch in.Kind {
-		case Recv:
-			p.From = append(p.From, in.Peer)
-			p.recvs[owner] = append(p.recvs[owner], Value(v))
-		case Send:
-			p.To = append(p.To, in.Peer)
-		}
-		if ready {
-			p.Ready = append(p.Ready, p.Base[owner]+v)
+		if !slices.Contains(arg.Uses, v) {
+			arg.Uses = append(arg.Uses, v)
 		}
 	}
-	slices.SortFunc(p.recvs[owner], func(x, y Value) int { return code[x].Step - code[y].Step })
+	for _, h := range in.Hazards {
+		p.Code[h].Frees = append(p.Code[h].Frees, v)
+	}
+	in.User = in.User || in.Store.Kind == Final
+	in.Scratch = in.Scratch || in.Store.Kind == Scratch
+	switch in.Kind {
+	case Copy:
+		for _, block := range in.Blocks {
+			i := slices.IndexFunc(in.Args, func(a Value) bool { return slices.Contains(b.blocksOf(a), block) })
+			in.Pieces = append(in.Pieces, in.Args[i])
+		}
+	case Recv:
+		p.From = append(p.From, in.Peer)
+		for len(p.recvs) <= in.Mark {
+			p.recvs = append(p.recvs, nil)
+		}
+		p.recvs[in.Mark] = append(p.recvs[in.Mark], v)
+	case Send:
+		p.To = append(p.To, in.Peer)
+	}
 }

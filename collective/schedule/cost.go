@@ -7,43 +7,95 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// Cost is what an algorithm takes by its form alone, for guesses about one that was not measured.
+// Cost is what an algorithm takes by its form alone: for guesses about one that was not
+// measured, and for the cut of an operation, which is the same on all ranks.
 type Cost struct {
 	Stages int     // messages one after the other, on the longest way from an operand to a result
-	Volume float64 // that a rank sends, at most, in parts of the buffer
-	Slots  int     // of scratch for one span, at most
+	Volume float64 // that a rank sends or receives, at most, in parts of the operation's bytes
+	Slots  int     // blocks of scratch for one span, at most
+	Widest int     // blocks of one frame, at most
+	Depth  int     // links of a pipeline after the first; 0: it is none
 }
 
-// CostOf is the cost among n ranks, at least 2. It panics for what Build refuses.
-func CostOf(a op.Algorithm, n, base int) Cost {
-	scattered := 2 * float64(n-1) / float64(n) // every owner's block goes to its owner, and back
-	switch a {
-	case op.Ring:
-		return Cost{Stages: 2 * (n - 1), Volume: scattered, Slots: n - 1}
-	case op.Bcube:
-		return Cost{Stages: 2 * len(Dimensions(n, base)), Volume: scattered, Slots: n - 1}
-	case op.Tree:
-		c, repunit := Cost{}, 1
-		for stride := 1; stride < n; stride *= TreeRadix {
-			children := min(TreeRadix-1, (n-1)/stride) // of rank 0, on one level
-			c.Volume += float64(children)
-			c.Slots += children
-			if repunit < n { // the rank of which no digit is 0 is the one that is furthest from rank 0
-				c.Stages += 2
-			}
-			repunit = TreeRadix*repunit + 1
-		}
-		return c
-	case op.RecursiveDoubling:
-		rounds := bits.Len(uint(n)) - 1
-		c := Cost{Stages: rounds, Volume: float64(rounds), Slots: rounds}
-		if beyond := n - 1<<rounds; beyond > 0 { // they give their operands to a neighbour, and get its result
-			c.Stages, c.Volume, c.Slots = rounds+1, float64(rounds+1), rounds+1
-			if 2*beyond > 1<<rounds { // a half has no rank that could begin at once
-				c.Stages++
-			}
-		}
-		return c
+// CostOf is the cost among n ranks. It panics for what Build refuses.
+func CostOf(k op.Kind, a op.Algorithm, n, base int) Cost {
+	if _, ok := forms[form{formOf(k), a}]; !ok {
+		panic(fmt.Sprintf("schedule: no cost of %v by algorithm %v", k, a))
 	}
-	panic(fmt.Sprintf("schedule: no cost of algorithm %v", a))
+	if n == 1 {
+		return Cost{Widest: 1}
+	}
+	scattered := float64(n-1) / float64(n) // every block goes once to where it belongs
+	c := Cost{Stages: 1, Volume: scattered, Widest: 1}
+	switch kind := formOf(k); a {
+	case op.Ring:
+		c.Stages = n - 1
+		switch kind {
+		case op.KindAllReduce:
+			c.Stages, c.Volume, c.Slots = 2*(n-1), 2*scattered, n-1
+		case op.KindReduceScatter:
+			c.Slots = n - 1
+		}
+	case op.Bcube:
+		c.Stages, c.Volume, c.Slots = 2*len(Dimensions(n, base)), 2*scattered, n-1
+	case op.Tree:
+		c = treeCost(kind, n)
+	case op.RecursiveDoubling:
+		c = doublingCost(kind, n)
+	case op.Chain:
+		c.Stages, c.Volume, c.Depth = n-1, 1, n-2
+		switch kind {
+		case op.KindReduce:
+			c.Slots = 1
+		case op.KindScan, op.KindExScan:
+			c.Slots = 2
+		}
+	case op.Direct:
+		if kind == op.KindReduceScatter || kind == op.KindAllToAll {
+			c.Slots = n - 1 // of an alltoall: where it is in place
+		}
+	}
+	return c
+}
+
+func treeCost(k op.Kind, n int) (c Cost) {
+	c.Widest = 1
+	repunit := 1
+	for stride := 1; stride < n; stride *= TreeRadix {
+		children := min(TreeRadix-1, (n-1)/stride) // of the root, on one level
+		c.Volume += float64(children)
+		c.Slots += children
+		if repunit < n { // the rank of which no digit is 0 is the one that is furthest from the root
+			c.Stages++
+		}
+		repunit = TreeRadix*repunit + 1
+	}
+	switch k {
+	case op.KindAllReduce:
+		c.Stages *= 2
+	case op.KindBroadcast:
+		c.Slots = 0
+	case op.KindGather, op.KindScatter:
+		c.Volume, c.Slots, c.Widest = float64(n-1)/float64(n), 2*n, n
+	case op.KindAllGather:
+		c.Stages *= 2
+		c.Slots, c.Widest = 3*n, n
+	}
+	return c
+}
+
+func doublingCost(k op.Kind, n int) Cost {
+	rounds := bits.Len(uint(n)) - 1
+	if k != op.KindAllReduce { // a scan: of a step what is received, and two sums
+		steps := bits.Len(uint(n - 1))
+		return Cost{Stages: rounds, Volume: float64(steps), Slots: 3 * steps, Widest: 1}
+	}
+	c := Cost{Stages: rounds, Volume: float64(rounds), Slots: rounds, Widest: 1}
+	if beyond := n - 1<<rounds; beyond > 0 { // they give their operands to a neighbour, and get its result
+		c.Stages, c.Volume, c.Slots = rounds+1, float64(rounds+1), rounds+1
+		if 2*beyond > 1<<rounds { // a half has no rank that could begin at once
+			c.Stages++
+		}
+	}
+	return c
 }

@@ -18,17 +18,17 @@ func (b *builder) doubling() {
 	}
 	folded := n - 1<<rounds // pairs
 	b.p.Steps = rounds + 2
-	b.owner()
+	sum := b.part(0, true, true)
 	if r < 2*folded && r%2 == 1 {
-		b.send(0, op.Rank(r-1), Input)
+		b.send(0, op.Rank(r-1), sum)
 		b.recvFinal(rounds+1, op.Rank(r-1))
 		return
 	}
-	me, sum := r-folded, Input
+	me := r - folded
 	if r < 2*folded {
 		me = r / 2
 		got := b.recv(0, op.Rank(r+1))
-		sum = b.reduce(got, Input, got)
+		sum = b.reduce(got, sum, got)
 	}
 	for i := range rounds {
 		other := me ^ 1<<i
@@ -51,4 +51,54 @@ func (b *builder) doubling() {
 	if r < 2*folded {
 		b.send(rounds+1, op.Rank(r+1), sum)
 	}
+}
+
+// scanDoubling is the scan of Hillis and Steele (1986): in round i each rank sends the sum of
+// the 2^i ranks up to itself to the rank 2^i beyond, which folds it before its own. The
+// exclusive scan keeps a second sum, without the rank's own operand. ⌈log₂ n⌉ steps.
+func (b *builder) scanDoubling() {
+	n, r := b.p.N, int(b.p.Rank)
+	exclusive := b.p.Kind == op.KindExScan
+	sum := b.part(0, true, !exclusive || r > 0)
+	before, has := Value(0), false // the sum of the ranks before this one, so far
+	for i := 0; 1<<i < n; i++ {
+		b.p.Steps = i + 1
+		reach := 1 << i
+		if r+reach < n {
+			b.send(i, op.Rank(r+reach), sum)
+		}
+		if r < reach {
+			continue
+		}
+		got := b.recv(i, op.Rank(r-reach))
+		final := r < 2*reach // nobody before that is missing
+		switch {
+		case exclusive && r+2*reach < n: // others need it
+			sum = b.reduceApart(got, sum)
+		case exclusive:
+		case final:
+			sum = b.reduceFinal(got, sum)
+		default:
+			sum = b.reduce(got, got, sum)
+		}
+		if exclusive {
+			before, has = b.precede(got, before, has, final), true
+		}
+	}
+	if r == 0 && !exclusive {
+		b.copyFinal(sum)
+	}
+}
+
+// precede folds what a rank got before the sum of those before it.
+func (b *builder) precede(got, before Value, has, final bool) Value {
+	switch {
+	case has && final:
+		return b.reduceFinal(got, before)
+	case has:
+		return b.reduceApart(got, before)
+	case final:
+		b.copyFinal(got)
+	}
+	return got
 }

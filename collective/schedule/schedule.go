@@ -1,10 +1,13 @@
 // Package schedule holds the algorithms of collective operations as data: for each
-// rank the steps that it takes, as a small program per owner in which every value is
+// rank the steps that it takes, as a small program over blocks in which every value is
 // defined once. The same program runs for every span of a plan.
 //
 // It owns who sends what to whom, where values live and in which order operands are
-// folded (DESIGN §4.2, §4.3). It knows neither bytes nor rails (collective/plan), nor when
-// an instruction runs (collective/task). Package schedule/reference evaluates it.
+// folded. It knows neither bytes nor rails (collective/plan), nor when an instruction
+// runs (collective/task). Package schedule/reference evaluates it.
+//
+// A new collective is a file with its builders, its lines in the tables of kinds.go, and
+// its cost in cost.go.
 package schedule
 
 import (
@@ -13,12 +16,26 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// Value names what an instruction defines by the instruction's index in its owner's
-// program, or is Input.
+// Value names what an instruction defines by the instruction's index in Program.Code, or
+// is the Input of a block.
 type Value int32
 
-// Input is the rank's own operand: the user's source memory.
-const Input Value = -1
+// Input is the rank's own operand of a block: the user's source memory.
+func Input(block int) Value { return Value(-1 - block) }
+
+// Input reports whether v is the input of a block, and of which.
+func (v Value) Input() (block int, ok bool) { return int(-1 - v), v < 0 }
+
+// None is a range that a block doesn't have at a rank.
+const None = -1
+
+// Block is a part of the operation's data as one rank sees it. All lanes of an operation
+// have the same blocks.
+type Block struct {
+	Part   int // of the operation's partition, whose length it has
+	Source int // part at whose beginning it lies in the user's source memory; None: it has no operand here
+	Target int // part at whose beginning it lies in the user's destination memory; None: no result is wanted here
+}
 
 // PlaceKind is a kind of memory that a value lives in.
 type PlaceKind uint8
@@ -27,14 +44,14 @@ type PlaceKind uint8
 const (
 	Nowhere PlaceKind = iota // a Send defines no value
 	Scratch                  // a slot of the operation's own memory
-	Final                    // the user's destination memory
+	Final                    // the user's destination memory: its block's Target
 )
 
-// Place is where a value lives. Input lives in the user's source memory, which in an
-// in-place operation is the same as Final.
+// Place is where a value lives. An Input lives in the user's source memory, which in an
+// in-place operation is the same as Final for a block that has both.
 type Place struct {
 	Kind PlaceKind
-	Slot int // of Scratch: 0 … Program.Slots-1, different for different owners
+	Slot int // of Scratch: index in Program.Slots
 }
 
 // InstrKind is what an instruction does.
@@ -44,109 +61,107 @@ type InstrKind uint8
 const (
 	Recv   InstrKind = iota // receive a frame
 	Reduce                  // fold the arguments, left to right
-	Copy                    // copy the argument
+	Copy                    // put together the value's blocks, which lie in the arguments
 	Send                    // send the argument
 )
 
-// Instr is one instruction.
+// Instr is one instruction. A value is as wide as its Blocks: their parts of a span, one
+// after the other. Only a Copy makes a wide value of others, or takes a part of one.
 type Instr struct {
-	Kind  InstrKind
-	Last  bool    // Reduce, Copy: the result is the final value (here an average is divided)
-	Owner int     // whose program it belongs to
-	Step  int     // Recv, Send: with Owner, names the frame at its receiver
-	Peer  op.Rank // Recv: from whom. Send: to whom
-	Link  int     // index of Peer in Program.From (Recv) or Program.To (Send)
-	// Args: Reduce: at least two, of which the stored-over one is first or second. Send, Copy: one.
+	Kind   InstrKind
+	Last   bool    // Reduce, Copy: the result is the final value over all ranks (here an average is divided)
+	Blocks []int   // what its value consists of; of a Send: what it sends
+	Step   int     // Recv, Send: with Mark, names the frame at its receiver
+	Mark   int     // Recv, Send: a block's number in the receiver's program
+	Peer   op.Rank // Recv: from whom. Send: to whom
+	Link   int     // index of Peer in Program.From (Recv) or Program.To (Send)
+	// Args: Reduce: at least two. Its value may overwrite the first or second of them; with
+	// more than two it does, or none of them. Send: one. Copy: one or more.
 	Args  []Value
 	Store Place // where the value goes
-	// Hazards are the Sends that must be released before this instruction may write Final,
-	// where Final is the memory of Input. Only a Reduce has any: what is received into
-	// Final depends on the arrival of every Send of Input (a test proves it).
+	// Hazards are what must be done with the user's source before this instruction may write
+	// Final, where both are the same memory: a Send released, a kernel done. A Recv has none:
+	// what is received into Final depends on the arrival of every frame that was sent from
+	// there (a test proves it).
 	Hazards []Value
+	// After are instructions that must be done before this one begins, for pacing alone.
+	After []Value
 
 	// Derived by Build.
-	Uses    []Value // instructions that have this one among their Args, or a Send among their Hazards
+	Pieces  []Value // Copy: by block of its value, the argument that holds it
+	Uses    []Value // instructions that have this one among their Args or in their After
+	Frees   []Value // instructions that have this one among their Hazards
 	User    bool    // reads or writes the user's memory
 	Scratch bool    // reads or writes scratch
 }
 
-// Program is one rank's part of an algorithm. It is immutable and may be shared.
-type Program struct {
+// Spec says whose part of which algorithm a Program is.
+type Spec struct {
+	Kind      op.Kind
 	Algorithm op.Algorithm
 	Rank      op.Rank
-	N         int // ranks
-	Owners    int // N, or 1 where the algorithm has no owners
-	Steps     int // steps are 0 … Steps-1
-	Slots     int // scratch slots of one span, over all owners
-	ByOwner   [][]Instr
-	From, To  []op.Rank // the distinct ranks that send to this one, that it sends to; ascending
+	N         int     // ranks
+	Root      op.Rank // 0 where the kind has none
+	Base      int     // Bcube's largest group, at least 2; the others ignore it
+	InPlace   bool    // AllToAll: source and destination are the same memory
+}
 
-	// Code is all of ByOwner, one after another: ByOwner[o] = Code[Base[o]:Base[o+1]].
-	Code []Instr
-	Base []int
-	// Ready are the indexes in Code of what can run at the start, ordered by step.
-	Ready []int
+// Program is one rank's part of an algorithm. It is immutable and may be shared.
+type Program struct {
+	Spec
+	Blocks   []Block
+	Parts    int       // of the operation's partition
+	Steps    int       // steps are 0 … Steps-1
+	Slots    [][]int   // scratch slots of one span: the blocks that each has room for
+	Code     []Instr   // a value is defined before it is used
+	From, To []op.Rank // the distinct ranks that send to this one, that it sends to; ascending
 
-	recvs [][]Value // by owner, ascending by step
+	recvs [][]Value // by mark, ascending by step
 }
 
 // MaxRanks bounds the number of ranks of a schedule.
 const MaxRanks = 1 << 15
 
-// Owners is the number of owners that the algorithm divides a buffer between.
-func Owners(a op.Algorithm, n int) int {
-	if a == op.RecursiveDoubling || a == op.Tree {
-		return 1
-	}
-	return n
-}
-
-// Build makes the program of one of n ranks. base is Bcube's largest group (at least 2);
-// the others ignore it. An error names the argument that makes no sense.
-func Build(a op.Algorithm, rank op.Rank, n, base int) (*Program, error) {
+// Build makes a program. An error names the argument that makes no sense.
+func Build(s Spec) (*Program, error) {
+	build, ok := forms[form{formOf(s.Kind), s.Algorithm}]
 	switch {
-	case n < 1 || n > MaxRanks:
-		return nil, fmt.Errorf("schedule: %d ranks, can be 1 to %d", n, MaxRanks)
-	case rank < 0 || int(rank) >= n:
-		return nil, fmt.Errorf("schedule: rank %d of %d", rank, n)
-	case !a.Valid():
-		return nil, fmt.Errorf("schedule: no schedule for algorithm %v", a)
-	case a == op.Bcube && base < 2:
-		return nil, fmt.Errorf("schedule: bcube of base %d, need at least 2", base)
+	case s.N < 1 || s.N > MaxRanks:
+		return nil, fmt.Errorf("schedule: %d ranks, can be 1 to %d", s.N, MaxRanks)
+	case s.Rank < 0 || int(s.Rank) >= s.N:
+		return nil, fmt.Errorf("schedule: rank %d of %d", s.Rank, s.N)
+	case s.Root < 0 || int(s.Root) >= s.N || s.Root != 0 && !s.Kind.Rooted():
+		return nil, fmt.Errorf("schedule: %v among %d ranks with root %d", s.Kind, s.N, s.Root)
+	case !ok:
+		return nil, fmt.Errorf("schedule: no schedule for %v by algorithm %v", s.Kind, s.Algorithm)
+	case s.Algorithm == op.Bcube && s.Base < 2:
+		return nil, fmt.Errorf("schedule: bcube of base %d, need at least 2", s.Base)
 	}
-	b := &builder{p: &Program{Algorithm: a, Rank: rank, N: n, Owners: Owners(a, n)}}
-	switch {
-	case n == 1:
-		b.owner()
-		b.add(Instr{Kind: Copy, Last: true, Args: []Value{Input}, Store: Place{Kind: Final}})
-	case a == op.Ring:
-		b.ring()
-	case a == op.RecursiveDoubling:
-		b.doubling()
-	case a == op.Bcube:
-		b.bcube(Dimensions(n, base))
-	case a == op.Tree:
-		b.tree()
+	b := &builder{p: &Program{Spec: s, Parts: Parts(s.Kind, s.Algorithm, s.N)}}
+	if s.N == 1 {
+		b.alone()
+	} else {
+		build(b)
 	}
 	return b.finish(), nil
 }
 
-// FindRecv is the instruction that receives the frame (owner, step), whose numbers come
+// FindRecv is the instruction that receives the frame (mark, step), whose numbers come
 // from a header and may be anything.
-func (p *Program) FindRecv(owner, step int) (v Value, ok bool) {
-	if owner < 0 || owner >= p.Owners {
+func (p *Program) FindRecv(mark, step int) (v Value, ok bool) {
+	if mark < 0 || mark >= len(p.recvs) {
 		return 0, false
 	}
-	recvs, code := p.recvs[owner], p.ByOwner[owner]
+	recvs := p.recvs[mark]
 	low, high := 0, len(recvs)
 	for low < high {
-		if mid := (low + high) / 2; code[recvs[mid]].Step < step {
+		if mid := (low + high) / 2; p.Code[recvs[mid]].Step < step {
 			low = mid + 1
 		} else {
 			high = mid
 		}
 	}
-	if low == len(recvs) || code[recvs[low]].Step != step {
+	if low == len(recvs) || p.Code[recvs[low]].Step != step {
 		return 0, false
 	}
 	return recvs[low], true

@@ -10,31 +10,65 @@ import (
 	"github.com/polyrail/polyrail/collective/schedule/reference"
 )
 
+// variant is an algorithm of a kind; base is Bcube's.
 type variant struct {
+	kind      op.Kind
 	algorithm op.Algorithm
 	base      int
+	inPlace   bool
 }
 
-var variants = []variant{
-	{op.Ring, 2}, {op.RecursiveDoubling, 2}, {op.Bcube, 2}, {op.Bcube, 3}, {op.Bcube, 4}, {op.Bcube, 17}, {op.Tree, 2},
+func (v variant) String() string {
+	s := fmt.Sprintf("%v/%v", v.kind, v.algorithm)
+	if v.algorithm == op.Bcube {
+		s += fmt.Sprintf("-%d", v.base)
+	}
+	if v.inPlace {
+		s += "/in place"
+	}
+	return s
 }
 
-// each runs a test for every variant and number of ranks, with the programs of all ranks.
+// variants are all algorithms of all kinds.
+func variants() (all []variant) {
+	for _, k := range append([]op.Kind{op.KindBarrier}, op.Kinds...) {
+		for _, a := range schedule.Algorithms(k) {
+			all = append(all, variant{k, a, 2, false})
+			if k == op.KindAllToAll {
+				all = append(all, variant{k, a, 2, true})
+			}
+			if a == op.Bcube {
+				all = append(all, variant{k, a, 3, false}, variant{k, a, 4, false}, variant{k, a, 17, false})
+			}
+		}
+	}
+	return all
+}
+
+// sizes are the numbers of ranks that everything is tried with.
+var sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 16, 17, 32, 65}
+
+// each runs a test for every variant, number of ranks and root, with the programs of all ranks.
 func each(t *testing.T, f func(t *testing.T, v variant, programs []*schedule.Program)) {
-	for _, v := range variants {
-		for n := 1; n <= 17; n++ {
-			t.Run(fmt.Sprintf("%v/base=%d/n=%d", v.algorithm, v.base, n), func(t *testing.T) {
-				f(t, v, build(t, v, n))
+	for _, v := range variants() {
+		for _, n := range sizes {
+			t.Run(fmt.Sprintf("%v/n=%d", v, n), func(t *testing.T) {
+				for root := range n {
+					if root == 0 || v.kind.Rooted() {
+						f(t, v, build(t, v, n, root))
+					}
+				}
 			})
 		}
 	}
 }
 
-func build(t *testing.T, v variant, n int) []*schedule.Program {
+func build(t *testing.T, v variant, n, root int) []*schedule.Program {
 	t.Helper()
 	programs := make([]*schedule.Program, n)
 	for r := range programs {
-		p, err := schedule.Build(v.algorithm, op.Rank(r), n, v.base)
+		p, err := schedule.Build(schedule.Spec{Kind: v.kind, Algorithm: v.algorithm, Rank: op.Rank(r), N: n,
+			Root: op.Rank(root), Base: v.base, InPlace: v.inPlace})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,21 +77,84 @@ func build(t *testing.T, v variant, n int) []*schedule.Program {
 	return programs
 }
 
-func symbol(r op.Rank) string { return fmt.Sprint(int(r)) }
+// symbol is rank r's operand of a part: "r", or "r.part" where there are several.
+func symbol(parts int) func(r op.Rank, part int) string {
+	return func(r op.Rank, part int) string {
+		if parts == 1 {
+			return fmt.Sprint(int(r))
+		}
+		return fmt.Sprintf("%d.%d", r, part)
+	}
+}
 
 func join(a, b string) string { return "(" + a + "+" + b + ")" }
 
-func TestEveryRankGetsTheSumInTheDeclaredOrder(t *testing.T) {
+// want is what rank r is to find at a target, from first principles.
+func want(v variant, n, root, r, target int) string {
+	parts := schedule.Parts(v.kind, v.algorithm, n)
+	input := symbol(parts)
+	fold := func(owner, part int) string {
+		return reference.Fold(v.algorithm, n, v.base, owner, func(r op.Rank) string { return input(r, part) }, join)
+	}
+	switch v.kind {
+	case op.KindReduce:
+		return fold(root, 0)
+	case op.KindReduceScatter:
+		return fold(r, r)
+	case op.KindAllGather, op.KindGather:
+		return input(op.Rank(target), 0)
+	case op.KindScatter:
+		return input(op.Rank(root), r)
+	case op.KindBroadcast:
+		return input(op.Rank(root), 0)
+	case op.KindAllToAll:
+		return input(op.Rank(target), r)
+	case op.KindScan, op.KindExScan:
+		return reference.Prefix(v.kind, v.algorithm, r, func(r op.Rank) string { return input(r, 0) }, join)
+	}
+	if v.algorithm == op.Tree {
+		return fold(0, 0)
+	}
+	return fold(target, target)
+}
+
+// results is how many results a rank is to get.
+func results(v variant, n, root, r int) int {
+	switch v.kind {
+	case op.KindReduce, op.KindGather:
+		if r != root {
+			return 0
+		}
+	case op.KindBroadcast:
+		if r == root {
+			return 0
+		}
+	case op.KindExScan:
+		if r == 0 {
+			return 0
+		}
+	}
+	switch v.kind {
+	case op.KindReduceScatter, op.KindScatter:
+		return 1
+	}
+	return schedule.Parts(v.kind, v.algorithm, n)
+}
+
+func TestEveryRankGetsWhatItIsToGetInTheDeclaredOrder(t *testing.T) {
 	each(t, func(t *testing.T, v variant, programs []*schedule.Program) {
-		for o := range programs[0].Owners {
-			finals, err := reference.Evaluate(programs, o, symbol, join)
-			if err != nil {
-				t.Fatal(err)
+		n, root := len(programs), int(programs[0].Root)
+		got, err := reference.Evaluate(programs, symbol(programs[0].Parts), join)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range n {
+			if len(got[r]) != results(v, n, root, r) {
+				t.Errorf("rank %d gets %d results, want %d", r, len(got[r]), results(v, n, root, r))
 			}
-			want := reference.Fold(v.algorithm, len(programs), v.base, o, symbol, join)
-			for r, got := range finals {
-				if got != want {
-					t.Errorf("owner %d: rank %d gets %s, want %s", o, r, got, want)
+			for target, expr := range got[r] {
+				if want := want(v, n, root, r, target); expr != want {
+					t.Errorf("root %d, rank %d gets %s at %d, want %s", root, r, expr, target, want)
 				}
 			}
 		}
@@ -65,22 +162,42 @@ func TestEveryRankGetsTheSumInTheDeclaredOrder(t *testing.T) {
 }
 
 func TestDeclaredOrders(t *testing.T) {
+	rank := func(r op.Rank) string { return fmt.Sprint(int(r)) }
 	for _, c := range []struct {
-		v        variant
-		n, owner int
-		want     string
+		a              op.Algorithm
+		base, n, owner int
+		want           string
 	}{
-		{variant{op.Ring, 0}, 4, 1, "(((2+3)+0)+1)"},
-		{variant{op.Ring, 0}, 1, 0, "0"},
-		{variant{op.RecursiveDoubling, 0}, 4, 0, "((0+1)+(2+3))"},
-		{variant{op.RecursiveDoubling, 0}, 6, 0, "(((0+1)+(2+3))+(4+5))"},
-		{variant{op.Bcube, 2}, 8, 3, "(((0+1)+(2+3))+((4+5)+(6+7)))"},
-		{variant{op.Bcube, 4}, 4, 2, "(((0+1)+2)+3)"},
-		{variant{op.Tree, 2}, 9, 0, "((((((((0+1)+2)+3)+4)+5)+6)+7)+8)"},
-		{variant{op.Tree, 2}, 10, 0, "((((((((0+1)+2)+3)+4)+5)+6)+7)+(8+9))"},
-		{variant{op.Bcube, 2}, 6, 5, "(((0+1)+(2+3))+(4+5))"},
+		{op.Ring, 0, 4, 1, "(((2+3)+0)+1)"},
+		{op.Ring, 0, 1, 0, "0"},
+		{op.Chain, 0, 3, 1, "((2+0)+1)"},
+		{op.RecursiveDoubling, 0, 4, 0, "((0+1)+(2+3))"},
+		{op.RecursiveDoubling, 0, 6, 0, "(((0+1)+(2+3))+(4+5))"},
+		{op.Bcube, 2, 8, 3, "(((0+1)+(2+3))+((4+5)+(6+7)))"},
+		{op.Bcube, 4, 4, 2, "(((0+1)+2)+3)"},
+		{op.Tree, 2, 9, 0, "((((((((0+1)+2)+3)+4)+5)+6)+7)+8)"},
+		{op.Tree, 2, 10, 0, "((((((((0+1)+2)+3)+4)+5)+6)+7)+(8+9))"},
+		{op.Tree, 2, 3, 2, "((2+0)+1)"},
+		{op.Bcube, 2, 6, 5, "(((0+1)+(2+3))+(4+5))"},
 	} {
-		if got := reference.Fold(c.v.algorithm, c.n, c.v.base, c.owner, symbol, join); got != c.want {
+		if got := reference.Fold(c.a, c.n, c.base, c.owner, rank, join); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	for _, c := range []struct {
+		k    op.Kind
+		a    op.Algorithm
+		r    int
+		want string
+	}{
+		{op.KindScan, op.Chain, 2, "((0+1)+2)"},
+		{op.KindExScan, op.Chain, 3, "((0+1)+2)"},
+		{op.KindScan, op.RecursiveDoubling, 3, "((0+1)+(2+3))"},
+		{op.KindScan, op.RecursiveDoubling, 4, "(0+((1+2)+(3+4)))"},
+		{op.KindExScan, op.RecursiveDoubling, 1, "0"},
+		{op.KindExScan, op.RecursiveDoubling, 4, "(0+((1+2)+3))"},
+	} {
+		if got := reference.Prefix(c.k, c.a, c.r, rank, join); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
@@ -100,9 +217,9 @@ func TestDimensions(t *testing.T) {
 	}
 }
 
-func TestStepAndOwnerNameAFrameAtItsReceiver(t *testing.T) {
+func TestMarkAndStepNameAFrameAtItsReceiver(t *testing.T) {
 	each(t, func(t *testing.T, _ variant, programs []*schedule.Program) {
-		type frame struct{ owner, step int }
+		type frame struct{ mark, step int }
 		for r, p := range programs {
 			seen := map[frame]bool{}
 			for i := range p.Code {
@@ -116,8 +233,8 @@ func TestStepAndOwnerNameAFrameAtItsReceiver(t *testing.T) {
 				links := p.To
 				if in.Kind == schedule.Recv {
 					links = p.From
-					f := frame{in.Owner, in.Step}
-					if v, ok := p.FindRecv(in.Owner, in.Step); seen[f] || !ok || p.Base[in.Owner]+int(v) != i {
+					f := frame{in.Mark, in.Step}
+					if v, ok := p.FindRecv(in.Mark, in.Step); seen[f] || !ok || int(v) != i {
 						t.Errorf("rank %d: FindRecv(%+v) = %d, %v, seen before: %v", r, f, v, ok, seen[f])
 					}
 					seen[f] = true
@@ -126,10 +243,10 @@ func TestStepAndOwnerNameAFrameAtItsReceiver(t *testing.T) {
 					t.Errorf("rank %d: link %d of %v is not rank %d", r, in.Link, links, in.Peer)
 				}
 			}
-			for o := -1; o <= p.Owners; o++ {
+			for mark := -1; mark <= len(p.Blocks)+1; mark++ {
 				for step := -1; step <= p.Steps; step++ {
-					if _, ok := p.FindRecv(o, step); ok != seen[frame{o, step}] {
-						t.Errorf("rank %d: FindRecv(%d, %d) = %v", r, o, step, ok)
+					if _, ok := p.FindRecv(mark, step); ok != seen[frame{mark, step}] {
+						t.Errorf("rank %d: FindRecv(%d, %d) = %v", r, mark, step, ok)
 					}
 				}
 			}
@@ -137,80 +254,115 @@ func TestStepAndOwnerNameAFrameAtItsReceiver(t *testing.T) {
 	})
 }
 
-// A slot has one receiver; a value is stored over an operand only where kernels allow it
-// and nobody else reads that operand.
+// A slot has one value that is received into it, or put together there; a value is stored over an operand only
+// where kernels allow it and nobody else reads that operand.
 func TestValuesInScratchDontOverwriteOneAnother(t *testing.T) {
 	each(t, func(t *testing.T, _ variant, programs []*schedule.Program) {
 		for r, p := range programs {
-			received := map[int]bool{}
-			for o, code := range p.ByOwner {
-				for v, in := range code {
-					if in.Store.Kind != schedule.Scratch {
-						continue
+			begun := map[int]bool{}
+			for v := range p.Code {
+				in := &p.Code[v]
+				if in.Store.Kind != schedule.Scratch {
+					continue
+				}
+				if in.Store.Slot < 0 || in.Store.Slot >= len(p.Slots) || !slices.Equal(p.Slots[in.Store.Slot], in.Blocks) {
+					t.Fatalf("rank %d: instruction %d, of blocks %v, is in slot %d of %v", r, v, in.Blocks, in.Store.Slot, p.Slots)
+				}
+				over := slices.IndexFunc(in.Args, func(a schedule.Value) bool { return a >= 0 && p.Code[a].Store == in.Store })
+				if over < 0 {
+					if begun[in.Store.Slot] || in.Kind == schedule.Reduce && len(in.Args) != 2 {
+						t.Errorf("rank %d: two values begin in slot %d, or one of %d operands", r, in.Store.Slot, len(in.Args))
 					}
-					if in.Store.Slot < 0 || in.Store.Slot >= p.Slots {
-						t.Errorf("rank %d owner %d: slot %d of %d", r, o, in.Store.Slot, p.Slots)
-					}
-					if in.Kind == schedule.Recv {
-						if received[in.Store.Slot] {
-							t.Errorf("rank %d owner %d: two values are received into slot %d", r, o, in.Store.Slot)
-						}
-						received[in.Store.Slot] = true
-						continue
-					}
-					over := slices.IndexFunc(in.Args, func(a schedule.Value) bool {
-						return a != schedule.Input && code[a].Store == in.Store
-					})
-					if over != 0 && over != 1 {
-						t.Errorf("rank %d owner %d: instruction %d overwrites argument %d", r, o, v, over)
-						continue
-					}
-					if uses := code[in.Args[over]].Uses; !slices.Equal(uses, []schedule.Value{schedule.Value(v)}) {
-						t.Errorf("rank %d owner %d: what instruction %d overwrites is used by %v", r, o, v, uses)
-					}
+					begun[in.Store.Slot] = true
+					continue
+				}
+				if over > 1 || in.Kind == schedule.Copy {
+					t.Errorf("rank %d: instruction %d overwrites argument %d", r, v, over)
+				}
+				if uses := p.Code[in.Args[over]].Uses; !slices.Equal(uses, []schedule.Value{schedule.Value(v)}) {
+					t.Errorf("rank %d: what instruction %d overwrites is used by %v", r, v, uses)
 				}
 			}
-			if len(received) != p.Slots {
-				t.Errorf("rank %d: %d slots, %d used", r, p.Slots, len(received))
+			if len(begun) != len(p.Slots) {
+				t.Errorf("rank %d: %d slots, %d used", r, len(p.Slots), len(begun))
 			}
 		}
 	})
 }
 
-func TestSlotsAreOneForEachOtherOperandWhereOwnersShareTheWork(t *testing.T) {
-	for n := 2; n <= 17; n++ {
-		for _, v := range variants {
-			if schedule.Owners(v.algorithm, n) == 1 {
-				continue
-			}
-			for r, p := range build(t, v, n) {
-				if p.Slots != n-1 {
-					t.Errorf("%v: rank %d of %d has %d slots", v, r, n, p.Slots)
+// A value that nobody uses, or an argument that comes later, would be a slip of its builder.
+func TestEveryValueIsUsedAndDefinedBefore(t *testing.T) {
+	each(t, func(t *testing.T, _ variant, programs []*schedule.Program) {
+		for r, p := range programs {
+			for v := range p.Code {
+				in := &p.Code[v]
+				if in.Store.Kind == schedule.Scratch && len(in.Uses) == 0 {
+					t.Errorf("rank %d: nobody uses the value of %+v", r, in)
+				}
+				for _, a := range slices.Concat(in.Args, in.Hazards, in.After) {
+					if int(a) >= v {
+						t.Errorf("rank %d: instruction %d waits for %d", r, v, a)
+					}
 				}
 			}
+		}
+	})
+}
+
+// An average is divided where a sum over all ranks is complete. The sums of a scan are passed on:
+// divided, they would be so again at the next rank.
+func TestOnlySumsOverAllRanksAreLast(t *testing.T) {
+	each(t, func(t *testing.T, v variant, programs []*schedule.Program) {
+		averages := v.kind == op.KindAllReduce || v.kind == op.KindReduce || v.kind == op.KindReduceScatter
+		for r, p := range programs {
+			for _, in := range p.Code {
+				final := in.Store.Kind == schedule.Final && in.Kind != schedule.Recv
+				if in.Last != (averages && final) {
+					t.Errorf("rank %d: %+v", r, in)
+				}
+			}
+		}
+	})
+}
+
+func TestBuildRefusesWhatMakesNoSense(t *testing.T) {
+	for _, s := range []schedule.Spec{
+		{Kind: op.KindAllReduce, Algorithm: op.Ring, N: 0},
+		{Kind: op.KindAllReduce, Algorithm: op.Ring, Rank: -1, N: 3},
+		{Kind: op.KindAllReduce, Algorithm: op.Ring, Rank: 3, N: 3},
+		{Kind: op.KindAllReduce, Algorithm: op.Auto, N: 3},
+		{Kind: op.KindAllReduce, Algorithm: 99, N: 3},
+		{Kind: op.KindAllReduce, Algorithm: op.Bcube, N: 3, Base: 1},
+		{Kind: op.KindAllReduce, Algorithm: op.Ring, N: schedule.MaxRanks + 1},
+		{Kind: op.KindAllReduce, Algorithm: op.Ring, N: 3, Root: 1},
+		{Kind: op.KindAllReduce, Algorithm: op.Direct, N: 3},
+		{Kind: op.KindBroadcast, Algorithm: op.Chain, N: 3, Root: 3},
+		{Kind: op.KindBroadcast, Algorithm: op.Chain, N: 3, Root: -1},
+		{Kind: 99, Algorithm: op.Ring, N: 3},
+	} {
+		if p, err := schedule.Build(s); err == nil {
+			t.Errorf("%+v: %+v", s, p)
 		}
 	}
 }
 
-func TestBuildRefusesWhatMakesNoSense(t *testing.T) {
-	for _, c := range []struct {
-		a             op.Algorithm
-		rank, n, base int
-	}{
-		{op.Ring, 0, 0, 2}, {op.Ring, -1, 3, 2}, {op.Ring, 3, 3, 2}, {op.Auto, 0, 3, 2}, {99, 0, 3, 2}, {op.Bcube, 0, 3, 1},
-		{op.Ring, 0, schedule.MaxRanks + 1, 2},
-	} {
-		if p, err := schedule.Build(c.a, op.Rank(c.rank), c.n, c.base); err == nil {
-			t.Errorf("%+v: %+v", c, p)
+func TestWhatIsChosenCanBeBuilt(t *testing.T) {
+	for _, k := range append([]op.Kind{op.KindBarrier, op.KindView, op.KindDup}, op.Kinds...) {
+		for _, n := range []int{1, 2, 3, 8, 9, 64} {
+			for bytes := int64(0); bytes < 1<<30; bytes = 2*bytes + 1 {
+				if a := schedule.Choose(k, bytes, n); !slices.Contains(schedule.Algorithms(k), a) {
+					t.Errorf("%v of %d bytes among %d ranks: %v", k, bytes, n, a)
+				}
+			}
 		}
 	}
 }
 
 func BenchmarkBuild(b *testing.B) {
-	for _, v := range variants[:3] {
-		b.Run(fmt.Sprintf("algorithm=%v/n=6", v.algorithm), func(b *testing.B) {
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube} {
+		b.Run(fmt.Sprintf("algorithm=%v/n=6", a), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := schedule.Build(v.algorithm, 3, 6, v.base); err != nil {
+				if _, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, Rank: 3, N: 6, Base: 2}); err != nil {
 					b.Fatal(err)
 				}
 			}

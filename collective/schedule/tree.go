@@ -1,52 +1,244 @@
 package schedule
 
-import "github.com/polyrail/polyrail/collective/op"
-
-// TreeRadix is the largest group of Tree: a rank has at most TreeRadix-1 children on a level.
+// TreeRadix is the largest group of a tree: a rank has at most TreeRadix-1 children on a level.
 const TreeRadix = 8
 
-// tree reduces to rank 0 and sends the result back the same way. On level l the ranks whose
-// number is a multiple of TreeRadix^(l+1) fold their own value and those of the next
-// TreeRadix-1 multiples of TreeRadix^l, by ascending rank. So the order of the sum is that of
-// groups of TreeRadix neighbours, then of groups of groups, the last group of a level
-// being what is left. A frame's step is its level's first and the number of the child.
-//
-// 2(n-1) frames in all, two on the way of any rank up to TreeRadix ranks. Doubling
-// takes n·log₂ n frames and as many on the way as there are rounds, four with six ranks:
-// where a frame costs a host more than it takes to travel, fewer frames are faster.
-func (b *builder) tree() {
-	n, r := b.p.N, int(b.p.Rank)
-	levels := 0
+// A tree has the root at its top. On level l the ranks whose distance from the root is a
+// multiple of TreeRadix^(l+1) are the parents of the next TreeRadix-1 multiples of
+// TreeRadix^l. So below a rank lie its followers, and the last group of a level is what is
+// left. Each direction takes n-1 frames, one on the way of any rank up to TreeRadix ranks:
+// where a frame costs a host more than it takes to travel, fewer frames are faster than
+// fewer steps (doubling takes n·log₂ n).
+
+// child is a link of the tree, by distances from the root.
+type child struct {
+	at   int // of the rank
+	end  int // of the first rank that is no longer below it
+	step int // of frames on the link, in its direction
+}
+
+// treeSteps is the number of steps in one direction.
+func treeSteps(n int) (steps int) {
 	for reach := 1; reach < n; reach *= TreeRadix {
-		levels++
+		steps += TreeRadix - 1
 	}
-	steps := levels * (TreeRadix - 1)
-	b.p.Steps = 2 * steps
-	b.owner()
-	value, level, stride := Input, 0, 1
-	for ; level < levels && r/stride%TreeRadix == 0; level, stride = level+1, stride*TreeRadix {
+	return steps
+}
+
+// links are this rank's children by level, ascending, and what is above it: nil at the root.
+func (b *builder) links() (levels [][]child, parent int, up *child) {
+	n, d := b.p.N, b.relative()
+	stride, step := 1, 0
+	for ; stride < n && d/stride%TreeRadix == 0; stride *= TreeRadix {
+		var level []child
+		for c := 1; c < TreeRadix && d+c*stride < n; c++ {
+			at := d + c*stride
+			level = append(level, child{at, min(at+stride, n), step + c - 1})
+		}
+		levels = append(levels, level)
+		step += TreeRadix - 1
+	}
+	if stride >= n {
+		return levels, 0, nil
+	}
+	c := d / stride % TreeRadix
+	return levels, d - c*stride, &child{d, min(d+stride, n), step + c - 1}
+}
+
+// fold reduces what comes from below, level by level, each rank's own value first, then its
+// children's by ascending distance. So the order of the sum is that of groups of TreeRadix
+// neighbours, then of groups of groups. At the root the sum is final.
+func (b *builder) fold(levels [][]child, root bool, own Value) Value {
+	value := own
+	for l, level := range levels {
 		args := []Value{value}
-		for child := 1; child < TreeRadix && r+child*stride < n; child++ {
-			args = append(args, b.recv(level*(TreeRadix-1)+child-1, op.Rank(r+child*stride)))
+		for _, c := range level {
+			args = append(args, b.recv(c.step, b.ranked(c.at)))
 		}
 		switch {
 		case len(args) == 1: // the last group of its level, of one
-		case level == levels-1:
+		case root && l == len(levels)-1:
 			value = b.reduceFinal(args...)
 		default:
 			value = b.reduce(args[1], args...)
 		}
 	}
-	if r > 0 {
-		child := r / stride % TreeRadix
-		step, parent := level*(TreeRadix-1)+child-1, op.Rank(r-child*stride)
-		b.send(step, parent, value)
-		value = b.recvFinal(steps+step, parent)
-	}
-	for level--; level >= 0; level-- {
-		stride /= TreeRadix
-		for child := 1; child < TreeRadix && r+child*stride < n; child++ {
-			b.send(steps+level*(TreeRadix-1)+child-1, op.Rank(r+child*stride), value)
+	return value
+}
+
+// spread sends a value to all children, the farthest first.
+func (b *builder) spread(levels [][]child, from int, value Value) {
+	for l := len(levels) - 1; l >= 0; l-- {
+		for _, c := range levels[l] {
+			b.send(from+c.step, b.ranked(c.at), value)
 		}
 	}
+}
+
+// tree is the allreduce that folds to rank 0 and sends the result back: 2(n-1) frames.
+func (b *builder) tree() {
+	levels, parent, up := b.links()
+	steps := treeSteps(b.p.N)
+	b.p.Steps = 2 * steps
+	value := b.fold(levels, up == nil, b.part(0, true, true))
+	if up != nil {
+		b.send(up.step, b.ranked(parent), value)
+		value = b.recvFinal(steps+up.step, b.ranked(parent))
+	}
+	b.spread(levels, steps, value)
+}
+
+// reduceTree is tree's way up, to the root.
+func (b *builder) reduceTree() {
+	levels, parent, up := b.links()
+	b.p.Steps = treeSteps(b.p.N)
+	value := b.fold(levels, up == nil, b.part(0, true, up == nil))
+	if up != nil {
+		b.send(up.step, b.ranked(parent), value)
+	}
+}
+
+// broadcastTree is tree's way down, from the root.
+func (b *builder) broadcastTree() {
+	levels, parent, up := b.links()
+	b.p.Steps = treeSteps(b.p.N)
+	value := b.part(0, up == nil, up != nil)
+	if up != nil {
+		value = b.recvFinal(up.step, b.ranked(parent))
+	}
+	b.spread(levels, 0, value)
+}
+
+// blocks are the numbers of blocks from one distance to another, in a program whose first block
+// is that of a rank at distance base.
+func blocks(from, to, base int) (b []int) {
+	for d := from; d < to; d++ {
+		b = append(b, d-base)
+	}
+	return b
+}
+
+// gatherTree sends everything below a rank upwards in one frame: n-1 frames instead of
+// n-1 at the root, which is what costs when there are many ranks.
+func (b *builder) gatherTree() {
+	levels, parent, up := b.links()
+	b.p.Steps = treeSteps(b.p.N)
+	base := b.relative()
+	end := b.p.N
+	if up != nil {
+		end = up.end
+	}
+	own := Value(0)
+	for d := base; d < end; d++ {
+		v := b.ownOperand(int(b.ranked(d)), up == nil)
+		if d == base {
+			own = v
+		}
+	}
+	parts := b.collect(levels, base, own)
+	if up != nil {
+		b.sendTo(0, up.step, b.ranked(parent), b.whole(blocks(base, end, base), parts))
+		return
+	}
+	b.deliver(parts)
+}
+
+// collect receives what comes from below: with the rank's own, values that hold all blocks.
+func (b *builder) collect(levels [][]child, base int, own Value) []Value {
+	parts := []Value{own}
+	for _, level := range levels {
+		for _, c := range level {
+			parts = append(parts, b.recvWide(0, c.step, b.ranked(c.at), blocks(c.at, c.end, base)))
+		}
+	}
+	return parts
+}
+
+// whole is one value of all blocks.
+func (b *builder) whole(blocks []int, parts []Value) Value {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return b.pack(blocks, parts...)
+}
+
+// deliver copies blocks that lie in values into the user's memory.
+func (b *builder) deliver(values []Value) {
+	for _, v := range values {
+		for _, block := range b.blocksOf(v) {
+			b.block = block
+			b.copyFinal(v)
+		}
+	}
+}
+
+// scatterTree sends everything below a child downwards in one frame.
+func (b *builder) scatterTree() {
+	levels, parent, up := b.links()
+	b.p.Steps = treeSteps(b.p.N)
+	base := b.relative()
+	end, held := b.p.N, []Value(nil)
+	if up != nil {
+		end = up.end
+	}
+	for d := base; d < end; d++ {
+		k := Block{Part: int(b.ranked(d)), Source: None, Target: None}
+		if up == nil {
+			k.Source = k.Part
+		}
+		if d == base {
+			k.Target = 0
+		}
+		v := b.begin(k)
+		if up == nil {
+			held = append(held, v)
+		}
+	}
+	if up != nil {
+		held = []Value{b.recvWide(0, up.step, b.ranked(parent), blocks(base, end, base))}
+	}
+	for l := len(levels) - 1; l >= 0; l-- {
+		for _, c := range levels[l] {
+			below := blocks(c.at, c.end, base)
+			args := held
+			if up == nil {
+				args = held[below[0] : below[0]+len(below)]
+			}
+			if len(below) > 1 || up != nil {
+				args = []Value{b.pack(below, args...)}
+			}
+			b.sendTo(0, c.step, b.ranked(c.at), args[0])
+		}
+	}
+	b.block = 0
+	b.copyFinal(held[0])
+}
+
+// allGatherTree gathers to rank 0 and broadcasts everything: 2(n-1) frames, where the
+// direct way takes n(n-1).
+func (b *builder) allGatherTree() {
+	levels, parent, up := b.links()
+	steps := treeSteps(b.p.N)
+	b.p.Steps = 2 * steps
+	r, n := int(b.p.Rank), b.p.N
+	var own Value
+	for o := range n {
+		if v := b.ownOperand(o, true); o == r {
+			own = v
+		}
+	}
+	parts := b.collect(levels, 0, own)
+	var all Value
+	if up == nil {
+		all = b.pack(blocks(0, n, 0), parts...)
+	} else {
+		b.sendTo(0, up.step, b.ranked(parent), b.whole(blocks(r, up.end, 0), parts))
+		all = b.recvWide(0, steps+up.step, b.ranked(parent), blocks(0, n, 0))
+	}
+	for l := len(levels) - 1; l >= 0; l-- {
+		for _, c := range levels[l] {
+			b.sendTo(0, steps+c.step, b.ranked(c.at), all)
+		}
+	}
+	b.deliver([]Value{all})
 }

@@ -1,6 +1,6 @@
-// Package task is the pure core of one operation: it runs a schedule's program for
-// every span of a plan, as a dataflow over the rank's own input and the frames that it
-// receives (DESIGN §4.2, §4.4).
+// Package task is the pure core of one lane's part of an operation: it runs a schedule's
+// program for every span of the lane, as a dataflow over the rank's own input and the
+// frames that it receives.
 //
 // It owns the order of things: what may be sent, reduced, granted and resolved when. It
 // touches no byte: whoever delivers an event carries out the actions that Step returns,
@@ -47,7 +47,7 @@ type EventKind uint8
 // The kinds of event.
 const (
 	Start    EventKind = iota // the caller is here: its memory may be used
-	Granted                   // From allows the first Limit spans of Rail; cumulative, older limits are ignored
+	Granted                   // From allows the first Limit spans; cumulative, older limits are ignored
 	Arrived                   // the frame that was placed as Ref is whole in its place
 	Torn                      // the frame that was placed as Ref will come again; nobody writes its place
 	Reduced                   // the Reduce or Copy Ref is done
@@ -60,7 +60,6 @@ type Event struct {
 	Kind  EventKind
 	Ref   Ref     // Arrived, Torn, Reduced, Released
 	From  op.Rank // Granted
-	Rail  int     // Granted
 	Limit int     // Granted: spans
 }
 
@@ -81,25 +80,33 @@ const (
 type Action struct {
 	Kind   ActionKind
 	User   bool    // Send: reads the user's memory
-	AckNow bool    // Send: the last one, or the last one from the user's memory, to this peer on this rail
+	AckNow bool    // Send: the last one, or the last one from the user's memory, to this peer
 	Last   bool    // Reduce, Copy: the result is final (here an average is divided)
 	Ref    Ref     // Send, Reduce, Copy
 	To     op.Rank // Send, Grant
-	Rail   int     // Send, Grant: the planned rail
-	Span   int     // Send: index in Plan.Spans
-	Owner  int     // Send
+	Span   int     // Send: index in the lane's Spans
+	Mark   int     // Send: names the frame at its receiver, with Step
 	Step   int     // Send
 	Limit  int     // Grant: spans, cumulative
 	Loc    Loc     // Send
-	Dst    Loc     // Reduce, Copy: may be exactly Args[0] or Args[1]
+	Dst    Loc     // Reduce, Copy; Reduce: may be exactly Args[0] or Args[1]
 	Args   []Loc   // Reduce, Copy: valid until Reduced is delivered
 }
 
-// Config is what shapes an operation.
+// Frame is what a frame's header says of where it belongs.
+type Frame struct {
+	From         op.Rank
+	First, Count int // rounds
+	Mark, Step   int
+	Bytes        int
+}
+
+// Config is what shapes a part of an operation.
 type Config struct {
 	Program *schedule.Program
-	Plan    *plan.Plan // with as many owners as the program
-	InPlace bool       // Input and Final are the same memory
+	Plan    *plan.Plan // of the program's blocks
+	Lane    int        // index in Plan.Lanes
+	InPlace bool       // where a block has both, its Source and its Target are the same memory
 	Eager   bool       // data goes without grants; scratch is held for all spans
-	Window  int        // spans per rail that have scratch at a time, at least 1; unless Eager
+	Window  int        // spans that have scratch at a time, at least 1; unless Eager
 }

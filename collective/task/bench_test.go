@@ -46,20 +46,17 @@ func (d *driver) run(c Config) {
 	d.settle()
 	if !c.Eager {
 		for _, to := range c.Program.To {
-			for rail, spans := range c.Plan.PerRail {
-				d.step(Event{Kind: Granted, From: to, Rail: rail, Limit: spans.Len()})
-				d.settle()
-			}
+			d.step(Event{Kind: Granted, From: to, Limit: len(d.task.lane.Spans)})
+			d.settle()
 		}
 	}
-	for span, s := range c.Plan.Spans {
+	for span, s := range d.task.lane.Spans {
 		for i := range c.Program.Code {
 			in := &c.Program.Code[i]
 			if in.Kind != schedule.Recv {
 				continue
 			}
-			_, length := c.Plan.RangeOf(span, in.Owner)
-			ref, _, err := d.task.Place(in.Peer, s.Rail, s.First, s.Count, in.Owner, in.Step, length)
+			ref, _, err := d.task.Place(Frame{in.Peer, s.First, s.Count, in.Mark, in.Step, d.task.bytes(span, in.Blocks)})
 			if err != nil {
 				panic(err)
 			}

@@ -8,15 +8,15 @@ import (
 
 // Whatever a header says, Place refuses it or names a range inside the arena or the buffer.
 func FuzzPlace(f *testing.F) {
-	f.Add(2, 0, 0, 16, 1, 0, 16<<10)
-	f.Add(2, 0, 16, 16, 0, 1, 16<<10)
-	f.Add(-1, -1, -1, -1, -1, -1, -1)
-	f.Add(2, 0, 0, 1<<62, 1, 0, 16<<10)
-	f.Fuzz(func(t *testing.T, from, rail, first, count, owner, step, length int) {
+	f.Add(2, 0, 16, 1, 0, 16<<10)
+	f.Add(2, 16, 16, 0, 1, 16<<10)
+	f.Add(-1, -1, -1, -1, -1, -1)
+	f.Add(2, 0, 1<<62, 1, 0, 16<<10)
+	f.Fuzz(func(t *testing.T, from, first, count, mark, step, length int) {
 		const size = 3 * 64 << 10
 		task := newTask(t, op.Ring, 0, 3, size, Config{Window: 1})
 		start(t, task)
-		ref, loc, err := task.Place(op.Rank(from), rail, first, count, owner, step, length)
+		ref, loc, err := task.Place(Frame{op.Rank(from), first, count, mark, step, length})
 		if err != nil {
 			return
 		}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/polyrail/polyrail/collective/schedule"
 )
@@ -14,8 +15,10 @@ type shape struct {
 	need0       []uint16 // by instruction: what it waits for at the start
 	argsAt      []int    // by instruction: its first operand in a span's part of Task.args
 	argsPerSpan int
-	upTo        []counts // by number of owners: of the instructions of the first so many
-	sends0      []counts // by link: of the Sends of one span
+	ready       []int    // instructions that can run at the start, ordered by step
+	counts0     counts   // of a span in which all blocks take part
+	sends0      []counts // by link: of the Sends of such a span
+	recvs0      []int    // by link of Program.From: Recvs of such a span
 }
 
 // counts are numbers of instructions: all of them, and those that touch a memory.
@@ -35,114 +38,167 @@ func (s *shape) set(p *schedule.Program, inPlace bool) {
 	if s.of == p && s.inPlace == inPlace {
 		return
 	}
-	s.of, s.inPlace, s.argsPerSpan = p, inPlace, 0
+	s.of, s.inPlace, s.argsPerSpan, s.counts0 = p, inPlace, 0, counts{}
 	s.need0 = resize(s.need0, len(p.Code))
 	s.argsAt = resize(s.argsAt, len(p.Code))
-	s.upTo = resize(s.upTo, p.Owners+1)
 	s.sends0 = resize(s.sends0, len(p.To))
-	var c counts
+	s.recvs0 = resize(s.recvs0, len(p.From))
 	for i := range p.Code {
 		in := &p.Code[i]
 		s.argsAt[i] = s.argsPerSpan
-		c.add(in, 1)
-		s.upTo[in.Owner+1] = c
+		s.counts0.add(in, 1)
 		for _, u := range in.Uses {
-			if in.Kind != schedule.Send || inPlace {
-				s.need0[p.Base[in.Owner]+int(u)]++
+			s.need0[u]++
+		}
+		if inPlace {
+			for _, u := range in.Frees {
+				s.need0[u]++
 			}
 		}
-		switch {
-		case in.Kind == schedule.Reduce, in.Kind == schedule.Copy:
+		switch in.Kind {
+		case schedule.Reduce:
 			s.argsPerSpan += len(in.Args)
-		case in.Kind == schedule.Send:
+		case schedule.Copy:
+			s.argsPerSpan += len(in.Pieces)
+		case schedule.Send:
 			s.sends0[in.Link].add(in, 1)
+		case schedule.Recv:
+			s.recvs0[in.Link]++
 		}
 	}
+	s.ready = s.ready[:0]
+	for at, need := range s.need0 {
+		if need == 0 && p.Code[at].Kind != schedule.Recv {
+			s.ready = append(s.ready, at)
+		}
+	}
+	slices.SortStableFunc(s.ready, func(x, y int) int { return p.Code[x].Step - p.Code[y].Step })
 }
 
-// Reset makes the task ready for another operation. It reuses memory: for a shape that
-// it had before it allocates nothing. It panics when the plan isn't the program's or the
-// window has no span.
+// Reset makes the task ready for another part of an operation. It reuses memory: for a shape
+// that it had before it allocates nothing. It panics when the plan isn't the program's or
+// the window has no span.
 func (t *Task) Reset(c Config) {
-	if c.Plan.Owners != c.Program.Owners || c.Window < 1 && !c.Eager {
-		panic(fmt.Sprintf("task: a plan of %d owners for a program of %d, window %d", c.Plan.Owners, c.Program.Owners, c.Window))
+	if len(c.Plan.Blocks) != len(c.Program.Blocks) || c.Window < 1 && !c.Eager {
+		panic(fmt.Sprintf("task: a plan of %d blocks for a program of %d, window %d",
+			len(c.Plan.Blocks), len(c.Program.Blocks), c.Window))
 	}
-	t.Config = c
+	t.Config, t.lane = c, &c.Plan.Lanes[c.Lane]
 	t.started, t.aborted, t.resolved, t.retired = false, false, false, false
-	t.left, t.userLeft, t.busy, t.userBusy, t.kernels = 0, 0, 0, 0, 0
+	t.busy, t.userBusy, t.kernels, t.free, t.given = 0, 0, 0, 0, 0
 	t.shape.set(c.Program, c.InPlace)
-	spans, rails, links := len(c.Plan.Spans), len(c.Plan.PerRail), len(c.Program.To)
+	spans, links := len(t.lane.Spans), len(c.Program.To)
 
-	t.rails = resize(t.rails, rails)
 	t.state = resize(t.state, spans*len(c.Program.Code))
 	t.next = grow(t.next, spans*len(c.Program.Code))
 	t.need = grow(t.need, spans*len(c.Program.Code))
 	t.args = grow(t.args, spans*t.argsPerSpan)
-	t.parked = resize(t.parked, links*spans)
-	t.limits = resize(t.limits, links*rails)
-	t.sends = resize(t.sends, links*rails)
+	t.parked = resize(t.parked, (links+1)*spans)
+	t.limits = resize(t.limits, links)
+	t.sends = resize(t.sends, links)
 	t.scratch = resize(t.scratch, spans)
+	for link, n := range t.sends0 {
+		t.sends[link] = counts{all: spans * n.all, user: spans * n.user}
+	}
+	t.comes = resize(t.comes, len(c.Program.From))
+	for link, n := range t.recvs0 {
+		t.comes[link] = spans * n
+	}
+	t.left, t.userLeft = spans*t.counts0.all, spans*t.counts0.user
 	for span := range spans {
 		copy(t.need[span*len(t.need0):], t.need0)
-		n := t.upTo[c.Plan.OwnersIn(span)]
-		t.left += n.all
-		t.userLeft += n.user
-		t.scratch[span] = n.scratch
-		t.countSends(span)
-	}
-
-	t.slotBytes = (c.Plan.SpanBytes + slotAlignment - 1) &^ (slotAlignment - 1)
-	t.scratchBytes = 0
-	for r := range t.rails {
-		t.rails[r].window = c.Plan.PerRail[r].Len()
-		if !c.Eager {
-			t.rails[r].window = min(c.Window, t.rails[r].window)
+		t.scratch[span] = t.counts0.scratch
+		if !c.Plan.Full() {
+			t.skip(span)
 		}
-		t.rails[r].arena = t.scratchBytes
-		t.scratchBytes += t.rails[r].window * c.Program.Slots * t.slotBytes
+	}
+	t.window = spans
+	if !c.Eager {
+		t.window = min(c.Window, spans)
+	}
+	t.layOut()
+}
+
+// skip ends the instructions of a span that have nothing to move: of blocks that are too short.
+func (t *Task) skip(span int) {
+	for at := range t.Program.Code {
+		in := &t.Program.Code[at]
+		if t.bytes(span, in.Blocks) > 0 {
+			continue
+		}
+		t.state[t.ref(span, at)] = done
+		t.left--
+		if in.User {
+			t.userLeft--
+		}
+		if in.Scratch {
+			t.scratch[span]--
+		}
+		switch in.Kind {
+		case schedule.Send:
+			t.sends[in.Link].add(in, -1)
+		case schedule.Recv:
+			t.comes[in.Link]--
+		}
+		for _, u := range in.Uses {
+			t.need[t.ref(span, int(u))]--
+		}
+		if t.InPlace {
+			for _, u := range in.Frees {
+				t.need[t.ref(span, int(u))]--
+			}
+		}
 	}
 }
 
-// countSends counts a span's Sends, so that the last ones to each peer on each rail are
-// known when they go.
-func (t *Task) countSends(span int) {
-	rail, owners := t.Plan.Spans[span].Rail, t.Plan.OwnersIn(span)
-	if owners == t.Program.Owners {
-		for link, n := range t.sends0 {
-			left := &t.sends[link*len(t.rails)+rail]
-			left.all += n.all
-			left.user += n.user
+// layOut gives the slots their places in the arena.
+func (t *Task) layOut() {
+	t.slots = grow(t.slots, len(t.Program.Slots))
+	t.spanBytes = 0
+	for i, blocks := range t.Program.Slots {
+		t.slots[i] = t.spanBytes
+		bytes := 0
+		for _, block := range blocks {
+			bytes += t.Plan.SlotBytes(t.lane, block)
 		}
-		return
-	}
-	for i := range t.Program.Code[:t.Program.Base[owners]] {
-		if in := &t.Program.Code[i]; in.Kind == schedule.Send {
-			t.sends[in.Link*len(t.rails)+rail].add(in, 1)
-		}
+		t.spanBytes += (bytes + slotAlignment - 1) &^ (slotAlignment - 1)
 	}
 }
 
 const slotAlignment = 64 // bytes; a cache line, and a multiple of every element size
 
-// ScratchBytes is the size of the arena that the operation needs from Start to Retire. It
+// ScratchBytes is the size of the arena that the part needs from Start to Retire. It
 // should begin on a multiple of 64 bytes, as slots in it do.
-func (t *Task) ScratchBytes() int { return t.scratchBytes }
+func (t *Task) ScratchBytes() int { return t.window * t.spanBytes }
+
+// SpanBytes is the scratch of one span.
+func (t *Task) SpanBytes() int { return t.spanBytes }
+
+// Narrow makes the window smaller, before the start. It panics when there would be no span in it.
+func (t *Task) Narrow(window int) {
+	if window < 1 || t.started || t.Eager {
+		panic(fmt.Sprintf("task: window of %d spans, started %v, eager %v", window, t.started, t.Eager))
+	}
+	t.window = min(t.window, window)
+}
+
+// Window is the number of spans that have scratch at a time.
+func (t *Task) Window() int { return t.window }
 
 // Remaining is how many bytes have yet to be received, and how many to be sent and acknowledged. It looks at
 // every instruction: it is for rare occasions.
 func (t *Task) Remaining() (in, out int64) {
-	for span := range t.Plan.Spans {
-		for at := range t.Program.Base[t.Plan.OwnersIn(span)] {
-			instr := &t.Program.Code[at]
+	for span := range t.lane.Spans {
+		for at := range t.Program.Code {
 			if t.state[t.ref(span, at)] == done {
 				continue
 			}
-			_, length := t.Plan.RangeOf(span, instr.Owner)
+			instr := &t.Program.Code[at]
 			switch instr.Kind {
 			case schedule.Recv:
-				in += int64(length)
+				in += int64(t.bytes(span, instr.Blocks))
 			case schedule.Send:
-				out += int64(length)
+				out += int64(t.bytes(span, instr.Blocks))
 			}
 		}
 	}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/schedule"
 )
 
-// Task is one operation at one rank. The zero Task waits for Reset.
+// Task is one lane's part of an operation at one rank. The zero Task waits for Reset.
 type Task struct {
 	Config
 	shape
+	lane *plan.Lane
 
 	started, aborted, resolved, retired bool
 
@@ -21,19 +22,22 @@ type Task struct {
 	need  []uint16 // what the instruction still waits for
 	next  []Ref    // the parked list that it is in
 
-	rails   []rail
+	window  int      // spans that have slots at a time
+	free    int      // the first so many spans are done with their slots
+	given   int      // spans that our senders may send
 	scratch []int    // by span: instructions that touch its scratch and aren't done
 	args    []Loc    // operands of the kernels, so that actions need no memory of their own
-	parked  []Ref    // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none
-	limits  []int    // by link and rail: spans that the peer allows
-	sends   []counts // by link and rail: of the Sends that aren't out yet
+	parked  []Ref    // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none. Then kernels
+	limits  []int    // by link: spans that the peer allows
+	sends   []counts // by link: of the Sends that aren't out yet
+	comes   []int    // by link of Program.From: frames that come in all spans together
 
 	// Instructions that aren't done (left), of those the ones begun (busy); user: those that
 	// touch the user's memory.
 	left, userLeft, busy, userBusy int
-	kernels                        int // running
-	slotBytes                      int
-	scratchBytes                   int
+	kernels                        int   // running
+	slots                          []int // by slot: where it begins in a span's scratch
+	spanBytes                      int   // of scratch
 }
 
 // state is how far an instruction has come.
@@ -44,14 +48,6 @@ const (
 	begun         // received, reduced or sent right now
 	done
 )
-
-// rail is the window of one planned rail.
-type rail struct {
-	arena   int // offset of its slots
-	window  int // spans that have slots at a time
-	free    int // its first so many spans are done with their slots
-	granted int // spans that our senders may send
-}
 
 // Step takes an event and appends what it leads to. An error is a violation of the
 // protocol, and leaves the task as it was.
@@ -86,23 +82,18 @@ func (t *Task) start(out []Action) ([]Action, error) {
 		return out, errors.New("task: started twice")
 	}
 	t.started = true
-	longest := 0
-	for r := range t.rails {
-		out = t.grant(r, out)
-		longest = max(longest, t.Plan.PerRail[r].Len())
-	}
-	// Span by span over all rails, so that none of them waits for the others' share.
-	for i := range longest {
-		for _, spans := range t.Plan.PerRail {
-			if i >= spans.Len() {
-				continue
+	out = t.grant(out)
+	for span := range t.lane.Spans {
+		if t.Plan.Full() {
+			for _, at := range t.ready {
+				out = t.begin(span, at, out)
 			}
-			span := spans.From + i
-			owners := t.Plan.OwnersIn(span)
-			for _, at := range t.Program.Ready {
-				if t.Program.Code[at].Owner < owners {
-					out = t.begin(span, at, out)
-				}
+			continue
+		}
+		for at := range t.Program.Code { // what waited for instructions that were skipped may be ready, too
+			ref := t.ref(span, at)
+			if t.state[ref] == waiting && t.need[ref] == 0 && t.Program.Code[at].Kind != schedule.Recv {
+				out = t.begin(span, at, out)
 			}
 		}
 	}
@@ -110,9 +101,9 @@ func (t *Task) start(out []Action) ([]Action, error) {
 }
 
 // Place says where a frame lands, and marks it as being received until Arrived or Torn.
-// Its arguments come from the frame's header and may be anything. An error is a
-// violation of the protocol by rank from, except for ErrAborted.
-func (t *Task) Place(from op.Rank, rail, first, count, owner, step, length int) (Ref, Loc, error) {
+// What the frame says comes from the network and may be anything. An error is a
+// violation of the protocol by its sender, except for ErrAborted.
+func (t *Task) Place(f Frame) (Ref, Loc, error) {
 	if t.aborted {
 		return 0, Loc{}, ErrAborted
 	}
@@ -120,30 +111,29 @@ func (t *Task) Place(from op.Rank, rail, first, count, owner, step, length int) 
 		return 0, Loc{}, errors.New("task: frame placed before the start")
 	}
 	refuse := func(why string) (Ref, Loc, error) {
-		return 0, Loc{}, fmt.Errorf("frame of rank %d (rail %d, rounds %d+%d, owner %d, step %d, %d bytes): %s",
-			from, rail, first, count, owner, step, length, why)
+		return 0, Loc{}, fmt.Errorf("frame of rank %d (lane %d, rounds %d+%d, block %d, step %d, %d bytes): %s",
+			f.From, t.Lane, f.First, f.Count, f.Mark, f.Step, f.Bytes, why)
 	}
-	span, ok := t.Plan.Find(rail, first, count)
+	span, ok := t.lane.Find(f.First, f.Count)
 	if !ok {
 		return refuse("no such span")
 	}
-	v, ok := t.Program.FindRecv(owner, step)
-	if !ok || owner >= t.Plan.OwnersIn(span) {
+	v, ok := t.Program.FindRecv(f.Mark, f.Step)
+	if !ok {
 		return refuse("nothing is received in that step")
 	}
-	at := t.Program.Base[owner] + int(v)
-	in := &t.Program.Code[at]
-	if in.Peer != from {
+	in := &t.Program.Code[v]
+	if in.Peer != f.From {
 		return refuse(fmt.Sprintf("that step is rank %d's", in.Peer))
 	}
-	if t.Plan.Spans[span].Index >= t.rails[rail].granted {
+	if span >= t.given {
 		return refuse("not granted")
 	}
-	loc := t.loc(span, owner, v)
-	if loc.Len != length {
+	loc := t.value(span, v)
+	if loc.Len != f.Bytes {
 		return refuse(fmt.Sprintf("should have %d bytes", loc.Len))
 	}
-	ref := t.ref(span, at)
+	ref := t.ref(span, int(v))
 	if t.state[ref] != waiting {
 		return refuse("came before")
 	}
@@ -185,22 +175,27 @@ func (t *Task) finished(e Event, out []Action) ([]Action, error) {
 		return out, nil
 	}
 	span := int(e.Ref) / len(t.Program.Code)
-	if in.Kind != schedule.Send || t.InPlace { // a Send is waited for only by those who would overwrite what it reads
-		base := t.Program.Base[in.Owner]
-		for _, u := range in.Uses {
-			at := base + int(u)
-			ref := t.ref(span, at)
-			if t.need[ref]--; t.need[ref] == 0 {
-				out = t.begin(span, at, out)
-			}
-		}
+	out = t.wake(span, in.Uses, out)
+	if t.InPlace {
+		out = t.wake(span, in.Frees, out)
 	}
 	if in.Scratch {
 		if t.scratch[span]--; t.scratch[span] == 0 {
-			out = t.grant(t.Plan.Spans[span].Rail, out)
+			out = t.grant(out)
 		}
 	}
 	return out, nil
+}
+
+// wake begins those instructions that waited for nothing else, and were not skipped.
+func (t *Task) wake(span int, users []schedule.Value, out []Action) []Action {
+	for _, u := range users {
+		ref := t.ref(span, int(u))
+		if t.need[ref]--; t.need[ref] == 0 && t.state[ref] == waiting && t.Program.Code[u].Kind != schedule.Recv {
+			out = t.begin(span, int(u), out)
+		}
+	}
+	return out
 }
 
 // granted raises a peer's limit and sends what waited for it. A limit that comes before
@@ -210,54 +205,35 @@ func (t *Task) granted(e Event, out []Action) ([]Action, error) {
 	if !ok || t.Eager {
 		return out, fmt.Errorf("grant of rank %d, to whom nothing is sent by grant", e.From)
 	}
-	if e.Rail < 0 || e.Rail >= len(t.rails) || e.Limit < 0 || e.Limit > t.Plan.PerRail[e.Rail].Len() {
-		return out, fmt.Errorf("grant of rank %d: no %d spans on rail %d", e.From, e.Limit, e.Rail)
+	if e.Limit < 0 || e.Limit > len(t.lane.Spans) {
+		return out, fmt.Errorf("grant of rank %d: no %d spans on lane %d", e.From, e.Limit, t.Lane)
 	}
-	limit := &t.limits[link*len(t.rails)+e.Rail]
-	old := *limit
-	*limit = max(old, e.Limit)
+	old := t.limits[link]
+	t.limits[link] = max(old, e.Limit)
 	if t.aborted {
 		return out, nil
 	}
-	from := t.Plan.PerRail[e.Rail].From
-	for span := from + old; span < from+*limit; span++ {
-		list := &t.parked[link*len(t.Plan.Spans)+span]
-		if *list == 0 {
-			continue
-		}
-		last := *list - 1
-		*list = 0
-		for ref := t.next[last]; ; ref = t.next[ref] {
-			out = append(out, t.send(span, int(ref)%len(t.Program.Code)))
-			if ref == last {
-				break
-			}
-		}
-	}
-	return out, nil
+	return t.unpark(link, old, t.limits[link], out), nil
 }
 
-// begin runs an instruction that has all it waits for, or parks it until it is granted.
+// begin runs an instruction that has all it waits for, or parks it: a Send until it is granted,
+// a kernel until its span has scratch. That matters to kernels of the rank's own input
+// alone; what is received was granted.
 func (t *Task) begin(span, at int, out []Action) []Action {
 	in := &t.Program.Code[at]
 	ref := t.ref(span, at)
-	if in.Kind != schedule.Send {
+	switch {
+	case in.Kind == schedule.Send && (t.Eager || span < t.limits[in.Link]):
+		return append(out, t.send(span, at))
+	case in.Kind == schedule.Send:
+		t.park(in.Link, span, ref)
+	case in.Store.Kind == schedule.Scratch && span >= t.given:
+		t.park(t.kernelsAt(), span, ref)
+	default:
 		t.kernels++
 		t.mark(ref, in)
 		return append(out, t.kernel(span, at))
 	}
-	s := &t.Plan.Spans[span]
-	if t.Eager || s.Index < t.limits[in.Link*len(t.rails)+s.Rail] {
-		return append(out, t.send(span, at))
-	}
-	list := &t.parked[in.Link*len(t.Plan.Spans)+span]
-	if *list == 0 {
-		t.next[ref] = ref
-	} else {
-		last := *list - 1
-		t.next[ref], t.next[last] = t.next[last], ref
-	}
-	*list = ref + 1
 	return out
 }
 
@@ -266,12 +242,11 @@ func (t *Task) send(span, at int) Action {
 	in := &t.Program.Code[at]
 	ref := t.ref(span, at)
 	t.mark(ref, in)
-	r := t.Plan.Spans[span].Rail
 	a := Action{
-		Kind: Send, User: in.User, Ref: ref, To: in.Peer, Rail: r, Span: span,
-		Owner: in.Owner, Step: in.Step, Loc: t.loc(span, in.Owner, in.Args[0]),
+		Kind: Send, User: in.User, Ref: ref, To: in.Peer, Span: span,
+		Mark: in.Mark, Step: in.Step, Loc: t.value(span, in.Args[0]),
 	}
-	left := &t.sends[in.Link*len(t.rails)+r]
+	left := &t.sends[in.Link]
 	left.add(in, -1)
 	a.AckNow = left.all == 0 || in.User && left.user == 0
 	return a
@@ -281,43 +256,54 @@ func (t *Task) send(span, at int) Action {
 func (t *Task) kernel(span, at int) Action {
 	in := &t.Program.Code[at]
 	a := Action{Kind: Reduce, Last: in.Last, Ref: t.ref(span, at)}
+	from := span*t.argsPerSpan + t.argsAt[at]
 	if in.Kind == schedule.Copy {
 		a.Kind = Copy
+		a.Args = t.args[from : from+len(in.Pieces) : from+len(in.Pieces)]
+		for i, v := range in.Pieces {
+			a.Args[i] = t.piece(span, v, in.Blocks[i])
+		}
+	} else {
+		a.Args = t.args[from : from+len(in.Args) : from+len(in.Args)]
+		for i, v := range in.Args {
+			a.Args[i] = t.value(span, v)
+		}
 	}
-	from := span*t.argsPerSpan + t.argsAt[at]
-	a.Args = t.args[from : from+len(in.Args) : from+len(in.Args)]
-	for i, v := range in.Args {
-		a.Args[i] = t.loc(span, in.Owner, v)
-	}
-	a.Dst = t.loc(span, in.Owner, schedule.Value(at-t.Program.Base[in.Owner]))
+	a.Dst = t.value(span, schedule.Value(at))
 	return a
 }
 
 // grant notes which spans are done with their slots and lets our senders go on.
-func (t *Task) grant(r int, out []Action) []Action {
-	rail, spans := &t.rails[r], t.Plan.PerRail[r]
-	for rail.free < spans.Len() && t.scratch[spans.From+rail.free] == 0 {
-		rail.free++
+func (t *Task) grant(out []Action) []Action {
+	for t.free < len(t.scratch) && t.scratch[t.free] == 0 {
+		t.free++
 	}
-	limit := min(rail.free+rail.window, spans.Len())
-	if limit <= rail.granted {
+	limit := min(t.free+t.window, len(t.scratch))
+	if limit <= t.given {
 		return out
 	}
-	rail.granted = limit
+	old := t.given
+	t.given = limit
 	if t.Eager {
 		return out
 	}
-	for _, from := range t.Program.From {
-		out = append(out, Action{Kind: Grant, To: from, Rail: r, Limit: limit})
+	for link, from := range t.Program.From {
+		// Who sends nothing may be any number of operations behind, and would keep every grant.
+		if t.comes[link] > 0 {
+			out = append(out, Action{Kind: Grant, To: from, Limit: limit})
+		}
 	}
-	return out
+	return t.unpark(t.kernelsAt(), old, limit, out)
 }
 
 // settle resolves and retires when nothing stands against it.
 func (t *Task) settle(out []Action) []Action {
 	all, user := t.left, t.userLeft
-	if t.aborted {
+	switch {
+	case t.aborted:
 		all, user = t.busy, t.userBusy
+	case !t.started:
+		return out
 	}
 	if !t.resolved && user == 0 && t.kernels == 0 {
 		t.resolved = true
@@ -365,18 +351,58 @@ func (t *Task) mark(ref Ref, in *schedule.Instr) {
 
 func (t *Task) ref(span, at int) Ref { return Ref(span*len(t.Program.Code) + at) }
 
-// loc is where a value of one span and owner lives.
-func (t *Task) loc(span, owner int, v schedule.Value) Loc {
-	off, length := t.Plan.RangeOf(span, owner)
-	if v == schedule.Input {
-		return Loc{Mem: Input, Off: off, Len: length}
+// bytes is what so many blocks take in a span, together.
+func (t *Task) bytes(span int, blocks []int) (bytes int) {
+	s := &t.lane.Spans[span]
+	for _, block := range blocks {
+		_, length := t.Plan.Range(s.First, s.Count, block)
+		bytes += length
 	}
-	place := t.Program.Code[t.Program.Base[owner]+int(v)].Store
-	if place.Kind == schedule.Final {
-		return Loc{Mem: Final, Off: off, Len: length}
+	return bytes
+}
+
+// value is where a value of a span lives.
+func (t *Task) value(span int, v schedule.Value) Loc {
+	if block, ok := v.Input(); ok {
+		return t.user(Input, span, block)
 	}
-	s := &t.Plan.Spans[span]
-	r := &t.rails[s.Rail]
-	slot := s.Index%r.window*t.Program.Slots + place.Slot
-	return Loc{Mem: Scratch, Off: r.arena + slot*t.slotBytes, Len: length}
+	in := &t.Program.Code[v]
+	if in.Kind == schedule.Send {
+		return t.value(span, in.Args[0])
+	}
+	if in.Store.Kind == schedule.Final {
+		return t.user(Final, span, in.Blocks[0])
+	}
+	slot := span%t.window*t.spanBytes + t.slots[in.Store.Slot]
+	return Loc{Mem: Scratch, Off: slot, Len: t.bytes(span, in.Blocks)}
+}
+
+// piece is where one block of a value lives.
+func (t *Task) piece(span int, v schedule.Value, block int) Loc {
+	l := t.value(span, v)
+	if _, ok := v.Input(); ok {
+		return l
+	}
+	s := &t.lane.Spans[span]
+	for _, b := range t.Program.Code[v].Blocks {
+		_, length := t.Plan.Range(s.First, s.Count, b)
+		if b == block {
+			l.Len = length
+			break
+		}
+		l.Off += length
+	}
+	return l
+}
+
+// user is a block's part of a span in the user's memory.
+func (t *Task) user(m Memory, span, block int) Loc {
+	s := &t.lane.Spans[span]
+	off, length := t.Plan.Range(s.First, s.Count, block)
+	if m == Input {
+		off += t.Plan.Blocks[block].Source
+	} else {
+		off += t.Plan.Blocks[block].Target
+	}
+	return Loc{Mem: m, Off: off, Len: length}
 }

@@ -14,33 +14,56 @@ import (
 
 func anySetup(t *rapid.T) setup {
 	s := setup{
-		algorithm: rapid.SampledFrom([]op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree}).Draw(t, "algorithm"),
-		base:      rapid.IntRange(2, 5).Draw(t, "base"),
-		n:         rapid.IntRange(1, 9).Draw(t, "n"),
-		window:    rapid.IntRange(1, 4).Draw(t, "window"),
-		inPlace:   rapid.Bool().Draw(t, "inPlace"),
-		eager:     rapid.Bool().Draw(t, "eager"),
-		ordered:   rapid.Bool().Draw(t, "ordered"),
-		weights:   rapid.SliceOfN(rapid.Uint32Range(0, 3), 1, 3).Draw(t, "weights"),
+		kind:    rapid.SampledFrom(op.Kinds).Draw(t, "kind"),
+		base:    rapid.IntRange(2, 5).Draw(t, "base"),
+		n:       rapid.IntRange(1, maxRanks).Draw(t, "n"),
+		window:  rapid.IntRange(1, 4).Draw(t, "window"),
+		inPlace: rapid.Bool().Draw(t, "inPlace"),
+		eager:   rapid.Bool().Draw(t, "eager"),
+		ordered: rapid.Bool().Draw(t, "ordered"),
+		weights: rapid.SliceOfN(rapid.Uint32Range(0, 3), 1, maxLanes).Draw(t, "weights"),
+	}
+	s.algorithm = rapid.SampledFrom(schedule.Algorithms(s.kind)).Draw(t, "algorithm")
+	if s.kind.Rooted() {
+		s.root = rapid.IntRange(0, s.n-1).Draw(t, "root")
 	}
 	s.weights[rapid.IntRange(0, len(s.weights)-1).Draw(t, "someone")]++
 	limit := rapid.SampledFrom([]int{3, 300, 20_000, 60_000 * s.n}).Draw(t, "limit")
-	s.bytes = 4 * rapid.IntRange(0, limit).Draw(t, "elements")
+	s.bytes = 4 * s.n * (rapid.IntRange(0, limit).Draw(t, "elements") / s.n)
+	if schedule.Parts(s.kind, s.algorithm, s.n) == s.n && s.kind != op.KindAllReduce && s.kind != op.KindAllToAll && rapid.Bool().Draw(t, "uneven") {
+		for range s.n {
+			s.counts = append(s.counts, 4*rapid.IntRange(0, limit/s.n).Draw(t, "count"))
+		}
+	}
 	return s
 }
 
 func TestEveryRankEndsWithTheRightBitsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var tasks [9]Task
+		var tasks [maxRanks][maxLanes]Task
 		newWorld(t, anySetup(t), rapid.Uint64().Draw(t, "seed"), &tasks).run()
 	})
+}
+
+// What is made of the rank's own input alone needs no grant, and yet must leave the scratch alone
+// that an earlier span has: the parts that a scatter's root packs, a lone operand of a tree.
+func TestScratchOfTheOwnInputStaysWithinTheWindow(t *testing.T) {
+	for _, s := range []setup{
+		{kind: op.KindScatter, algorithm: op.Tree, n: maxRanks, bytes: maxRanks << 18},
+		{kind: op.KindAllGather, algorithm: op.Tree, n: 3, counts: plan.Parts{1 << 20, 0, 0}},
+	} {
+		for seed := range uint64(10) {
+			s.base, s.weights, s.window = 2, []uint32{1}, 1
+			newWorld(t, s, seed, new([maxRanks][maxLanes]Task)).run()
+		}
+	}
 }
 
 func TestAbortEndsEveryRankWhateverIsOutstanding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySetup(t)
 		s.abort = rapid.IntRange(1, 500).Draw(t, "abort")
-		var tasks [9]Task
+		var tasks [maxRanks][maxLanes]Task
 		newWorld(t, s, rapid.Uint64().Draw(t, "seed"), &tasks).run()
 		// What an aborted operation left behind doesn't show in the next one.
 		newWorld(t, anySetup(t), 1, &tasks).run()
@@ -48,13 +71,15 @@ func TestAbortEndsEveryRankWhateverIsOutstanding(t *testing.T) {
 }
 
 func TestBitsDontDependOnRails(t *testing.T) {
-	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree} {
-		for i, weights := range [][]uint32{{1}, {1, 1}, {5, 0, 1}, {1, 2, 3}} {
-			t.Run(fmt.Sprintf("%v/weights=%v", a, weights), func(t *testing.T) {
-				// Each world compares its bits with one and the same reference.
-				s := setup{algorithm: a, base: 2, n: 6, bytes: 600_000, weights: weights, window: 2, inPlace: true}
-				newWorld(t, s, uint64(i), new([9]Task)).run()
-			})
+	for _, k := range op.Kinds {
+		for _, a := range schedule.Algorithms(k) {
+			for i, weights := range [][]uint32{{1}, {1, 1}, {5, 0, 1}, {1, 2, 3}} {
+				t.Run(fmt.Sprintf("%v/%v/weights=%v", k, a, weights), func(t *testing.T) {
+					// Each world compares its bits with one and the same reference.
+					s := setup{kind: k, algorithm: a, base: 2, n: 6, bytes: 600_000, weights: weights, window: 2, inPlace: true}
+					newWorld(t, s, uint64(i), new([maxRanks][maxLanes]Task)).run()
+				})
+			}
 		}
 	}
 }
@@ -135,11 +160,11 @@ func TestAbortWaitsForWhatTouchesTheUsersMemory(t *testing.T) {
 	task.Reset(task.Config)
 	start(t, task)
 	const toScratch, toFinal = 0, 2
-	scratch := recv(t, task, 2, toScratch, 1) // owner 1's sum comes from rank 2
-	final := recv(t, task, 2, toFinal, 2)     // owner 2's result too
+	scratch := recv(t, task, 2, toScratch, 1) // block 1's sum comes from rank 2
+	final := recv(t, task, 2, toFinal, 2)     // block 2's result too
 	expect(t, task, Event{Kind: Abort})
 	expect(t, task, Event{Kind: Torn, Ref: final}, Action{Kind: Resolve})
-	if _, _, err := task.Place(2, 0, 0, recvRounds, 2, toFinal, recvBytes); !errors.Is(err, ErrAborted) {
+	if _, _, err := task.Place(Frame{2, 0, recvRounds, 2, toFinal, recvBytes}); !errors.Is(err, ErrAborted) {
 		t.Errorf("a frame is placed after Abort: %v", err)
 	}
 	expect(t, task, Event{Kind: Granted, From: 1, Limit: 1})
@@ -150,53 +175,68 @@ func TestPlaceRefusesWhatNobodyMaySend(t *testing.T) {
 	// Rank 0 of 3, two spans.
 	task := newTask(t, op.Ring, 0, 3, 3*96*384, Config{Window: 1})
 	const rounds, span = 48, 48 * 384
-	if p := task.Plan; len(p.Spans) != 2 || p.Spans[0].Count != rounds || p.Segment*rounds != span {
-		t.Fatalf("cut into %+v, segments of %d bytes", p.Spans, p.Segment)
+	if s := task.lane.Spans; len(s) != 2 || s[0].Count != rounds || task.Plan.Segment*rounds != span {
+		t.Fatalf("cut into %+v, segments of %d bytes", s, task.Plan.Segment)
 	}
-	if _, _, err := task.Place(2, 0, 0, rounds, 1, 0, span); err == nil {
+	if _, _, err := task.Place(Frame{2, 0, rounds, 1, 0, span}); err == nil {
 		t.Error("a frame is placed before the start")
 	}
 	start(t, task)
 	for _, c := range []struct {
-		why                                          string
-		from, rail, first, count, owner, step, bytes int
+		why string
+		f   Frame
 	}{
-		{"no such rail", 2, 1, 0, rounds, 1, 0, span},
-		{"no such span", 2, 0, 1, rounds, 1, 0, span},
-		{"no such span", 2, 0, 0, rounds - 1, 1, 0, span},
-		{"no such span", 2, 0, -rounds, rounds, 1, 0, span},
-		{"no such owner", 2, 0, 0, rounds, 3, 0, span},
-		{"no such owner", 2, 0, 0, rounds, -1, 0, span},
-		{"no such step", 2, 0, 0, rounds, 1, 4, span},
-		{"another rank's", 1, 0, 0, rounds, 1, 0, span},
-		{"short", 2, 0, 0, rounds, 1, 0, span - 4},
-		{"long", 2, 0, 0, rounds, 1, 0, span + 4},
-		{"not granted", 2, 0, rounds, rounds, 1, 0, span},
+		{"no such span", Frame{2, 1, rounds, 1, 0, span}},
+		{"no such span", Frame{2, 0, rounds - 1, 1, 0, span}},
+		{"no such span", Frame{2, -rounds, rounds, 1, 0, span}},
+		{"no such block", Frame{2, 0, rounds, 3, 0, span}},
+		{"no such block", Frame{2, 0, rounds, -1, 0, span}},
+		{"no such step", Frame{2, 0, rounds, 1, 4, span}},
+		{"another rank's", Frame{1, 0, rounds, 1, 0, span}},
+		{"short", Frame{2, 0, rounds, 1, 0, span - 4}},
+		{"long", Frame{2, 0, rounds, 1, 0, span + 4}},
+		{"not granted", Frame{2, rounds, rounds, 1, 0, span}},
 	} {
-		if _, loc, err := task.Place(op.Rank(c.from), c.rail, c.first, c.count, c.owner, c.step, c.bytes); err == nil {
+		if _, loc, err := task.Place(c.f); err == nil {
 			t.Errorf("%s: placed at %+v", c.why, loc)
 		}
 	}
 	for range 2 {
-		ref, _, err := task.Place(2, 0, 0, rounds, 1, 0, span)
+		ref, _, err := task.Place(Frame{2, 0, rounds, 1, 0, span})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := task.Place(2, 0, 0, rounds, 1, 0, span); err == nil {
+		if _, _, err := task.Place(Frame{2, 0, rounds, 1, 0, span}); err == nil {
 			t.Error("a frame that is being received is placed again")
 		}
 		expect(t, task, Event{Kind: Torn, Ref: ref})
 	}
 }
 
-func TestOwnersWithoutBytesTakeNoPart(t *testing.T) {
-	// 8 bytes are all in owner 0's block.
+func TestBlocksWithoutBytesTakeNoPart(t *testing.T) {
+	// 8 bytes are all in block 0.
 	task := newTask(t, op.Ring, 1, 3, 8, Config{Eager: true})
 	expect(t, task, Event{Kind: Start},
 		Action{Kind: Send, Ref: 0, To: 2, Loc: Loc{Input, 0, 8}, User: true, AckNow: false})
-	if _, _, err := task.Place(0, 0, 0, 1, 2, 0, 0); err == nil {
-		t.Error("a frame of an owner without bytes is placed")
+	if _, _, err := task.Place(Frame{0, 0, 1, 2, 0, 0}); err == nil {
+		t.Error("a frame of a block without bytes is placed")
 	}
+}
+
+// Nothing holds a rank back that waits for nobody: those who send nothing to it would have to
+// keep its grants, of any number of operations that they didn't begin yet.
+func TestWhoSendsNothingGetsNoGrant(t *testing.T) {
+	s := schedule.Spec{Kind: op.KindGather, Algorithm: op.Direct, N: 3}
+	p, err := schedule.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := schedule.CostOf(s.Kind, s.Algorithm, s.N, 2)
+	l := plan.NewLayout(16, 4, plan.Parts{8, 0, 8}, p.Blocks, cost)
+	task := &Task{}
+	task.Reset(Config{Program: p, Plan: plan.New(l, []int{l.Rounds}, cost), Window: 1})
+	expect(t, task, Event{Kind: Start}, Action{Kind: Grant, To: 2, Limit: 1},
+		Action{Kind: Copy, Ref: 0, Dst: Loc{Final, 0, 8}, Args: []Loc{{Input, 0, 8}}})
 }
 
 func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {
@@ -208,7 +248,6 @@ func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {
 		{Kind: Arrived, Ref: 3}, {Kind: Arrived, Ref: 1 << 31}, // unknown
 		{Kind: Granted, From: 0, Limit: 1}, {Kind: Granted, From: 2, Limit: 1}, {Kind: Granted, From: -1, Limit: 1},
 		{Kind: Granted, From: 1, Limit: 2}, {Kind: Granted, From: 1, Limit: -1},
-		{Kind: Granted, From: 1, Limit: 1, Rail: 1}, {Kind: Granted, From: 1, Limit: 1, Rail: -1},
 	} {
 		if out, err := task.Step(e, nil); err == nil || len(out) > 0 {
 			t.Errorf("%+v: %+v, %v", e, out, err)
@@ -225,7 +264,7 @@ func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {
 }
 
 func TestTheArenaIsBoundedByTheWindow(t *testing.T) {
-	// 64 MiB over 6 ranks: a slot for each other owner in each span of the window, of 1/45 of a block.
+	// 64 MiB over 6 ranks: a slot for each other block in each span of the window, of 1/45 of a block.
 	task := newTask(t, op.Ring, 0, 6, 64<<20, Config{Window: 3})
 	if got, want := task.ScratchBytes(), 3*5*248_576; got != want {
 		t.Errorf("ScratchBytes is %d, want %d", got, want)
@@ -235,11 +274,13 @@ func TestTheArenaIsBoundedByTheWindow(t *testing.T) {
 func newTask(tb testing.TB, a op.Algorithm, rank, n, bytes int, c Config) *Task {
 	tb.Helper()
 	var err error
-	if c.Program, err = schedule.Build(a, op.Rank(rank), n, 2); err != nil {
+	s := schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, Rank: op.Rank(rank), N: n, Base: 2}
+	if c.Program, err = schedule.Build(s); err != nil {
 		tb.Fatal(err)
 	}
-	l := plan.NewLayout(bytes, 4, c.Program.Owners)
-	c.Plan = plan.New(l, []int{l.Rounds})
+	cost := schedule.CostOf(s.Kind, a, n, 2)
+	l := plan.NewLayout(bytes, 4, plan.PartsOf(s.Kind, a, n, bytes, nil), c.Program.Blocks, cost)
+	c.Plan = plan.New(l, []int{l.Rounds}, cost)
 	t := &Task{}
 	t.Reset(c)
 	return t
@@ -266,21 +307,21 @@ func start(t *testing.T, task *Task) {
 // place lands the frame of 8 bytes that recursive doubling of two ranks receives.
 func place(t *testing.T, task *Task, from op.Rank, wantRef Ref, want Loc) {
 	t.Helper()
-	ref, loc, err := task.Place(from, 0, 0, 1, 0, 1, 8)
+	ref, loc, err := task.Place(Frame{from, 0, 1, 0, 1, 8})
 	if err != nil || ref != wantRef || loc != want {
 		t.Fatalf("placed as %d at %+v: %v; want %d at %+v", ref, loc, err, wantRef, want)
 	}
 }
 
 const (
-	recvBytes  = 4096 // of an owner, in one span of the smallest segments
+	recvBytes  = 4096 // of a block, in one span of the smallest segments
 	recvRounds = recvBytes / plan.MinSegmentBytes
 )
 
 // recv begins to land a frame of recvBytes.
-func recv(t *testing.T, task *Task, from op.Rank, step, owner int) Ref {
+func recv(t *testing.T, task *Task, from op.Rank, step, block int) Ref {
 	t.Helper()
-	ref, _, err := task.Place(from, 0, 0, recvRounds, owner, step, recvBytes)
+	ref, _, err := task.Place(Frame{from, 0, recvRounds, block, step, recvBytes})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,17 @@ import (
 
 // setup is what a world runs.
 type setup struct {
+	kind      op.Kind
 	algorithm op.Algorithm
 	base, n   int
-	bytes     int
+	root      int
+	bytes     int // of the operation; not used where there are counts
+	counts    plan.Parts
 	weights   []uint32
 	window    int
 	inPlace   bool
 	eager     bool
-	ordered   bool // frames of one pair and rail arrive in the order they were sent in
+	ordered   bool // frames of one pair and lane arrive in the order they were sent in
 	abort     int  // number of the move from which on ranks abort; 0: never
 }
 
@@ -39,17 +42,17 @@ type world struct {
 	setup
 	t     fataler
 	rng   *rand.Rand
-	plan  *plan.Plan
+	parts plan.Parts
 	nodes []*node
 	wires map[link]*wire
 	moves []func() // what can happen next
 	made  int      // moves so far
-	want  []byte   // the right result
+	want  [][]byte // by rank: the right result
 }
 
 type link struct {
 	from, to op.Rank
-	rail     int
+	lane     int
 }
 
 // wire is one direction of a pair: what was sent and hasn't arrived.
@@ -62,6 +65,7 @@ type frame struct {
 	Action
 	memory []byte // the sender's, read at the arrival
 	want   []byte // what it held when it was sent
+	lane   int
 	copied bool   // memory is the runtime's: the sender was told Released at once
 	ref    Ref    // where it lands
 	dst    []byte // nil: hasn't begun to land
@@ -69,49 +73,108 @@ type frame struct {
 
 type node struct {
 	*world
-	rank                                op.Rank
-	task                                *Task
-	src, dst, arena                     []byte
-	input, result                       []byte // copies: of src at the start, of dst when resolved
-	started, aborted, resolved, retired bool
-	slots                               map[int]int   // offset in the arena → its span
-	given                               []int         // by rail: spans whose slots were given up
-	last, lastUser                      map[link]bool // whether the last frame, and that of the user's memory, asked for an acknowledgement
+	rank             op.Rank
+	plan             *plan.Plan
+	lanes            []*lane
+	src, dst         []byte
+	input, result    []byte // copies: of src at the start, of dst when all have resolved
+	started, aborted bool
+	unresolved       int
+	last, lastUser   map[link]bool // whether the last frame, and that of the user's memory, asked for an acknowledgement
 }
 
+// lane is a node's part on one lane.
+type lane struct {
+	*node
+	index             int
+	task              *Task
+	arena             []byte
+	resolved, retired bool
+	held              map[int]int // window's slot → its span
+	given             int         // spans whose slots were given up
+}
+
+// Limits of a world.
+const (
+	maxLanes = 3
+	maxRanks = 11 // a tree has two levels, and frames of several blocks
+)
+
 // newWorld makes a world of the first tasks, which may have been used before.
-func newWorld(t fataler, s setup, seed uint64, tasks *[9]Task) *world {
+func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) *world {
 	t.Helper()
 	w := &world{setup: s, t: t, rng: rand.New(rand.NewPCG(seed, 1)), wires: map[link]*wire{}}
-	l := plan.NewLayout(s.bytes, 4, schedule.Owners(s.algorithm, s.n))
-	w.plan = plan.New(l, plan.Rounds(l.Rounds, s.weights))
+	w.parts = plan.PartsOf(s.kind, s.algorithm, s.n, s.bytes, s.counts)
+	w.bytes = w.parts.Total()
 	inputs := make([][]byte, s.n)
 	// The inputs depend on their size alone, so that different cuts can be compared.
-	values := rand.New(rand.NewPCG(uint64(s.bytes), uint64(s.n)))
+	values := rand.New(rand.NewPCG(uint64(w.bytes), uint64(s.n)))
 	for r := range s.n {
-		inputs[r] = awkward(values, s.bytes/4)
+		source, _ := w.buffers(op.Rank(r))
+		inputs[r] = awkward(values, source/4)
 	}
 	var err error
-	if w.want, err = reference.AllReduce(s.algorithm, s.base, 4, inputs, add); err != nil {
+	w.want, err = reference.Results(reference.Call{Kind: s.kind, Algorithm: s.algorithm, Base: s.base, Root: s.root,
+		Parts: w.parts, Inputs: inputs}, add)
+	if err != nil {
 		t.Fatalf("reference: %v", err)
 	}
 	for r := range s.n {
-		p, err := schedule.Build(s.algorithm, op.Rank(r), s.n, s.base)
+		n := &node{world: w, rank: op.Rank(r), input: inputs[r], last: map[link]bool{}, lastUser: map[link]bool{}}
+		n.allocate()
+		p, err := schedule.Build(schedule.Spec{Kind: s.kind, Algorithm: s.algorithm, Rank: n.rank, N: s.n,
+			Root: op.Rank(s.root), Base: s.base, InPlace: s.inPlace})
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		n := &node{world: w, rank: op.Rank(r), task: &tasks[r], input: inputs[r], src: bytes.Clone(inputs[r]),
-			slots: map[int]int{}, given: make([]int, len(s.weights)), last: map[link]bool{}, lastUser: map[link]bool{}}
-		n.dst = n.src
-		if !s.inPlace {
-			n.dst = bytes.Repeat([]byte{0xdd}, s.bytes)
+		cost := schedule.CostOf(s.kind, s.algorithm, s.n, s.base)
+		l := plan.NewLayout(w.bytes, 4, w.parts, p.Blocks, cost)
+		n.plan = plan.New(l, plan.Rounds(l.Rounds, s.weights), cost)
+		for i := range n.plan.Lanes {
+			if n.plan.Lanes[i].Rounds == 0 {
+				n.lanes = append(n.lanes, nil)
+				continue
+			}
+			x := &lane{node: n, index: i, task: &tasks[r][i], held: map[int]int{}}
+			x.task.Reset(Config{Program: p, Plan: n.plan, Lane: i, InPlace: s.inPlace, Eager: s.eager, Window: s.window})
+			x.arena = bytes.Repeat([]byte{0xcc}, x.task.ScratchBytes())
+			n.lanes = append(n.lanes, x)
+			n.unresolved++
 		}
-		n.task.Reset(Config{Program: p, Plan: w.plan, InPlace: s.inPlace, Eager: s.eager, Window: s.window})
-		n.arena = bytes.Repeat([]byte{0xcc}, n.task.ScratchBytes())
 		w.nodes = append(w.nodes, n)
 		w.moves = append(w.moves, n.start)
 	}
 	return w
+}
+
+// buffers are the lengths of a rank's source and destination.
+func (w *world) buffers(r op.Rank) (source, destination int) {
+	own := w.bytes
+	if len(w.parts) == w.n {
+		own = w.parts[r]
+	}
+	return plan.Buffers(w.kind, r, op.Rank(w.root), w.bytes, own)
+}
+
+// allocate makes the caller's memory: in place as the kind has it.
+func (n *node) allocate() {
+	source, destination := n.buffers(n.rank)
+	if !n.inPlace {
+		n.src, n.dst = bytes.Clone(n.input), bytes.Repeat([]byte{0xdd}, destination)
+		return
+	}
+	own := 0 // where the rank's part begins in the larger buffer
+	if len(n.parts) > 1 && source != destination {
+		own = n.parts[:n.rank].Total()
+	}
+	memory := bytes.Repeat([]byte{0xdd}, max(source, destination, own+min(source, destination)))
+	n.src, n.dst = memory[:source], memory[:destination]
+	if source < destination {
+		n.src = memory[own : own+source]
+	} else {
+		n.dst = memory[own : own+destination]
+	}
+	copy(n.src, n.input)
 }
 
 // run makes moves in random order until nothing can happen any more.
@@ -130,16 +193,16 @@ func (w *world) run() {
 		}
 	}
 	for _, n := range w.nodes {
-		if !n.resolved || !n.retired {
-			w.t.Fatalf("rank %d is stuck: resolved %v, retired %v, %d instructions left", n.rank, n.resolved, n.retired, n.task.left)
-		}
-		if !n.inPlace && !bytes.Equal(n.src, n.input) {
-			w.t.Fatalf("rank %d: the source has changed", n.rank)
+		for _, x := range n.lanes {
+			if x != nil && (!x.resolved || !x.retired) {
+				w.t.Fatalf("rank %d lane %d is stuck: resolved %v, retired %v, %d instructions left",
+					n.rank, x.index, x.resolved, x.retired, x.task.left)
+			}
 		}
 		if n.aborted {
 			continue
 		}
-		if !bytes.Equal(n.result, n.want) {
+		if w.want[n.rank] != nil && !bytes.Equal(n.result, w.want[n.rank]) {
 			w.t.Fatalf("rank %d: wrong result", n.rank)
 		}
 		for l, last := range n.last {
@@ -152,17 +215,21 @@ func (w *world) run() {
 
 func (n *node) start() {
 	n.started = true
-	n.step(Event{Kind: Start})
-	for l, wire := range n.wires {
-		if l.to == n.rank {
-			n.wake(l, wire)
-		}
-	}
+	n.all(Event{Kind: Start})
 }
 
 func (n *node) abort() {
 	n.aborted = true
-	n.step(Event{Kind: Abort})
+	n.all(Event{Kind: Abort})
+}
+
+// all steps each lane, and lets what waits for this rank go on.
+func (n *node) all(e Event) {
+	for _, x := range n.lanes {
+		if x != nil {
+			x.step(e)
+		}
+	}
 	for l, wire := range n.wires {
 		if l.to == n.rank {
 			n.wake(l, wire)
@@ -170,12 +237,13 @@ func (n *node) abort() {
 	}
 }
 
-func (n *node) step(e Event) {
+func (n *lane) step(e Event) {
 	n.t.Helper()
 	actions, err := n.task.Step(e, nil)
 	if err != nil {
 		n.t.Fatalf("rank %d: %+v: %v", n.rank, e, err)
 	}
+	n.giveUp(n.task.free)
 	for _, a := range actions {
 		if n.aborted && a.Kind != Resolve && a.Kind != Retire {
 			n.t.Fatalf("rank %d: %+v after Abort", n.rank, a)
@@ -184,7 +252,7 @@ func (n *node) step(e Event) {
 	}
 }
 
-func (n *node) do(a Action) {
+func (n *lane) do(a Action) {
 	n.t.Helper()
 	switch a.Kind {
 	case Send:
@@ -192,16 +260,21 @@ func (n *node) do(a Action) {
 	case Reduce, Copy:
 		n.kernel(a)
 	case Grant:
-		n.giveUp(a.Rail, a.Limit-n.window)
-		e := Event{Kind: Granted, From: n.rank, Rail: a.Rail, Limit: a.Limit}
-		n.moves = append(n.moves, func() { n.nodes[a.To].step(e) })
+		e := Event{Kind: Granted, From: n.rank, Limit: a.Limit}
+		n.moves = append(n.moves, func() { n.nodes[a.To].lanes[n.index].step(e) })
 	case Resolve:
 		if n.resolved || n.retired {
 			n.t.Fatalf("rank %d resolves twice, or after it retired", n.rank)
 		}
 		n.resolved = true
-		n.result = bytes.Clone(n.dst)
-		fill(n.dst, 0xee) // the caller goes on
+		if n.unresolved--; n.unresolved == 0 {
+			n.result = bytes.Clone(n.dst)
+			if !n.inPlace && !bytes.Equal(n.src, n.input) {
+				n.t.Fatalf("rank %d: the source has changed", n.rank)
+			}
+			fill(n.src, 0xee) // the caller goes on
+			fill(n.dst, 0xee)
+		}
 	case Retire:
 		if n.retired || !n.resolved {
 			n.t.Fatalf("rank %d retires twice, or before it resolved", n.rank)
@@ -212,13 +285,12 @@ func (n *node) do(a Action) {
 }
 
 // send puts a frame on its wire, borrowed or copied.
-func (n *node) send(a Action) {
+func (n *lane) send(a Action) {
 	n.t.Helper()
-	s := n.plan.Spans[a.Span]
-	if s.Rail != a.Rail || a.User != (a.Loc.Mem != Scratch) {
-		n.t.Fatalf("rank %d: %+v of span %+v", n.rank, a, s)
+	if a.User != (a.Loc.Mem != Scratch) {
+		n.t.Fatalf("rank %d: %+v", n.rank, a)
 	}
-	l := link{n.rank, a.To, a.Rail}
+	l := link{n.rank, a.To, n.index}
 	if a.User {
 		if n.lastUser[l] {
 			n.t.Fatalf("rank %d: a frame of user memory on %+v follows the last one", n.rank, l)
@@ -227,7 +299,7 @@ func (n *node) send(a Action) {
 	}
 	n.last[l] = a.AckNow
 	memory := n.memory(a.Loc, a.Span)
-	f := &frame{Action: a, memory: memory, want: bytes.Clone(memory), copied: n.rng.IntN(3) == 0}
+	f := &frame{Action: a, lane: n.index, memory: memory, want: bytes.Clone(memory), copied: n.rng.IntN(3) == 0}
 	if f.copied {
 		f.memory = f.want
 		n.moves = append(n.moves, func() { n.step(Event{Kind: Released, Ref: a.Ref}) })
@@ -261,10 +333,11 @@ func (w *world) receive(l link, wire *wire) {
 	if !w.ordered {
 		i = w.rng.IntN(len(wire.frames))
 	}
-	f, from, to := wire.frames[i], w.nodes[l.from], w.nodes[l.to]
+	f := wire.frames[i]
+	from, to := w.nodes[l.from].lanes[l.lane], w.nodes[l.to].lanes[l.lane]
 	if f.dst == nil {
-		s := w.plan.Spans[f.Span]
-		ref, loc, err := to.task.Place(l.from, l.rail, s.First, s.Count, f.Owner, f.Step, f.Loc.Len)
+		s := from.plan.Lanes[l.lane].Spans[f.Span]
+		ref, loc, err := to.task.Place(Frame{l.from, s.First, s.Count, f.Mark, f.Step, f.Loc.Len})
 		if err != nil && !(to.aborted && errors.Is(err, ErrAborted)) {
 			w.t.Fatalf("rank %d: %v", l.to, err)
 		}
@@ -298,7 +371,7 @@ func (w *world) receive(l link, wire *wire) {
 }
 
 // kernel runs at a moment of its own, not when it is asked for.
-func (n *node) kernel(a Action) {
+func (n *lane) kernel(a Action) {
 	span := int(a.Ref) / len(n.task.Program.Code)
 	dst := n.memory(a.Dst, span)
 	var want [][]byte
@@ -311,10 +384,14 @@ func (n *node) kernel(a Action) {
 				n.t.Fatalf("rank %d: operand %d of %+v has changed", n.rank, i, a)
 			}
 		}
-		first := n.memory(a.Args[0], span)
 		if a.Kind == Copy {
-			copy(dst, first)
+			if copied := copy(dst, bytes.Join(want, nil)); copied != len(dst) {
+				n.t.Fatalf("rank %d: %d bytes for %+v", n.rank, copied, a)
+			}
+			n.step(Event{Kind: Reduced, Ref: a.Ref})
+			return
 		}
+		first := n.memory(a.Args[0], span)
 		for _, l := range a.Args[1:] {
 			if err := add(dst, first, n.memory(l, span)); err != nil {
 				n.t.Fatalf("%v", err)
@@ -326,7 +403,7 @@ func (n *node) kernel(a Action) {
 }
 
 // memory is what a Loc means, used for a span; the slot must be that span's.
-func (n *node) memory(l Loc, span int) []byte {
+func (n *lane) memory(l Loc, span int) []byte {
 	n.t.Helper()
 	if l.Mem != Scratch {
 		if n.resolved {
@@ -337,27 +414,30 @@ func (n *node) memory(l Loc, span int) []byte {
 		}
 		return n.dst[l.Off : l.Off+l.Len]
 	}
-	if held, ok := n.slots[l.Off]; ok && held != span || l.Off%64 != 0 {
+	if l.Len == 0 {
+		return n.arena[:0]
+	}
+	slot := l.Off / n.task.SpanBytes()
+	if held, ok := n.held[slot]; ok && held != span || (l.Off+l.Len-1)/n.task.SpanBytes() != slot {
 		n.t.Fatalf("rank %d: the slot at %d is used by spans %d and %d", n.rank, l.Off, held, span)
 	}
-	if s := n.plan.Spans[span]; s.Index < n.given[s.Rail] {
-		n.t.Fatalf("rank %d: span %+v uses a slot that it has given up", n.rank, s)
+	if span < n.given {
+		n.t.Fatalf("rank %d: span %d uses a slot that it has given up", n.rank, span)
 	}
-	n.slots[l.Off] = span
+	n.held[slot] = span
 	return n.arena[l.Off : l.Off+l.Len]
 }
 
-// giveUp poisons the slots of the first spans of a rail: a grant says that they are free.
-func (n *node) giveUp(rail, spans int) {
-	if spans <= n.given[rail] {
+// giveUp poisons the slots of the first spans, with which the task says it is done.
+func (n *lane) giveUp(spans int) {
+	if spans <= n.given {
 		return
 	}
-	n.given[rail] = spans
-	for off, span := range n.slots {
-		if s := n.plan.Spans[span]; s.Rail == rail && s.Index < spans {
-			_, length := n.plan.RangeOf(span, 0)
-			fill(n.arena[off:off+length], 0xbb)
-			delete(n.slots, off)
+	n.given = spans
+	for slot, span := range n.held {
+		if span < spans {
+			fill(n.arena[slot*n.task.SpanBytes():(slot+1)*n.task.SpanBytes()], 0xbb)
+			delete(n.held, slot)
 		}
 	}
 }

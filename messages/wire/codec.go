@@ -16,7 +16,7 @@ const (
 	offKind       = 3
 	offFlags      = 4
 	offGeneration = 5
-	offRail       = 6
+	offLane       = 6
 	offComm       = 8
 	offSeq        = 16
 	offDigest     = 24
@@ -24,17 +24,20 @@ const (
 	offNumber     = 40
 	offAck        = 48
 	offCredit     = 56
-	offTable      = 64
-	offStep       = 68
-	offRound      = 72
-	offOwner      = 76
-	offCount      = 80
-	offLength     = 84
-	offOperation  = 88
-	offDType      = 89
-	offCode       = 90
-	offAlgorithm  = 91
-	offChecksum   = 92
+	offGroup      = 64
+	offRunning    = 72
+	offTable      = 80
+	offStep       = 84
+	offRound      = 88
+	offBlock      = 92
+	offCount      = 96
+	offLength     = 100
+	offRoot       = 104
+	offOperation  = 108
+	offDType      = 109
+	offCode       = 110
+	offAlgorithm  = 111
+	offChecksum   = 112
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -61,7 +64,7 @@ func (h *Header) Encode(dst []byte) {
 	b[offKind] = byte(h.Kind)
 	b[offFlags] = byte(h.Flags)
 	b[offGeneration] = h.Generation
-	le.PutUint16(b[offRail:], h.Rail)
+	le.PutUint16(b[offLane:], h.Lane)
 	le.PutUint64(b[offComm:], h.Comm)
 	le.PutUint64(b[offSeq:], h.Seq)
 	le.PutUint64(b[offDigest:], h.Digest)
@@ -69,12 +72,15 @@ func (h *Header) Encode(dst []byte) {
 	le.PutUint64(b[offNumber:], h.Number)
 	le.PutUint64(b[offAck:], h.Ack)
 	le.PutUint64(b[offCredit:], h.Credit)
+	le.PutUint64(b[offGroup:], h.Group)
+	le.PutUint64(b[offRunning:], h.Running)
 	le.PutUint32(b[offTable:], h.Table)
 	le.PutUint32(b[offStep:], h.Step)
 	le.PutUint32(b[offRound:], h.Round)
-	le.PutUint32(b[offOwner:], h.Owner)
+	le.PutUint32(b[offBlock:], h.Block)
 	le.PutUint32(b[offCount:], h.Count)
 	le.PutUint32(b[offLength:], h.Length)
+	le.PutUint32(b[offRoot:], uint32(h.Desc.Root))
 	b[offOperation] = byte(h.Desc.Kind)
 	b[offDType] = byte(h.Desc.DType)
 	b[offCode] = byte(h.Desc.Code)
@@ -87,7 +93,7 @@ func (h *Header) Encode(dst []byte) {
 // undefined then.
 func Decode(src []byte, h *Header) error {
 	if len(src) < Size {
-		return &FormatError{"size", uint64(len(src)), "96 bytes"}
+		return &FormatError{"size", uint64(len(src)), fmt.Sprintf("%d bytes", Size)}
 	}
 	b := (*[Size]byte)(src)
 	le := binary.LittleEndian
@@ -104,17 +110,19 @@ func Decode(src []byte, h *Header) error {
 	h.Kind = Kind(b[offKind])
 	h.Flags = Flags(b[offFlags])
 	h.Generation = b[offGeneration]
-	h.Rail = le.Uint16(b[offRail:])
+	h.Lane = le.Uint16(b[offLane:])
 	h.Comm = le.Uint64(b[offComm:])
 	h.Seq = le.Uint64(b[offSeq:])
 	h.Digest = le.Uint64(b[offDigest:])
 	h.Number = le.Uint64(b[offNumber:])
 	h.Ack = le.Uint64(b[offAck:])
 	h.Credit = le.Uint64(b[offCredit:])
+	h.Group = le.Uint64(b[offGroup:])
+	h.Running = le.Uint64(b[offRunning:])
 	h.Table = le.Uint32(b[offTable:])
 	h.Step = le.Uint32(b[offStep:])
 	h.Round = le.Uint32(b[offRound:])
-	h.Owner = le.Uint32(b[offOwner:])
+	h.Block = le.Uint32(b[offBlock:])
 	h.Count = le.Uint32(b[offCount:])
 	h.Length = le.Uint32(b[offLength:])
 	h.Desc = op.Descriptor{
@@ -122,6 +130,7 @@ func Decode(src []byte, h *Header) error {
 		DType:     op.DType(b[offDType]),
 		Code:      op.Code(b[offCode]),
 		Algorithm: op.Algorithm(b[offAlgorithm]),
+		Root:      op.Rank(le.Uint32(b[offRoot:])),
 		Elements:  le.Uint64(b[offElements:]),
 	}
 	return h.check()
@@ -144,7 +153,7 @@ func (h *Header) check() error {
 	for _, f := range [...]struct {
 		name  string
 		value uint32
-	}{{"step", h.Step}, {"round", h.Round}, {"owner", h.Owner}, {"count", h.Count}} {
+	}{{"step", h.Step}, {"round", h.Round}, {"block", h.Block}, {"count", h.Count}, {"root", uint32(h.Desc.Root)}} {
 		if f.value > MaxCommonIdx {
 			return &FormatError{f.name, uint64(f.value), "at most 2^24"}
 		}
@@ -175,18 +184,17 @@ func (k Kind) maxLength() uint32 {
 	return 0
 }
 
-// checkDescriptor refuses what no rank can have called. A collective without
-// arithmetic may leave type and operator at zero.
+// checkDescriptor refuses what no rank can have called. A barrier and answers to a message have no type, and what
+// has no arithmetic no operator.
 func checkDescriptor(d op.Descriptor) error {
-	bare := d.Kind != op.KindAllReduce
 	switch {
 	case !d.Kind.Valid():
 		return &FormatError{"operation's kind", uint64(d.Kind), "a kind of collective"}
-	case !d.DType.Valid() && !(bare && d.DType == 0):
+	case !d.DType.Valid() && !((d.Kind.Empty() || d.Kind == op.KindSendRecv) && d.DType == 0):
 		return &FormatError{"operation's element type", uint64(d.DType), "an element type"}
-	case !d.Code.Valid() || d.Code == op.CodeNone && !bare:
+	case !d.Code.Valid() || d.Code == op.CodeNone && d.Kind.Reduces():
 		return &FormatError{"operation's operator", uint64(d.Code), "an operator"}
-	case !d.Algorithm.Valid():
+	case !d.Algorithm.Valid() && !(d.Kind == op.KindSendRecv && d.Algorithm == op.Auto):
 		return &FormatError{"operation's algorithm", uint64(d.Algorithm), "an algorithm"}
 	}
 	return nil

@@ -16,8 +16,8 @@ func dataHeader() Header {
 	return Header{
 		Kind: KindData, Flags: FlagEager | FlagAckNow,
 		Comm: 0x0102030405060708, Seq: 9, Table: 3, Digest: 0xfeedfacecafebeef,
-		Desc: op.Descriptor{Kind: op.KindAllReduce, DType: op.F32, Code: op.CodeSum, Algorithm: op.Ring, Elements: 1 << 20},
-		Rail: 2, Step: 5, Round: 96, Owner: 7, Count: 4, Length: MaxPayload,
+		Desc: op.Descriptor{Kind: op.KindAllReduce, DType: op.F32, Code: op.CodeSum, Algorithm: op.Ring, Root: 6, Elements: 1 << 20},
+		Lane: 2, Step: 5, Round: 96, Block: 7, Count: 4, Length: MaxPayload, Group: 0x77 << 56, Running: 0x55,
 		Generation: 0x2a, Number: 1234, Ack: 1233, Credit: 1 << 40,
 	}
 }
@@ -38,8 +38,8 @@ func TestAHeaderSurvivesTheWire(t *testing.T) {
 				Algorithm: op.Algorithm(rapid.IntRange(1, 3).Draw(t, "algorithm")),
 				Elements:  rapid.Uint64Range(0, MaxElements).Draw(t, "elements"),
 			},
-			Rail: rapid.Uint16().Draw(t, "rail"), Step: index.Draw(t, "step"), Round: index.Draw(t, "round"),
-			Owner: index.Draw(t, "owner"), Count: index.Draw(t, "count"),
+			Lane: rapid.Uint16().Draw(t, "lane"), Step: index.Draw(t, "step"), Round: index.Draw(t, "round"),
+			Block: index.Draw(t, "block"), Count: index.Draw(t, "count"),
 			Length:     rapid.Uint32Range(0, kind.maxLength()).Draw(t, "length"),
 			Generation: rapid.Uint8().Draw(t, "generation"),
 			Ack:        rapid.Uint64().Draw(t, "ack"), Credit: rapid.Uint64().Draw(t, "credit"),
@@ -65,7 +65,7 @@ func TestTheLayoutStaysAsItIs(t *testing.T) {
 	var b [Size]byte
 	h.Encode(b[:])
 	want := []byte{
-		0x50, 0x52, 3, 3, 5, 0x2a, 2, 0, // magic, version, kind, flags, generation, rail
+		0x50, 0x52, 4, 3, 5, 0x2a, 2, 0, // magic, version, kind, flags, generation, lane
 		8, 7, 6, 5, 4, 3, 2, 1, // comm
 		9, 0, 0, 0, 0, 0, 0, 0, // seq
 		0xef, 0xbe, 0xfe, 0xca, 0xce, 0xfa, 0xed, 0xfe, // digest
@@ -73,9 +73,12 @@ func TestTheLayoutStaysAsItIs(t *testing.T) {
 		0xd2, 4, 0, 0, 0, 0, 0, 0, // number
 		0xd1, 4, 0, 0, 0, 0, 0, 0, // ack
 		0, 0, 0, 0, 0, 1, 0, 0, // credit
+		0, 0, 0, 0, 0, 0, 0, 0x77, // group
+		0x55, 0, 0, 0, 0, 0, 0, 0, // running
 		3, 0, 0, 0, 5, 0, 0, 0, // table, step
-		96, 0, 0, 0, 7, 0, 0, 0, // round, owner
+		96, 0, 0, 0, 7, 0, 0, 0, // round, block
 		4, 0, 0, 0, 0, 0, 4, 0, // count, length
+		6, 0, 0, 0, // root
 		1, 9, 1, 1, // allreduce, float32, sum, ring
 	}
 	if !bytes.Equal(b[:offChecksum], want) {
@@ -105,7 +108,8 @@ func TestAHeaderOutOfBoundsIsRefusedByName(t *testing.T) {
 		{"elements", MaxElements + 1, func(h *Header) { h.Desc.Elements = MaxElements + 1 }},
 		{"step", MaxCommonIdx + 1, func(h *Header) { h.Step = MaxCommonIdx + 1 }},
 		{"round", 1<<32 - 1, func(h *Header) { h.Round = 1<<32 - 1 }},
-		{"owner", MaxCommonIdx + 1, func(h *Header) { h.Owner = MaxCommonIdx + 1 }},
+		{"block", MaxCommonIdx + 1, func(h *Header) { h.Block = MaxCommonIdx + 1 }},
+		{"root", MaxCommonIdx + 1, func(h *Header) { h.Desc.Root = MaxCommonIdx + 1 }},
 		{"count", MaxCommonIdx + 1, func(h *Header) { h.Count = MaxCommonIdx + 1 }},
 		{"round + count", MaxCommonIdx + 1, func(h *Header) { h.Round, h.Count = MaxCommonIdx, 1 }},
 		{"operation's kind", 0, func(h *Header) { h.Desc.Kind = 0 }},
@@ -184,7 +188,7 @@ func FuzzDecode(f *testing.F) {
 		if Decode(src, &h) != nil {
 			return
 		}
-		if h.Length > MaxPayload || h.Step > MaxCommonIdx || uint64(h.Owner) > MaxCommonIdx || h.Desc.Elements > MaxElements {
+		if h.Length > MaxPayload || h.Step > MaxCommonIdx || uint64(h.Block) > MaxCommonIdx || h.Desc.Elements > MaxElements {
 			t.Errorf("accepted out of bounds: %+v", h)
 		}
 		var again [Size]byte

@@ -15,8 +15,8 @@ type Kind uint8
 const (
 	KindHello   Kind = 1 + iota // first frame in both directions of a connection: payload is a messages.Hello
 	KindRefuse                  // answer to a Hello that cannot be accepted: payload is the reason; then the connection closes
-	KindData                    // numbered: segments of one owner in one span
-	KindGrant                   // numbered: spans that may be sent (Header.Rail, Header.Count)
+	KindData                    // numbered: a block's segments of one span
+	KindGrant                   // numbered: spans that may be sent (Header.Lane, Header.Count)
 	KindWant                    // numbered: eager frames wait here for credit
 	KindControl                 // numbered: payload is a messages.Control
 	KindVoid                    // numbered: holds the number of a frame that was withdrawn
@@ -42,12 +42,13 @@ const (
 
 // Limits of the format.
 const (
-	Version      = 3
-	Size         = 96              // bytes of a header
+	Version      = 4
+	Size         = 116             // bytes of a header
 	MaxPayload   = 256 << 10       // bytes of a data frame's payload
-	MaxControl   = 64 << 10        // bytes of any other payload
+	MaxControl   = 256 << 10       // bytes of any other payload: two of the largest tables
 	MaxElements  = uint64(1) << 40 // elements of one operation
-	MaxCommonIdx = 1 << 24         // upper bound of step, round, owner, count, and of round + count in data
+	EagerCost    = 512             // bytes of credit that an eager frame takes beside its payload's: what keeping it costs
+	MaxCommonIdx = 1 << 24         // upper bound of step, round, block, count, root, and of round + count in data
 
 	magic = 0x5250 // "PR"
 )
@@ -64,13 +65,15 @@ type Header struct {
 	Digest uint64 // of everything that shapes the operation
 	Desc   op.Descriptor
 
-	// Where it lands.
-	Rail   uint16 // index of the planned rail, whichever rail carries it
-	Step   uint32
-	Round  uint32 // first round
-	Owner  uint32
-	Count  uint32 // rounds; for a grant: spans that may be sent on Rail, cumulative
-	Length uint32 // bytes of payload
+	// Where it lands: the same whichever rail carries it.
+	Lane    uint16 // index of the lane
+	Step    uint32
+	Round   uint32 // first round
+	Block   uint32 // its number in the receiver's program
+	Count   uint32 // rounds; for a grant: spans of Lane that may be sent, cumulative
+	Length  uint32 // bytes of payload
+	Group   uint64 // of a tree lane: the group's id; 0 elsewhere
+	Running uint64 // of a tree lane: the span's number in its group's life; 0 elsewhere
 
 	// The pair's own.
 	Generation uint8  // of the pair, its lowest byte: a frame of an earlier connection is told by it; 0 in the handshake

@@ -115,17 +115,22 @@ func BenchmarkSchedule(b *testing.B) {
 		b.Run(fmt.Sprintf("build/algorithm=%v/n=6", a), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := schedule.Build(a, 1, 6, 2); err != nil {
+				if _, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, Rank: 1, N: 6, Base: 2}); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
 	b.Run("plan/n=6/rails=2/bytes=1048576", func(b *testing.B) {
+		p, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: op.Ring, Rank: 1, N: 6})
+		if err != nil {
+			b.Fatal(err)
+		}
+		cost := schedule.CostOf(op.KindAllReduce, op.Ring, 6, 2)
 		b.ReportAllocs()
 		for b.Loop() {
-			l := plan.NewLayout(1<<20, 4, 6)
-			plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}))
+			l := plan.NewLayout(1<<20, 4, plan.PartsOf(op.KindAllReduce, op.Ring, 6, 1<<20, nil), p.Blocks, cost)
+			plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}), cost)
 		}
 	})
 }

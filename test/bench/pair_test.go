@@ -57,6 +57,7 @@ func (*end) Granted(*railactors.Peer, *wire.Header) error { return nil }
 func (*end) Wanted(*railactors.Peer, *wire.Header) error  { return nil }
 func (*end) Control(*railactors.Peer, *messages.Control)  {}
 func (*end) PeerLost(*railactors.Peer, error)             {}
+func (*end) PeerLeft(*railactors.Peer, error)             {}
 func (e *end) closing(ctx context.Context, sys *actor.ActorSystem) {
 	_ = e.fabric.Close(ctx)
 	sys.Shutdown()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/polyrail/polyrail"
@@ -31,6 +32,8 @@ const (
 	operate = "operate" // until an operation fails
 	shrink  = "shrink"  // the communicator that failed, and go on with who is left
 	measure = "measure" // what it has
+	regroup = "regroup" // form the whole communicator, to mix in it
+	mix     = "mix"     // WAY AFTER: operations of all kinds until one fails; one member is told when to end them, the others 0s
 )
 
 // report is what a member says, a line each on its standard output. All processes have one clock.
@@ -45,6 +48,7 @@ type report struct {
 	Took  time.Duration // operating: the operation before; formed, shrunk, refused: how long
 	Wrong int           // elements of all sums since the last report that said so
 	Use   use           // measured
+	End   ending        // ended
 }
 
 // The kinds of reports, in the order of a member's life.
@@ -57,6 +61,8 @@ const (
 	shrunk    = "shrunk"    // and the rest has gone on
 	refused   = "refused"   // the others go on without it, it can't without them
 	measured  = "measured"
+	regrouped = "regrouped"
+	ended     = "ended" // a mix
 )
 
 // use is what a process has of what could grow.
@@ -96,7 +102,8 @@ func child(config string) error {
 	m.say(report{Kind: started, Addr: node.GossipAddr()})
 	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
 		doing, cancel := context.WithTimeout(ctx, patience)
-		switch word := commands.Text(); word {
+		words := strings.Fields(commands.Text())
+		switch word := words[0]; word {
 		case form:
 			err = m.form(doing)
 		case operate:
@@ -105,6 +112,15 @@ func child(config string) error {
 			err = m.shrink(doing)
 		case measure:
 			err = m.measure()
+		case regroup:
+			if m.comm, err = m.node.Communicator(doing, "mix", len(names)); err == nil {
+				m.say(report{Kind: regrouped})
+			}
+		case mix:
+			if err = m.mix(doing, words[1:]); errors.Is(err, errEnough) { // it has closed its node
+				cancel()
+				return nil
+			}
 		default:
 			err = fmt.Errorf("no such command: %q", word)
 		}

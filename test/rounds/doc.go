@@ -4,6 +4,9 @@
 // process or, after a stop, as the one that it was, and all form the whole communicator. Those who live through all rounds
 // keep as many goroutines and descriptors as they had, and their memory.
 //
+// And members leave: they close the communicator or their node, cancel, or are killed, at any moment of a mix of operations and Dups.
+// Nobody waits for them longer than a rank timeout and a second, in virtual time, on loopback and as processes.
+//
 // A few rounds belong to the tests; make rounds runs many, holds their times against what they may be and prints what was
 // seen. Rounds in virtual time are in the root package (rounds_test.go), lost hosts of a network in test/netlab.
 package rounds

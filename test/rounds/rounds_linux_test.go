@@ -66,6 +66,23 @@ type cluster struct {
 	base map[int]use // what the survivors had when they were warm
 }
 
+// newCluster starts all members, which the test's end kills.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, all: make([]*process, len(names)), base: make(map[int]use)}
+	t.Cleanup(func() {
+		for i, p := range c.all {
+			if p != nil {
+				c.end(i, time.Time{})
+			}
+		}
+	})
+	for i := range c.all {
+		c.start(i)
+	}
+	return c
+}
+
 // start starts a member, or starts it again.
 func (c *cluster) start(i int) {
 	c.t.Helper()
@@ -303,17 +320,7 @@ func TestProcessesAreLostAndComeBack(t *testing.T) {
 	if times == 0 {
 		times, limits = few, false // whatever the machine is busy with
 	}
-	c := &cluster{t: t, all: make([]*process, len(names)), base: make(map[int]use)}
-	t.Cleanup(func() {
-		for i, p := range c.all {
-			if p != nil {
-				c.end(i, time.Time{})
-			}
-		}
-	})
-	for i := range c.all {
-		c.start(i)
-	}
+	c := newCluster(t)
 	c.form()
 	var seen []outcome
 	for round := 1; round <= times; round++ {

@@ -1,0 +1,272 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/reduce"
+	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/table"
+)
+
+// This file is about what follows from a call: what all ranks must decide alike.
+
+// configure gives an operation its shape. An error is a call that can't be run. It still consumes
+// its seq: the other ranks may have called right.
+func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error {
+	g := c.group
+	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root}
+	if err := r.measure(g.rank, g.size); err != nil {
+		return err
+	}
+	if r.Kind.Reduces() {
+		combine, err := reduce.For(r.Op, r.DType)
+		if err != nil {
+			return err
+		}
+		o.combine = combine
+	}
+	entry := t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes))
+	desc := &o.shape.desc
+	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))
+	desc.Algorithm = choose(r, entry.Algorithm, g.size)
+	cut, err := c.cuts.of(c, r, t.Version, entry.Weights, desc.Algorithm)
+	if err != nil {
+		return err
+	}
+	o.shape.table = t.Version
+	o.shape.eager = r.bytes <= g.node.config.EagerBytes
+	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager)
+	config := &o.shape.config
+	config.Program, config.Plan, config.Eager = cut.program, cut.plan, o.shape.eager
+	if r.External == nil {
+		if config.InPlace, err = inPlace(r, cut.plan.Blocks); err != nil {
+			return err
+		}
+	}
+	o.shape.acknowledged = c.mayRunAhead(r)
+	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
+	if o.shape.eager && r.bytes <= pollLimit {
+		r.work.from = c.sources(cut)
+	}
+	return nil
+}
+
+// aheadUnheard is how many operations a rank may begin without hearing from others.
+const aheadUnheard = 64
+
+// mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In most kinds
+// each rank waits for all others. In these some only send: a root of broadcasts could begin any number of
+// them before the others' first one. So one in a few waits until its frames are on the other side, where credit bounds them.
+func (c *coordinator) mayRunAhead(r *Request) bool {
+	switch r.Kind {
+	case op.KindReduce, op.KindGather, op.KindScatter, op.KindBroadcast, op.KindScan, op.KindExScan:
+	default:
+		if r.Counts == nil {
+			return false
+		}
+	}
+	c.unheard++
+	return c.unheard%aheadUnheard == 0
+}
+
+// measure works out the operation's size, and reports memory that isn't what its kind wants.
+func (r *Request) measure(rank op.Rank, n int) error {
+	if r.Kind.Empty() || r.Kind == op.KindAllToAllV {
+		r.bytes = 0 // as the schedule has it
+		return nil
+	}
+	size := r.DType.Size()
+	switch {
+	case size == 0:
+		return fmt.Errorf("%v is not an element type", r.DType)
+	case r.Root < 0 || int(r.Root) >= n:
+		return fmt.Errorf("root %d of %d ranks", r.Root, n)
+	case r.Counts != nil && len(r.Counts) != n:
+		return fmt.Errorf("%d counts for %d ranks", len(r.Counts), n)
+	}
+	if i := slices.IndexFunc(r.Counts, func(count int) bool { return count < 0 }); i >= 0 {
+		return fmt.Errorf("count %d is %d", i, r.Counts[i])
+	}
+	if (r.Kind == op.KindScan || r.Kind == op.KindExScan) && r.Op.Code() == op.CodeAvg {
+		return fmt.Errorf("an average is not defined for %v", r.Kind)
+	}
+	r.bytes = r.total(rank, n, size)
+	if r.Kind == op.KindAllToAll && r.bytes%(n*size) != 0 {
+		return fmt.Errorf("source of %d elements can't be divided into %d equal parts", r.bytes/size, n)
+	}
+	own := r.bytes / n
+	if r.Counts != nil {
+		own = r.Counts[rank] * size
+	}
+	source, destination := plan.Buffers(r.Kind, rank, r.Root, r.bytes, own)
+	if reads, writes := plan.Buffers(r.Kind, rank, r.Root, 1, 1); reads == 0 {
+		r.Src = nil
+	} else if writes == 0 {
+		r.Dst = nil
+	}
+	switch {
+	case len(r.Src) != source:
+		return fmt.Errorf("source has %d bytes, want %d", len(r.Src), source)
+	case len(r.Dst) != destination:
+		return fmt.Errorf("destination has %d bytes, want %d", len(r.Dst), destination)
+	case len(r.Src)%size != 0 || len(r.Dst)%size != 0:
+		return fmt.Errorf("%d bytes are no whole number of %v", max(len(r.Src), len(r.Dst)), r.DType)
+	case misaligned(r.Dst, size) || misaligned(r.Src, size):
+		return fmt.Errorf("memory is not aligned for %v", r.DType)
+	}
+	return nil
+}
+
+// total is the size of the operation: what its larger buffers have, on the ranks that have those.
+func (r *Request) total(rank op.Rank, n, elemSize int) int {
+	if r.Counts != nil {
+		elements := 0
+		for _, count := range r.Counts {
+			elements += count
+		}
+		return elements * elemSize
+	}
+	switch r.Kind {
+	case op.KindAllGather, op.KindGather:
+		return n * len(r.Src)
+	case op.KindReduceScatter, op.KindScatter:
+		return n * len(r.Dst)
+	case op.KindBroadcast:
+		if rank != r.Root {
+			return len(r.Dst)
+		}
+	}
+	return len(r.Src)
+}
+
+// parts is how the operation's data is divided by an algorithm.
+func (r *Request) parts(n int, a op.Algorithm) plan.Parts {
+	var counts plan.Parts
+	for _, count := range r.Counts {
+		counts = append(counts, count*r.DType.Size())
+	}
+	return plan.PartsOf(r.Kind, a, n, r.bytes, counts)
+}
+
+// sources are the pairs that an operation's frames come over.
+func (c *coordinator) sources(k *cut) (from []source) {
+	for lane := range k.plan.Lanes {
+		if k.plan.Lanes[lane].Rounds == 0 {
+			continue
+		}
+		for _, rank := range k.program.From {
+			if s := (source{c.group.peers[rank], lane}); s.peer.Pollable(lane) {
+				from = append(from, s)
+			}
+		}
+	}
+	return from
+}
+
+// maxCuts bounds the programs and plans that a coordinator keeps for the next operations.
+const maxCuts = 256
+
+// cut is what an operation runs by.
+type cut struct {
+	program *schedule.Program
+	plan    *plan.Plan
+	counts  []int // of the calls that it is for
+}
+
+// cutKey is what a cut follows from, but for the counts.
+type cutKey struct {
+	spec     schedule.Spec
+	table    uint32
+	bytes    int
+	elemSize int
+	rail     int
+}
+
+// cuts are the last ones.
+type cuts struct {
+	programs map[schedule.Spec]*schedule.Program
+	cuts     map[cutKey]*cut
+}
+
+func newCuts() cuts {
+	return cuts{make(map[schedule.Spec]*schedule.Program), make(map[cutKey]*cut)}
+}
+
+// of is the cut of a call under a table's weights.
+func (k *cuts) of(c *coordinator, r *Request, table uint32, weights []uint32, a op.Algorithm) (*cut, error) {
+	g := c.group
+	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.rank, N: g.size, Root: r.Root, Base: g.node.config.BcubeBase,
+		InPlace: r.Kind == op.KindAllToAll && same(r.Dst, r.Src)}
+	key := cutKey{spec, table, r.bytes, max(1, r.DType.Size()), r.rail}
+	if old := k.cuts[key]; old != nil && slices.Equal(old.counts, r.Counts) {
+		return old, nil
+	}
+	program := k.programs[spec]
+	if program == nil {
+		var err error
+		if program, err = schedule.Build(spec); err != nil {
+			return nil, err
+		}
+		if len(k.programs) >= maxCuts {
+			clear(k.programs)
+		}
+		k.programs[spec] = program
+	}
+	if r.rail > 0 {
+		weights = make([]uint32, len(weights))
+		weights[r.rail-1] = 1
+	}
+	cost := schedule.CostOf(r.Kind, a, g.size, spec.Base)
+	l := plan.NewLayout(r.bytes, key.elemSize, r.parts(g.size, a), program.Blocks, cost)
+	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost), counts: slices.Clone(r.Counts)}
+	if len(k.cuts) >= maxCuts {
+		clear(k.cuts)
+	}
+	k.cuts[key] = made
+	return made, nil
+}
+
+// inPlace reports whether source and destination are the same memory, for every block that has both. An error
+// says that they overlap in some other way.
+func inPlace(r *Request, blocks []plan.Block) (bool, error) {
+	shared := overlap(r.Dst, r.Src)
+	if shared == 0 {
+		return false, nil
+	}
+	ahead := int(uintptr(unsafe.Pointer(unsafe.SliceData(r.Dst))) - uintptr(unsafe.Pointer(unsafe.SliceData(r.Src))))
+	for _, b := range blocks {
+		if b.Source != schedule.None && b.Target != schedule.None && b.Source == ahead+b.Target {
+			shared -= b.Bytes
+		}
+	}
+	if shared != 0 {
+		return false, fmt.Errorf("source and destination overlap: where %v works in place, the rank's own part must be the same memory in both, and nothing else", r.Kind)
+	}
+	return true, nil
+}
+
+// overlap is how many bytes two slices share.
+func overlap(a, b []byte) int {
+	if len(a) == 0 || len(b) == 0 {
+		return 0
+	}
+	pa, pb := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	low, high := max(pa, pb), min(pa+uintptr(len(a)), pb+uintptr(len(b)))
+	if low >= high {
+		return 0
+	}
+	return int(high - low)
+}
+
+// same reports whether two equally long slices are the same memory.
+func same(a, b []byte) bool {
+	return len(a) == len(b) && len(a) > 0 && unsafe.SliceData(a) == unsafe.SliceData(b)
+}
+
+func misaligned(b []byte, size int) bool {
+	return len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(size) != 0
+}

@@ -1,0 +1,152 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+// besideASilentRank runs f on rank 1 of two, in virtual time. Rank 0 says what the test lets it say.
+func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *Communicator, other *railactors.Peer)) {
+	synctest.Test(t, func(t *testing.T) {
+		network := mem.NewNetwork()
+		silent, err := network.Transport("b").Open("rail0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, c, other := half(t, 1, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
+		f(t, n, c, other)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = c.Close(ctx) // nobody answers
+		_ = n.fabric.Close(ctx)
+		n.stop(n.pid)
+		n.system.Shutdown()
+		n.warm.Close()
+		n.pool.Close()
+		silent.Close()
+		<-time.After(time.Minute) // protoactor ends a few goroutines later
+	})
+}
+
+// prepared has rank 0 ask for an agreement that holds every operation until it is committed.
+func prepared(n *node, other *railactors.Peer) {
+	n.Control(other, &messages.Control{Comm: 1, Body: &messages.Control_Prepare{Prepare: &messages.Prepare{Effective: 0,
+		Table: &messages.Table{Version: 2, Entries: []*messages.TableEntry{{Weights: []uint32{1}}}}}}})
+	synctest.Wait()
+}
+
+func barrier() *Request { return &Request{Kind: op.KindBarrier} }
+
+func TestAHeldCallCountsInTheOperationTimeout(t *testing.T) {
+	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
+		n.config.OperationTimeout = 3 * time.Second
+		prepared(n, other)
+		start := time.Now()
+		_, err := c.Start(t.Context(), barrier())
+		var timeout *fault.TimeoutError
+		if !errors.As(err, &timeout) || time.Since(start) != 3*time.Second || !strings.Contains(err.Error(), "rank 0") {
+			t.Errorf("%v after %v, want a timeout after 3s that names rank 0", err, time.Since(start))
+		}
+		if err := c.Err(); !errors.Is(err, fault.ErrBroken) || !errors.Is(err, fault.ErrTimeout) {
+			t.Errorf("%v, want broken by the timeout: the others may have made the call", err)
+		}
+	})
+}
+
+// The time that a call was held is not given to it again.
+func TestAnOperationHasTheTimeThatItWasNotHeld(t *testing.T) {
+	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
+		n.config.OperationTimeout = 3 * time.Second
+		prepared(n, other)
+		time.AfterFunc(2*time.Second, func() {
+			n.Control(other, &messages.Control{Comm: 1, Body: &messages.Control_Commit{Commit: &messages.Commit{Version: 2, Effective: 0}}})
+		})
+		start := time.Now()
+		w, err := c.Start(t.Context(), barrier())
+		if err != nil || time.Since(start) != 2*time.Second {
+			t.Fatalf("%v after %v, want started after 2s", err, time.Since(start))
+		}
+		if err := w.Wait(t.Context()); !errors.Is(err, fault.ErrTimeout) || time.Since(start) != 3*time.Second {
+			t.Errorf("%v after %v, want a timeout 3s after the call", err, time.Since(start))
+		}
+	})
+}
+
+func TestAHeldCallEndsWithTheCommunicator(t *testing.T) {
+	for what, end := range map[string]func(n *node, c *Communicator){
+		"broken": func(n *node, c *Communicator) { n.breakGroup(c.group, fault.ErrRail, 0, true) },
+		"closed": func(n *node, c *Communicator) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = c.Close(ctx)
+		},
+		"node closed": func(n *node, c *Communicator) {
+			n.closing = make(chan struct{})
+			n.shut()
+			n.breakGroup(c.group, n.closedError(), 0, true)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
+				prepared(n, other)
+				held := make(chan error, 1)
+				go func() { _, err := c.Start(t.Context(), barrier()); held <- err }()
+				synctest.Wait()
+				end(n, c)
+				synctest.Wait()
+				select {
+				case err := <-held:
+					if !errors.Is(err, fault.ErrRail) && !errors.Is(err, fault.ErrClosed) {
+						t.Errorf("%v, want the cause", err)
+					}
+				default:
+					t.Fatal("the call is held still")
+				}
+				if seq := c.Seq(); seq != 0 {
+					t.Errorf("seq %d, want 0", seq)
+				}
+			})
+		})
+	}
+}
+
+// An abort may be faster than the call that makes the communicator known here.
+func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
+	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
+		c.group.procs = []uint64{1, 1}
+		c.group.nodes = []string{"b", "a"}
+		id := childID(c.group.id, 5, 0)
+		n.Control(other, &messages.Control{Comm: id, Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed", LostRank: -1}}})
+		child := n.derive(c.group, id, 5, []op.Rank{0, 1}, c.Table())
+		defer n.unregister(child)
+		if err := child.err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), "dup failed") {
+			t.Errorf("the child: %v, want aborted", err)
+		}
+		for i := range uint64(10 * maxDooms) { // what is kept is bounded
+			n.Control(other, &messages.Control{Comm: 1000 + i, Body: &messages.Control_Abort{Abort: &messages.Abort{}}})
+		}
+		if kept := len(n.doomed.all); kept > maxDooms {
+			t.Errorf("%d aborts are kept, at most %d are to be", kept, maxDooms)
+		}
+	})
+}
+
+func TestTextForTheWire(t *testing.T) {
+	for _, s := range []string{"", "plain", "\xff", strings.Repeat("é", maxText), "x" + strings.Repeat("世", maxText), strings.Repeat("\x80", 2*maxText), strings.Repeat("x", maxText-1) + "\xe4\xb8"} {
+		w := wireText(s)
+		if !utf8.ValidString(w) || len(w) > maxText || len(w) < min(len(s), maxText)-3 && !strings.Contains(w, "?") {
+			t.Errorf("%d bytes (%.10q) became %d (%.10q)", len(s), s, len(w), w)
+		}
+	}
+}

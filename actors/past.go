@@ -1,0 +1,106 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// This file is about calls that differ between ranks where no frame meets the operation that it doesn't fit: it
+// comes when that has ended, or no rank sends anything because each waits for another.
+
+// remembered is how many operations a communicator remembers after their end.
+const remembered = 64
+
+// pastOperation is what a rank has called.
+type pastOperation struct {
+	seq    uint64
+	desc   op.Descriptor
+	digest uint64
+}
+
+// remember notes an operation that has ended well. Under g.mu.
+func (g *group) remember(o *operation) {
+	g.past[o.seq%remembered] = pastOperation{o.seq, o.shape.desc, o.shape.digest}
+}
+
+// late is a frame of an operation that is over here. Where all ranks call the same there is none: an operation ends
+// with its last frame, and no frame is delivered twice. asks: it is no data, and may be late.
+func (g *group) late(rank op.Rank, h *wire.Header, asks bool) {
+	g.mu.Lock()
+	past, broken := g.past[h.Seq%remembered], g.broken != nil
+	g.mu.Unlock()
+	known := past.seq == h.Seq
+	if broken || asks && (!known || past.digest == h.Digest) {
+		g.sunk.Add(1)
+		return
+	}
+	e := &fault.MismatchError{Rank: rank, Node: g.nodes[rank], Mine: "an operation that has ended", Theirs: h.Desc.String()}
+	if known {
+		e.Mine = past.desc.String()
+		if past.desc == h.Desc {
+			e.Explanation = "the operation's name or its counts differ"
+		}
+	}
+	g.node.breakGroup(g, fmt.Errorf("seq %d: %w", h.Seq, e), h.Seq, true)
+}
+
+// stallAfter is how long an operation may take before its links are asked whether they run the same one.
+const stallAfter = time.Second
+
+// watchStalls has the operations in flight looked at after a while. Under g.mu.
+func (g *group) watchStalls() {
+	if g.stalls == nil {
+		g.stalls = time.AfterFunc(stallAfter, g.askStalled)
+	}
+}
+
+// askStalled asks, of each operation that takes long, every rank that it has a link to, once: the frame
+// carries what was called here, and a rank that called something else ends both.
+func (g *group) askStalled() {
+	g.mu.Lock()
+	g.stalls = nil
+	if g.broken != nil || g.active == 0 {
+		g.mu.Unlock()
+		return
+	}
+	g.watchStalls()
+	var stalled []*operation
+	for _, o := range g.open {
+		o.mu.Lock()
+		if o.phase == phaseRunning && o.cause == nil && !o.retired {
+			if o.ticks++; o.ticks == 2 { // it has seen a whole period
+				o.holds++
+				stalled = append(stalled, o)
+			}
+		}
+		o.mu.Unlock()
+	}
+	g.mu.Unlock()
+	for _, o := range stalled {
+		o.ask()
+		o.leave()
+	}
+}
+
+// ask tells the ranks at the ends of the operation's links what was called here.
+func (o *operation) ask() {
+	program := o.shape.config.Program
+	told := make(map[op.Rank]bool)
+	for _, ranks := range [][]op.Rank{program.From, program.To} {
+		for _, rank := range ranks {
+			if told[rank] {
+				continue
+			}
+			told[rank] = true
+			f := frames.Get().(*railactors.Frame)
+			f.Header, f.Owner = o.header(wire.KindGrant), o.group.node.copies
+			f.Header.Flags &^= wire.FlagEager
+			o.group.peers[rank].Send(f)
+		}
+	}
+}

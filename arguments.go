@@ -1,0 +1,63 @@
+package polyrail
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/collective/fault"
+)
+
+// This file turns calls away that are wrong whatever the state of the cluster: before they have any effect,
+// and with an error that says what is missing, in place of a panic.
+
+// needContext is the error of a call without a context, or nil.
+func needContext(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("%w: the context is nil", fault.ErrArgument)
+	}
+	return nil
+}
+
+// of returns what a handle stands for, or an error where there is none.
+func (c *Communicator) of() (*actors.Communicator, error) {
+	if c == nil || c.inner == nil {
+		return nil, fmt.Errorf("%w: the communicator is nil", fault.ErrArgument)
+	}
+	return c.inner, nil
+}
+
+func (c *Communicator) with(ctx context.Context) (*actors.Communicator, error) {
+	if err := needContext(ctx); err != nil {
+		return nil, err
+	}
+	return c.of()
+}
+
+func (n *Node) with(ctx context.Context) (*actors.Node, error) {
+	if err := needContext(ctx); err != nil {
+		return nil, err
+	}
+	return n.of()
+}
+
+func (n *Node) of() (*actors.Node, error) {
+	if n == nil || n.inner == nil {
+		return nil, fmt.Errorf("%w: the node is nil", fault.ErrArgument)
+	}
+	return n.inner, nil
+}
+
+func (w *Work) of() (*actors.Work, error) {
+	if w == nil || w.inner == nil {
+		return nil, fmt.Errorf("%w: the operation is nil", fault.ErrArgument)
+	}
+	return w.inner, nil
+}
+
+// ended is the Done channel of no operation.
+var ended = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()

@@ -1,0 +1,136 @@
+package schedule
+
+import "github.com/polyrail/polyrail/collective/op"
+
+// form is a kind of operation and an algorithm that runs it.
+type form struct {
+	kind      op.Kind
+	algorithm op.Algorithm
+}
+
+// forms are the builders of all algorithms, for two ranks and more.
+var forms = map[form]func(*builder){
+	{op.KindAllReduce, op.Ring}:              (*builder).ring,
+	{op.KindAllReduce, op.RecursiveDoubling}: (*builder).doubling,
+	{op.KindAllReduce, op.Bcube}:             (*builder).bcube,
+	{op.KindAllReduce, op.Tree}:              (*builder).tree,
+	{op.KindReduce, op.Tree}:                 (*builder).reduceTree,
+	{op.KindReduce, op.Chain}:                (*builder).reduceChain,
+	{op.KindBroadcast, op.Tree}:              (*builder).broadcastTree,
+	{op.KindBroadcast, op.Chain}:             (*builder).broadcastChain,
+	{op.KindReduceScatter, op.Ring}:          (*builder).reduceScatterRing,
+	{op.KindReduceScatter, op.Direct}:        (*builder).reduceScatterDirect,
+	{op.KindAllGather, op.Ring}:              (*builder).allGatherRing,
+	{op.KindAllGather, op.Direct}:            (*builder).allGatherDirect,
+	{op.KindAllGather, op.Tree}:              (*builder).allGatherTree,
+	{op.KindGather, op.Direct}:               (*builder).gatherDirect,
+	{op.KindGather, op.Tree}:                 (*builder).gatherTree,
+	{op.KindScatter, op.Direct}:              (*builder).scatterDirect,
+	{op.KindScatter, op.Tree}:                (*builder).scatterTree,
+	{op.KindAllToAll, op.Direct}:             (*builder).allToAllDirect,
+	{op.KindAllToAllV, op.Direct}:            func(*builder) {}, // its data goes as messages, beside schedules
+	{op.KindScan, op.RecursiveDoubling}:      (*builder).scanDoubling,
+	{op.KindScan, op.Chain}:                  (*builder).scanChain,
+	{op.KindExScan, op.RecursiveDoubling}:    (*builder).scanDoubling,
+	{op.KindExScan, op.Chain}:                (*builder).scanChain,
+}
+
+// formOf is the kind whose builders serve a kind: a barrier is an allreduce of nothing.
+func formOf(k op.Kind) op.Kind {
+	if k.Empty() {
+		return op.KindAllReduce
+	}
+	return k
+}
+
+// Algorithms are those that run a kind, in wire order.
+func Algorithms(k op.Kind) (algorithms []op.Algorithm) {
+	for a := op.Auto + 1; a.Valid(); a++ {
+		if _, ok := forms[form{formOf(k), a}]; ok {
+			algorithms = append(algorithms, a)
+		}
+	}
+	return algorithms
+}
+
+// Parts is the number of parts that an operation's data is divided in: 1, or one for each rank.
+func Parts(k op.Kind, a op.Algorithm, n int) int {
+	switch formOf(k) {
+	case op.KindAllToAllV:
+		return 0
+	case op.KindReduce, op.KindBroadcast, op.KindScan, op.KindExScan:
+		return 1
+	case op.KindAllReduce:
+		if a == op.RecursiveDoubling || a == op.Tree {
+			return 1
+		}
+	}
+	return n
+}
+
+// wants says whether a rank that is alone has an operand, and whether it wants a result.
+func wants(s Spec) (source, target bool) {
+	switch s.Kind {
+	case op.KindBroadcast: // its only buffer is the source of the root
+		return true, false
+	case op.KindExScan: // nothing stands before rank 0
+		return true, false
+	}
+	return true, true
+}
+
+// Bounds of the rule by size, in bytes of the larger one of a rank's input and output.
+const (
+	// TreeBytes is the largest operation of more than two ranks that a tree runs by default: it
+	// takes the fewest frames, and a frame this small costs the same whatever it holds. Two
+	// ranks are done with one exchange.
+	TreeBytes = 2 << 10
+	// ShortBytes is the largest operation whose number of steps decides by default: above it
+	// algorithms that move the fewest bytes are faster. Measured in docs/performance.md.
+	ShortBytes = 16 << 10
+)
+
+// Choose is the algorithm of an operation of that many bytes whose caller leaves it open. It
+// depends on nothing that ranks could see differently.
+func Choose(k op.Kind, bytes int64, n int) op.Algorithm {
+	short := bytes <= ShortBytes
+	switch formOf(k) {
+	case op.KindAllReduce:
+		switch {
+		case bytes <= TreeBytes && n > 2:
+			return op.Tree
+		case short:
+			return op.RecursiveDoubling
+		}
+		return op.Ring
+	case op.KindReduce, op.KindBroadcast:
+		if short {
+			return op.Tree
+		}
+		return op.Chain
+	case op.KindReduceScatter:
+		if short {
+			return op.Direct
+		}
+		return op.Ring
+	case op.KindAllGather:
+		switch {
+		case bytes <= TreeBytes && n > 2:
+			return op.Tree
+		case short:
+			return op.Direct
+		}
+		return op.Ring
+	case op.KindGather, op.KindScatter:
+		if short && n > TreeRadix {
+			return op.Tree
+		}
+		return op.Direct
+	case op.KindScan, op.KindExScan:
+		if short {
+			return op.RecursiveDoubling
+		}
+		return op.Chain
+	}
+	return op.Direct
+}

@@ -1,0 +1,218 @@
+package rounds
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+var (
+	leavings  = flag.Int("leavings", 5, "in how many rounds of each way a member leaves the others")
+	leaveSeed = flag.Uint64("leave-seed", 0, "of the moments; 0: another one each time")
+)
+
+// leaving is a cluster in this process, in which one member after the other leaves.
+type leaving struct {
+	t       *testing.T
+	random  *rand.Rand
+	memory  *mem.Network // nil on loopback
+	gossip  *memnet.Network
+	configs []polyrail.Config
+	nodes   []*polyrail.Node
+	moment  time.Duration // when one leaves: before this
+}
+
+const (
+	leavingNodes = 3
+	remarkable   = 500 * time.Millisecond // a wait to be looked at, though it is allowed
+)
+
+func newLeaving(t *testing.T, virtual bool) *leaving {
+	seed := *leaveSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-leave-seed %d", seed)
+	l := &leaving{t: t, random: rand.New(rand.NewPCG(seed, 0)), gossip: memnet.New(), moment: 100 * time.Millisecond}
+	if virtual {
+		l.memory, l.moment = mem.NewNetwork(), 20*time.Millisecond
+	}
+	for i := range leavingNodes {
+		cfg := polyrail.DefaultConfig()
+		cfg.Balance = polyrail.BalanceStatic
+		cfg.Name, cfg.Bind, cfg.Join = fmt.Sprint("node", i), fmt.Sprintf("10.0.0.%d:7946", i+1), []string{"10.0.0.1:7946", "10.0.0.2:7946"}
+		cfg.GossipNetwork, cfg.Logger, cfg.RankTimeout = l.gossip, slog.New(slog.DiscardHandler), rankTimeout
+		for r := range 2 {
+			rail := polyrail.Rail{Name: fmt.Sprint("rail", r), Protocol: "tcp", Device: fmt.Sprintf("127.0.%d.1", r+1)}
+			if virtual { // an operation takes time: else nothing could happen within it
+				rail.Transport = fault.Wrap(l.memory.Transport(cfg.Name), fault.Options{Delay: 100 * time.Microsecond, Rate: 1 << 30})
+			}
+			cfg.Rails = append(cfg.Rails, rail)
+		}
+		l.configs, l.nodes = append(l.configs, cfg), append(l.nodes, nil)
+		l.start(i)
+	}
+	return l
+}
+
+func (l *leaving) start(i int) {
+	l.t.Helper()
+	var err error
+	if l.nodes[i], err = polyrail.Start(l.t.Context(), l.configs[i]); err != nil {
+		l.t.Fatalf("node %d: %v", i, err)
+	}
+}
+
+func (l *leaving) each(f func(i int) error) {
+	l.t.Helper()
+	errs := make([]error, len(l.nodes))
+	var all sync.WaitGroup
+	for i := range l.nodes {
+		all.Go(func() { errs[i] = f(i) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			l.t.Fatalf("node %d: %v", i, err)
+		}
+	}
+}
+
+func (l *leaving) close() {
+	l.each(func(i int) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		return l.nodes[i].Close(ctx)
+	})
+}
+
+// round forms a communicator, has a member end it at some moment, and checks when the others know.
+func (l *leaving) round(round int, w way) (worst time.Duration) {
+	l.t.Helper()
+	mixers := make([]*mixer, leavingNodes)
+	l.each(func(i int) error {
+		ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+		defer cancel()
+		c, err := l.nodes[i].Communicator(ctx, "mix", leavingNodes)
+		mixers[i] = &mixer{node: l.nodes[i], comm: c, way: w}
+		return err
+	})
+	victim := l.random.IntN(leavingNodes)
+	v := mixers[victim]
+	v.victim, v.after = true, time.Duration(l.random.Int64N(int64(l.moment)))
+	v.die = func() { l.kill(victim) }
+	endings := make([]ending, leavingNodes)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var all sync.WaitGroup
+		for i, m := range mixers {
+			all.Go(func() { endings[i] = m.run(l.t.Context()) })
+		}
+		all.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute): // nothing that hangs can be left behind in a bubble
+		panic(fmt.Sprintf("%s: round %d, %s of node %d after %v: a member still waits", l.t.Name(), round, w, victim, v.after))
+	}
+	worst = checkEndings(l.t, fmt.Sprintf("round %d, %s of node %d after %v", round, w, victim, v.after), w, endings, victim, l.configs[victim].Name)
+	if w == leaves || w == dies {
+		if l.memory != nil {
+			l.memory.Revive(l.configs[victim].Name)
+		}
+		l.start(victim)
+	}
+	return worst
+}
+
+// checkEndings compares what the members met with what is promised, and returns how long the last one waited.
+func checkEndings(t *testing.T, what string, w way, endings []ending, victim int, name string) (worst time.Duration) {
+	t.Helper()
+	acted := endings[victim].Acted
+	for i, e := range endings {
+		waited := e.At.Sub(acted)
+		if i != victim {
+			worst = max(worst, waited)
+		}
+		if waited > remarkable {
+			t.Logf("%s: member %d waited %v, and closed in %v: %s", what, i, waited, e.Close, e.Error)
+		}
+		if waited > waitLimit {
+			t.Errorf("%s: member %d waited %v: %s", what, i, waited, e.Error)
+		}
+		culprit := fmt.Sprintf("node %q", name)
+		if w == dups { // one that hears of it on the child closes what isn't broken there yet, and is named for that
+			culprit = "node "
+		}
+		if i != victim && !strings.Contains(e.Error, culprit) {
+			t.Errorf("%s: member %d ended with %q, which does not name %s", what, i, e.Error, name)
+		}
+		if strings.Contains(e.Error, "wrong") || e.Close > closeLimit+closeSlack && w != leaves && w != dies {
+			t.Errorf("%s: member %d ended with %q, and closed in %v", what, i, e.Error, e.Close)
+		}
+	}
+	return worst
+}
+
+// kill ends a node as the end of its process would.
+func (l *leaving) kill(i int) {
+	l.memory.Kill(l.configs[i].Name)
+	l.gossip.Partition([]string{l.configs[i].Bind})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = l.nodes[i].Close(ctx) // what it could not say is no fault
+	l.gossip.Heal()
+}
+
+func TestNobodyWaitsForWhoLeavesInVirtualTime(t *testing.T) {
+	for _, w := range ways {
+		t.Run(string(w), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLeaving(t, true)
+				l.rounds(w)
+				l.close()
+				<-time.After(time.Minute) // protoactor and memberlist end a few goroutines later than their owners
+			})
+		})
+	}
+}
+
+func TestNobodyWaitsForWhoLeavesOnLoopback(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short leaves out what takes the time of a clock")
+	}
+	for _, w := range ways {
+		if w == dies {
+			continue // processes do
+		}
+		t.Run(string(w), func(t *testing.T) {
+			l := newLeaving(t, false)
+			l.rounds(w)
+			l.close()
+		})
+	}
+}
+
+func (l *leaving) rounds(w way) {
+	var worst time.Duration
+	for round := range *leavings {
+		worst = max(worst, l.round(round, w))
+		if l.t.Failed() {
+			return
+		}
+	}
+	l.t.Logf("%d rounds: the last one waited %v at most", *leavings, worst)
+}
