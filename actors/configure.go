@@ -42,7 +42,7 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager)
 	config := &o.shape.config
 	config.Program, config.Plan, config.Eager = cut.program, cut.plan, o.shape.eager
-	if r.External == nil {
+	if config.InPlace = cut.program.InPlace; !config.InPlace && r.External == nil {
 		if config.InPlace, err = inPlace(r, cut.plan.Blocks); err != nil {
 			return err
 		}

@@ -185,10 +185,11 @@ const (
 	Tree
 	Chain
 	Direct
+	Bruck
 	algorithmEnd
 )
 
-var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree", "chain", "direct"}
+var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree", "chain", "direct", "bruck"}
 
 // Valid reports whether a names a schedule (Auto does not).
 func (a Algorithm) Valid() bool { return a > Auto && a < algorithmEnd }

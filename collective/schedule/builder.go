@@ -120,9 +120,15 @@ func (b *builder) copyFinal(v Value) Value {
 	return b.add(Instr{Kind: Copy, Args: []Value{v}, Store: Place{Kind: Final}, Hazards: b.hazards()})
 }
 
-// pack makes one wide value of blocks that lie in several others.
-func (b *builder) pack(blocks []int, args ...Value) Value {
-	return b.add(Instr{Kind: Copy, Blocks: blocks, Args: args, Store: b.slot(blocks)})
+// pack makes one wide value of blocks, each of which lies in the value of the same index.
+func (b *builder) pack(blocks []int, pieces []Value) Value {
+	var args []Value
+	for _, v := range pieces {
+		if !slices.Contains(args, v) {
+			args = append(args, v)
+		}
+	}
+	return b.add(Instr{Kind: Copy, Blocks: blocks, Args: args, Pieces: pieces, Store: b.slot(blocks)})
 }
 
 // alone is what one rank does by itself: it has all operands of each result.
@@ -185,9 +191,8 @@ func (b *builder) derive(v Value) {
 	in.Scratch = in.Scratch || in.Store.Kind == Scratch
 	switch in.Kind {
 	case Copy:
-		for _, block := range in.Blocks {
-			i := slices.IndexFunc(in.Args, func(a Value) bool { return slices.Contains(b.blocksOf(a), block) })
-			in.Pieces = append(in.Pieces, in.Args[i])
+		if in.Pieces == nil {
+			in.Pieces = in.Args // one block of one value
 		}
 	case Recv:
 		p.From = append(p.From, in.Peer)

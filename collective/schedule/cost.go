@@ -50,6 +50,8 @@ func CostOf(k op.Kind, a op.Algorithm, n, base int) Cost {
 		case op.KindScan, op.KindExScan:
 			c.Slots = 2
 		}
+	case op.Bruck:
+		c = bruckCost(n)
 	case op.Direct:
 		if kind == op.KindReduceScatter || kind == op.KindAllToAll {
 			c.Slots = n - 1 // of an alltoall: where it is in place
@@ -96,6 +98,28 @@ func doublingCost(k op.Kind, n int) Cost {
 		if 2*beyond > 1<<rounds { // a half has no rank that could begin at once
 			c.Stages++
 		}
+	}
+	return c
+}
+
+func bruckCost(n int) (c Cost) {
+	steps := bits.Len(uint(n - 1))
+	stages := make([]int, steps) // by step: messages up to it
+	for step := range steps {
+		moved := 0 // blocks
+		for i := range n {
+			moved += i >> step & 1
+		}
+		for before := range step {
+			if 1<<step|1<<before < n { // a block moves in both
+				stages[step] = max(stages[step], stages[before])
+			}
+		}
+		stages[step]++
+		c.Stages = max(c.Stages, stages[step])
+		c.Volume += float64(moved) / float64(n)
+		c.Slots += 2 * moved
+		c.Widest = max(c.Widest, moved)
 	}
 	return c
 }

@@ -28,6 +28,7 @@ var forms = map[form]func(*builder){
 	{op.KindScatter, op.Direct}:              (*builder).scatterDirect,
 	{op.KindScatter, op.Tree}:                (*builder).scatterTree,
 	{op.KindAllToAll, op.Direct}:             (*builder).allToAllDirect,
+	{op.KindAllToAll, op.Bruck}:              (*builder).allToAllBruck,
 	{op.KindAllToAllV, op.Direct}:            func(*builder) {}, // its data goes as messages, beside schedules
 	{op.KindScan, op.RecursiveDoubling}:      (*builder).scanDoubling,
 	{op.KindScan, op.Chain}:                  (*builder).scanChain,

@@ -87,8 +87,9 @@ type Instr struct {
 	// After are instructions that must be done before this one begins, for pacing alone.
 	After []Value
 
+	Pieces []Value // Copy: by block of its value, the argument that holds it
+
 	// Derived by Build.
-	Pieces  []Value // Copy: by block of its value, the argument that holds it
 	Uses    []Value // instructions that have this one among their Args or in their After
 	Frees   []Value // instructions that have this one among their Hazards
 	User    bool    // reads or writes the user's memory

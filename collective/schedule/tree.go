@@ -1,5 +1,7 @@
 package schedule
 
+import "slices"
+
 // TreeRadix is the largest group of a tree: a rank has at most TreeRadix-1 children on a level.
 const TreeRadix = 8
 
@@ -159,7 +161,13 @@ func (b *builder) whole(blocks []int, parts []Value) Value {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	return b.pack(blocks, parts...)
+	var pieces []Value
+	for _, v := range parts { // whose blocks follow each other
+		for range b.blocksOf(v) {
+			pieces = append(pieces, v)
+		}
+	}
+	return b.pack(blocks, pieces)
 }
 
 // deliver copies blocks that lie in values into the user's memory.
@@ -177,10 +185,11 @@ func (b *builder) scatterTree() {
 	levels, parent, up := b.links()
 	b.p.Steps = treeSteps(b.p.N)
 	base := b.relative()
-	end, held := b.p.N, []Value(nil)
+	end := b.p.N
 	if up != nil {
 		end = up.end
 	}
+	held := make([]Value, 0, end-base) // by block, the value that holds it
 	for d := base; d < end; d++ {
 		k := Block{Part: int(b.ranked(d)), Source: None, Target: None}
 		if up == nil {
@@ -195,19 +204,17 @@ func (b *builder) scatterTree() {
 		}
 	}
 	if up != nil {
-		held = []Value{b.recvWide(0, up.step, b.ranked(parent), blocks(base, end, base))}
+		got := b.recvWide(0, up.step, b.ranked(parent), blocks(base, end, base))
+		held = slices.Repeat([]Value{got}, end-base)
 	}
 	for l := len(levels) - 1; l >= 0; l-- {
 		for _, c := range levels[l] {
 			below := blocks(c.at, c.end, base)
-			args := held
-			if up == nil {
-				args = held[below[0] : below[0]+len(below)]
-			}
+			value := held[below[0]]
 			if len(below) > 1 || up != nil {
-				args = []Value{b.pack(below, args...)}
+				value = b.pack(below, held[below[0]:][:len(below)])
 			}
-			b.sendTo(0, c.step, b.ranked(c.at), args[0])
+			b.sendTo(0, c.step, b.ranked(c.at), value)
 		}
 	}
 	b.block = 0
@@ -230,7 +237,7 @@ func (b *builder) allGatherTree() {
 	parts := b.collect(levels, 0, own)
 	var all Value
 	if up == nil {
-		all = b.pack(blocks(0, n, 0), parts...)
+		all = b.whole(blocks(0, n, 0), parts)
 	} else {
 		b.sendTo(0, up.step, b.ranked(parent), b.whole(blocks(r, up.end, 0), parts))
 		all = b.recvWide(0, steps+up.step, b.ranked(parent), blocks(0, n, 0))
