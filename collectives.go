@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 )
@@ -68,7 +68,7 @@ func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (
 	return &Work{w}, nil
 }
 
-func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*actors.Work, error) {
+func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*engine.Work, error) {
 	inner, err := c.with(ctx)
 	if err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*
 	if !slices.Contains(op.Kinds, o.Kind) && o.Kind != KindAllToAllV {
 		return nil, fmt.Errorf("%w: %v is no kind of operation that carries data", fault.ErrArgument, o.Kind)
 	}
-	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
 	if o.Kind == KindAllToAllV {
-		r.External = &actors.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
+		r.External = &engine.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
 	}
 	for _, option := range opts {
 		option(r)

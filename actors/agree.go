@@ -33,7 +33,7 @@ func (c *coordinator) agree(ctx actor.Context, m *controlMessage) {
 		}
 	}
 	if err != nil {
-		c.group.node.breakGroup(c.group, fmt.Errorf("table agreement with rank %d (node %q): %w", m.from, c.group.nodes[m.from], err), c.member.Next(), true)
+		c.group.node.breakGroup(c.group, fmt.Errorf("table agreement with rank %d (node %q): %w", m.from, c.group.Nodes[m.from], err), c.member.Next(), true)
 		return
 	}
 	c.publish(ctx, actions)
@@ -46,10 +46,10 @@ func (c *coordinator) propose(ctx actor.Context, m *proposeTable) {
 		return
 	}
 	if c.leader == nil {
-		m.done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
+		m.done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d", c.group.Name, c.group.Nodes[0], c.group.Rank)
 		return
 	}
-	if err := c.group.usable(); err != nil {
+	if err := c.group.Usable(); err != nil {
 		m.done <- err
 		return
 	}
@@ -78,7 +78,7 @@ func (c *coordinator) publish(ctx actor.Context, actions []table.Action) {
 		c.group.controlAll(message)
 		var err error
 		if a.Prepare != nil {
-			err = c.prepare(ctx, c.group.rank, a.Prepare)
+			err = c.prepare(ctx, c.group.Rank, a.Prepare)
 		} else if err = c.commit(ctx, *a.Commit); err == nil {
 			c.done(a.Ticket)
 		}
@@ -106,8 +106,8 @@ func (c *coordinator) prepare(ctx actor.Context, from op.Rank, p *table.Prepare)
 	default:
 		return nil
 	}
-	if from == c.group.rank {
-		c.group.node.tell(ctx.Self(), &controlMessage{c.group.rank, reply})
+	if from == c.group.Rank {
+		c.group.node.tell(ctx.Self(), &controlMessage{c.group.Rank, reply})
 		return nil
 	}
 	c.group.control(from, reply)
@@ -119,10 +119,10 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 	if err != nil {
 		return err
 	}
-	c.group.table.Store(c.member.Table())
+	c.group.Table.Store(c.member.Table())
 	c.group.node.tell(c.balancer, tableSwitched(m.Version))
-	c.group.node.events.emit(Event{Kind: TableChanged, Communicator: c.group.name, Rank: int(c.group.rank), Version: m.Version})
-	c.group.node.log.Info("table committed", "communicator", c.group.name, "version", m.Version, "after", m.Effective)
+	c.group.node.events.emit(Event{Kind: TableChanged, Communicator: c.group.Name, Rank: int(c.group.Rank), Version: m.Version})
+	c.group.node.log.Info("table committed", "communicator", c.group.Name, "version", m.Version, "after", m.Effective)
 	if released {
 		c.resume(ctx)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
@@ -32,22 +33,22 @@ const sampled = 64
 
 func newBalancer(g *group) *balancer {
 	b := &balancer{group: g, timer: balance.NewTimer(g.node.config.SplitBytes)}
-	n, start := g.node, g.table.Load()
-	if g.rank != 0 || !g.measured() {
+	n, start := g.node, g.Table.Load()
+	if g.Rank != 0 || !g.Measured() {
 		return b
 	}
-	b.collector = balance.NewCollector(g.size, n.rails, start.Version, int64(n.config.EagerBytes))
+	b.collector = balance.NewCollector(g.Size, n.engine.Rails, start.Version, int64(n.config.EagerBytes))
 	setup := balance.Setup{
-		Rails: n.rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
+		Rails: n.engine.Rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
 		Algorithm: func(bytes int64) op.Algorithm {
-			return choose(&Request{Kind: op.KindAllReduce, bytes: int(bytes)}, start.Lookup(bytes).Algorithm, g.size)
+			return g.Algorithm(start, bytes)
 		},
-		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, g.size) },
+		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, g.Size) },
 	}
 	if n.config.Free {
-		setup.Free = g.rivals
+		setup.Free = g.Rivals
 		setup.Cost = func(a op.Algorithm) schedule.Cost {
-			return schedule.CostOf(op.KindAllReduce, a, g.size, n.config.BcubeBase)
+			return schedule.CostOf(op.KindAllReduce, a, g.Size, n.config.BcubeBase)
 		}
 	}
 	b.core = balance.NewBalancer(setup)
@@ -88,25 +89,25 @@ func (b *balancer) finished(ctx actor.Context, m *railFinished) {
 	t := m.operation
 	*m = railFinished{}
 	finishes.Put(m)
-	if t.finished++; t.finished == len(t.rails) {
+	if t.Finished++; t.Finished == len(t.Rails) {
 		b.time(ctx, t)
 	}
 }
 
-func (b *balancer) time(ctx actor.Context, m *operationTimed) {
+func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 	var began time.Time
 	b.timed++
-	b.control.Operations += uint64(m.standsFor)
+	b.control.Operations += uint64(m.StandsFor)
 	if b.timed%sampled == 0 {
 		began = time.Now()
 	}
 	var busy time.Duration
-	for _, r := range m.rails {
+	for _, r := range m.Rails {
 		busy = max(busy, r.Elapsed)
 	}
-	b.control.Busy += busy * time.Duration(m.standsFor)
-	set, full := b.timer.Add(m.table, balance.ClassOf(int64(m.bytes)), m.rails)
-	timings.Put(m)
+	b.control.Busy += busy * time.Duration(m.StandsFor)
+	set, full := b.timer.Add(m.Table, balance.ClassOf(int64(m.Bytes)), m.Rails)
+	m.Recycle()
 	if !began.IsZero() {
 		b.control.Spent += sampled * time.Since(began)
 	}
@@ -114,7 +115,7 @@ func (b *balancer) time(ctx actor.Context, m *operationTimed) {
 		return
 	}
 	if b.collector != nil {
-		b.observe(ctx, int(b.group.rank), set)
+		b.observe(ctx, int(b.group.Rank), set)
 		return
 	}
 	b.group.control(0, windowsMessage(set))
@@ -141,7 +142,7 @@ func (b *balancer) switched(version uint32) {
 // windows takes another rank's timings.
 func (b *balancer) windows(ctx actor.Context, m *controlMessage) {
 	if b.collector == nil {
-		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.name, "from", m.from, "rank", b.group.rank)
+		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.Name, "from", m.from, "rank", b.group.Rank)
 		return
 	}
 	if w := m.body.GetWindows(); w.GetDisturbed() {
@@ -160,14 +161,14 @@ func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
 	defer func() { b.control.Spent += time.Since(began) }()
 	merged, complete, err := b.collector.Observe(rank, set)
 	if err != nil {
-		b.group.node.log.Warn("timings refused", "communicator", b.group.name, "from", rank, "error", err)
+		b.group.node.log.Warn("timings refused", "communicator", b.group.Name, "from", rank, "error", err)
 		return
 	}
 	if !complete {
 		return
 	}
 	for _, w := range merged {
-		b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", w.Rail,
+		b.group.node.log.Debug("timings", "communicator", b.group.Name, "rail", w.Rail,
 			"class", w.Class.String(), "bytes", w.Bytes, "mean", w.Elapsed)
 	}
 	if b.core == nil {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/table"
@@ -16,15 +17,9 @@ import (
 type Config struct {
 	Node        string
 	Incarnation uint64
+	engine.Config
 
-	OperationTimeout time.Duration // 0: none
-	EagerBytes       int           // operations up to this size go without a grant
-	MaxInFlight      int           // operations of one communicator
-	BcubeBase        int
-	WaitSpin         time.Duration                              // how long a caller polls for a small operation's frames; 0: not at all
-	MemoryLimit      int64                                      // bytes of scratch and copies
-	Measured         bool                                       // tables follow what the rails are measured to do
-	Free             bool                                       // of several algorithms the one that is measured to be fastest
+	OperationTimeout time.Duration                              // 0: none
 	Probe            bool                                       // measure each rail when a communicator forms
 	Tuning           string                                     // file of what was measured before; "": none
 	SplitBytes       int64                                      // smaller operations use one rail

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/peer"
@@ -51,7 +52,7 @@ type probes struct {
 func (p *probes) of(g *group) []probeTiming {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.results[strings.Join(g.nodes, "\x00")]
+	return p.results[strings.Join(g.Nodes, "\x00")]
 }
 
 func (p *probes) keep(g *group, t []probeTiming) {
@@ -60,7 +61,7 @@ func (p *probes) keep(g *group, t []probeTiming) {
 	if p.results == nil || len(p.results) >= maxProbes {
 		p.results = make(map[string][]probeTiming)
 	}
-	p.results[strings.Join(g.nodes, "\x00")] = t
+	p.results[strings.Join(g.Nodes, "\x00")] = t
 }
 
 // probe measures each rail of a new communicator by itself, and returns when a table made of that is in force.
@@ -68,13 +69,13 @@ func (p *probes) keep(g *group, t []probeTiming) {
 // carries the largest elapsed time of the one before to all of them.
 func (c *Communicator) probe(ctx context.Context) error {
 	g := c.group
-	if !g.measured() {
+	if !g.Measured() {
 		return nil
 	}
 	var saved *balance.Saved
-	if s, ok := g.tuned(); ok && g.rank == 0 {
+	if s, ok := g.tuned(); ok && g.Rank == 0 {
 		saved = &s
-		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.name, "size classes", len(s.Classes))
+		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.Name, "size classes", len(s.Classes))
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -84,17 +85,17 @@ func (c *Communicator) probe(ctx context.Context) error {
 	p := &prober{c: c, ctx: ctx, buf: make([]int64, probeLarge/8)}
 	timings := g.node.probes.of(g)
 	// Rank 0 decides the table: what it knows is enough.
-	known, down := p.agree(g.rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.rails)))
+	known, down := p.agree(g.Rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.engine.Rails)))
 	if !known {
-		timings, down = p.measure(g.node.rails, down)
+		timings, down = p.measure(g.node.engine.Rails, down)
 	}
 	if p.err != nil {
-		return fmt.Errorf("communicator %q: probing the rails: %w", g.name, p.err)
+		return fmt.Errorf("communicator %q: probing the rails: %w", g.Name, p.err)
 	}
 	if known || down == 0 { // the next one is to measure what is missing here
 		g.node.probes.keep(g, timings)
 	}
-	if g.rank == 0 && (len(timings) > 0 || saved != nil) {
+	if g.Rank == 0 && (len(timings) > 0 || saved != nil) {
 		m := &probed{timings: timings, saved: saved, done: make(chan error, 1)}
 		if known {
 			m.timings = nil // the balancer has begun with them
@@ -105,7 +106,7 @@ func (c *Communicator) probe(ctx context.Context) error {
 		p.run(0, 8, 0)
 	}
 	if p.err != nil {
-		return fmt.Errorf("communicator %q: the first table: %w", g.name, p.err)
+		return fmt.Errorf("communicator %q: the first table: %w", g.Name, p.err)
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ type prober struct {
 
 // agree tells whether rank 0 knows enough, and which rails are down between any two ranks.
 func (p *prober) agree(enough bool) (known bool, down peer.Rails) {
-	p.buf[0], p.buf[1] = 0, int64(p.c.group.missing())
+	p.buf[0], p.buf[1] = 0, int64(p.c.group.Missing())
 	if enough {
 		p.buf[0] = 1
 	}
@@ -157,8 +158,8 @@ func (p *prober) start(rail, bytes int, o op.Op) {
 		algorithm = op.RecursiveDoubling // by name, so that it isn't counted among the caller's operations
 	}
 	start := time.Now()
-	w, err := p.c.Start(p.ctx, &Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o, Dst: buf, Src: buf,
-		Name: probeName, Algorithm: algorithm, rail: rail})
+	w, err := p.c.Start(p.ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o, Dst: buf, Src: buf,
+		Name: probeName, Algorithm: algorithm, Rail: rail})
 	if err == nil {
 		err = w.Wait(p.ctx)
 	}
@@ -194,7 +195,7 @@ func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ p
 	n := p.c.group.node
 	for rail := range rails {
 		if down.Has(rail) {
-			n.log.Warn("rail not measured: it doesn't connect all ranks", "communicator", p.c.group.name, "rail", n.fabric.Rails()[rail].Name)
+			n.log.Warn("rail not measured: it doesn't connect all ranks", "communicator", p.c.group.Name, "rail", n.fabric.Rails()[rail].Name)
 			continue
 		}
 		for _, bytes := range []int{8, schedule.TreeBytes, schedule.ShortBytes, probeSmall, probeLarge} {
@@ -246,11 +247,11 @@ func (p *prober) round(rail int, small []time.Duration) (best map[int]time.Durat
 
 // Balance is what rank 0 knows of its rails and has decided for each size.
 func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
-	if c.group.rank != 0 {
-		return balance.Report{}, fmt.Errorf("communicator %q: rank 0 (node %q) balances, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
+	if c.group.Rank != 0 {
+		return balance.Report{}, fmt.Errorf("communicator %q: rank 0 (node %q) balances, this is rank %d", c.group.Name, c.group.Nodes[0], c.group.Rank)
 	}
 	g := c.group
-	if err := g.shutError(); err != nil {
+	if err := g.ShutError(); err != nil {
 		return balance.Report{}, err
 	}
 	if err := g.over(ctx); err != nil {
@@ -262,8 +263,8 @@ func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
 	case r := <-m.done:
 		return r, nil
 	case <-g.gone:
-		return balance.Report{}, cmp.Or(g.shutError(), g.closedError())
+		return balance.Report{}, cmp.Or(g.ShutError(), g.ClosedError())
 	case <-ctx.Done():
-		return balance.Report{}, fmt.Errorf("communicator %q: balance: %w", g.name, context.Cause(ctx))
+		return balance.Report{}, fmt.Errorf("communicator %q: balance: %w", g.Name, context.Cause(ctx))
 	}
 }

@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"sync/atomic"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
@@ -12,14 +14,23 @@ import (
 
 // The messages between the actors of this package. They are immutable once sent.
 
-// startOperation asks the coordinator for a seq. Sent by a caller's goroutine; answered
-// on request.ready with request.op set, or request.err.
-type startOperation struct{ request *Request }
+// startOperation is a call between its caller and the coordinator: it asks for a seq. Sent by the caller's goroutine;
+// answered on ready with operation set, or err.
+type startOperation struct {
+	request   *engine.Request
+	work      *engine.Work
+	entered   func(seq uint64, inForce *table.Table) // called by the coordinator before anything is sent; may be nil
+	ready     chan struct{}                          // answered by the coordinator
+	operation *engine.Operation                      // the answer …
+	err       error                                  // … or why there is none
+	taken     atomic.Bool                            // by the coordinator, which answers for sure then, or by a caller that waits no longer
+	called    time.Time                              // when it was made; set where operations have a timeout
+}
 
 // beginOperation hands a numbered operation to a pooled operation actor. Sent by the
 // coordinator before it answers the caller.
 type beginOperation struct {
-	operation *operation
+	operation *engine.Operation
 	timeout   time.Duration // 0: none
 }
 
@@ -32,7 +43,7 @@ type transmit struct {
 // operationEnded: nothing refers to the operation any more. Sent by the goroutine that
 // saw its last event to the operation actor, by that one to the coordinator.
 type operationEnded struct {
-	operation *operation
+	operation *engine.Operation
 	actor     *operationActor
 }
 
@@ -42,17 +53,8 @@ type operationExpired struct{ seq uint64 }
 // railFinished: a rail has nothing more to do for the operation, and took what its entry says. Sent by the operation
 // actor to the rail's worker, by that one to the balancer, which joins what belongs together and gives both back to their pools.
 type railFinished struct {
-	operation *operationTimed
-	index     int // in operation.rails
-}
-
-// operationTimed is what the rails took for an operation.
-type operationTimed struct {
-	table     uint32
-	bytes     int // the operation's size
-	standsFor int // how many operations it is one of
-	rails     []balance.RailTime
-	finished  int // the balancer's: how many of rails were reported
+	operation *engine.Timed
+	index     int // in operation.Rails
 }
 
 // railChanged: a rail to another member was lost, or has come back. From the fabric through the communicator

@@ -36,7 +36,7 @@ func (n *node) openTuning() {
 	if n.config.Tuning == "" {
 		return
 	}
-	if !n.config.Measured || n.rails < 2 && !n.config.Free {
+	if !n.config.Measured || n.engine.Rails < 2 && !n.config.Free {
 		n.log.Warn("the tuning file is not used: shares are measured only without weights, over several rails", "file", n.config.Tuning)
 		return
 	}
@@ -48,7 +48,7 @@ func (n *node) openTuning() {
 
 // tuningKey says what a group's figures hold for.
 func (g *group) tuningKey() tuning.Key {
-	k := tuning.Key{Ranks: g.size}
+	k := tuning.Key{Ranks: g.Size}
 	for _, r := range g.node.fabric.Rails() {
 		k.Rails = append(k.Rails, tuning.Rail{Name: r.Name, Protocol: r.Protocol})
 	}
@@ -58,13 +58,13 @@ func (g *group) tuningKey() tuning.Key {
 // tuned is what the tuning file says about the group's rails.
 func (g *group) tuned() (saved balance.Saved, ok bool) {
 	n := g.node
-	if n.tuning == nil || g.rank != 0 || !g.measured() {
+	if n.tuning == nil || g.Rank != 0 || !g.Measured() {
 		return balance.Saved{}, false
 	}
 	key := g.tuningKey()
 	saved, ok, first := n.tuning.Get(key)
 	if first {
-		n.log.Warn("the tuning file has nothing for this communicator", "file", n.tuning.File(), "communicator", g.name,
+		n.log.Warn("the tuning file has nothing for this communicator", "file", n.tuning.File(), "communicator", g.Name,
 			"wanted", key.String(), "has", fmt.Sprint(n.tuning.Keys()))
 	}
 	return saved, ok
@@ -92,7 +92,7 @@ func (g *group) keepLater() {
 
 // keepTuning writes what was learned, if anything was, when the communicator ends.
 func (g *group) keepTuning() {
-	if g.node.tuning == nil || g.rank != 0 {
+	if g.node.tuning == nil || g.Rank != 0 {
 		return
 	}
 	t := &g.tuner
@@ -109,7 +109,7 @@ func (g *group) keepTuning() {
 
 func (g *group) logTuning(err error) {
 	if err != nil {
-		g.node.log.Warn("tuning file not written", "communicator", g.name, "error", err)
+		g.node.log.Warn("tuning file not written", "communicator", g.Name, "error", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func (g *group) writeTuning(ctx context.Context) error {
 	case <-timeout.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("communicator %q: tuning file: %w", g.name, context.Cause(ctx))
+		return fmt.Errorf("communicator %q: tuning file: %w", g.Name, context.Cause(ctx))
 	}
 }
 
@@ -143,12 +143,12 @@ func (g *group) writeTuning(ctx context.Context) error {
 func (c *Communicator) SaveTuning(ctx context.Context) error {
 	g := c.group
 	switch {
-	case g.rank != 0:
-		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d", g.name, g.nodes[0], g.rank)
+	case g.Rank != 0:
+		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d", g.Name, g.Nodes[0], g.Rank)
 	case g.node.tuning == nil:
-		return fmt.Errorf("communicator %q: %w: there is no tuning file in use", g.name, fault.ErrConfig)
+		return fmt.Errorf("communicator %q: %w: there is no tuning file in use", g.Name, fault.ErrConfig)
 	}
-	if err := g.shutError(); err != nil {
+	if err := g.ShutError(); err != nil {
 		return err
 	}
 	if err := g.over(ctx); err != nil {

@@ -2,9 +2,16 @@ package actors
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/fault"
+)
+
+// Messages on the path of every operation are pooled.
+var (
+	transmits = sync.Pool{New: func() any { return new(transmit) }}
+	finishes  = sync.Pool{New: func() any { return new(railFinished) }}
 )
 
 // worker is one rail's part in one operation: it hands frames to the peers, and reports what the rail took
