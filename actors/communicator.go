@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
@@ -19,7 +21,6 @@ type Communicator struct {
 	group       *group
 	pid         *actor.PID
 	coordinator *actor.PID
-	balancer    *actor.PID
 	slots       chan struct{} // one taken for each operation in flight
 	closed      chan struct{} // closed when Close has ended
 }
@@ -47,9 +48,9 @@ func (c *communicator) Receive(ctx actor.Context) {
 		c.leave(m)
 	case memberLost:
 		c.acknowledged(op.Rank(m))
-	case railChanged:
+	case balancing.RailChanged:
 		c.group.node.tell(c.balancer, m)
-	case *proposeTable: // the balancer's
+	case *balancing.Propose: // the balancer's
 		n := c.group.node
 		n.tell(c.handle.coordinator, m)
 	case *actor.Stopped:
@@ -86,13 +87,12 @@ func (c *communicator) start(ctx actor.Context) {
 	n, g := c.group.node, c.group
 	g.Table.CompareAndSwap(nil, c.group.First)
 	inline := actor.WithDispatcher(n.inline)
-	c.balancer = ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) }, inline), "balancer")
-	g.tuner.balancer.Store(c.balancer)
+	c.balancer = g.balance.Spawn(ctx, n.inline)
 	brain := newCoordinator(g, c.balancer, c.group.First) // survives its actor's restart: the ranks' seqs and tables must go on
 	coordinator := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return brain },
 		inline, actor.WithSupervisor(brain.strategy)), "coordinator")
-	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator, balancer: c.balancer,
-		slots: make(chan struct{}, n.config.MaxInFlight), closed: make(chan struct{})}
+	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator,
+		slots: make(chan struct{}, n.config.Engine.MaxInFlight), closed: make(chan struct{})}
 	c.left = make([]bool, g.Size)
 	c.left[g.Rank] = true
 	select {
@@ -108,7 +108,7 @@ func (c *communicator) control(m *controlMessage) {
 	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate, *messages.Control_Commit:
 		n.tell(c.handle.coordinator, m)
 	case *messages.Control_Windows:
-		n.tell(c.balancer, m)
+		n.tell(c.balancer, &balancing.Timings{From: m.from, Windows: b.Windows})
 	case *messages.Control_LeaveAck:
 		c.acknowledged(m.from)
 	default:
@@ -184,38 +184,28 @@ func (c *Communicator) SetTable(ctx context.Context, entries []table.Entry) erro
 	if err := c.admit(ctx); err != nil {
 		return err
 	}
-	m := &proposeTable{entries: entries, done: make(chan error, 1)}
+	m := &balancing.Propose{Entries: entries, Done: make(chan error, 1)}
 	g.node.tell(c.coordinator, m)
-	return c.agreed(ctx, m.done)
+	return g.balance.Agreed(ctx, m.Done)
 }
 
-// agreed waits for the answer to a proposal.
-func (c *Communicator) agreed(ctx context.Context, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-c.group.Closing:
-	case <-c.group.Ended:
-	case <-ctx.Done():
-		return fmt.Errorf("communicator %q: while the ranks agree on a table: %w", c.group.Name, context.Cause(ctx))
-	}
-	return c.Err()
+// Probe measures the rails of a new communicator, and returns when a table made of that is in force.
+func (c *Communicator) Probe(ctx context.Context) error { return c.group.balance.Probe(ctx, c.Start) }
+
+// Balance is what rank 0 knows of its rails and has decided for each size.
+func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
+	return c.group.balance.Report(ctx)
 }
+
+// SaveTuning writes what rank 0 has learned to the tuning file now.
+func (c *Communicator) SaveTuning(ctx context.Context) error { return c.group.balance.SaveTuning(ctx) }
 
 // admit turns a call away that can't succeed, before it has any effect.
 func (c *Communicator) admit(ctx context.Context) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	return c.group.over(ctx)
-}
-
-// over is the error of a call whose context was over before it, or nil.
-func (g *group) over(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("communicator %q: %w", g.Name, context.Cause(ctx))
+	return c.group.Over(ctx)
 }
 
 // Close waits for the operations in flight, says farewell to the other ranks and forgets
@@ -239,7 +229,7 @@ func (c *Communicator) Close(ctx context.Context) error {
 		n.breakGroup(g, fmt.Errorf("%w: %w", fault.ErrClosed, err), 0, true)
 		<-g.Quiet()
 	}
-	g.keepTuning()
+	g.balance.KeepTuning()
 	done := make(chan error, 1)
 	n.tell(c.pid, &closeCommunicator{done})
 	select {

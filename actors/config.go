@@ -4,9 +4,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
-	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors"
@@ -17,13 +17,10 @@ import (
 type Config struct {
 	Node        string
 	Incarnation uint64
-	engine.Config
+	Engine      engine.Config
+	Balancing   balancing.Config
 
 	OperationTimeout time.Duration                              // 0: none
-	Probe            bool                                       // measure each rail when a communicator forms
-	Tuning           string                                     // file of what was measured before; "": none
-	SplitBytes       int64                                      // smaller operations use one rail
-	Algorithms       []balance.Range                            // the user's choice of algorithms
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with
 
 	Rails   railactors.Config

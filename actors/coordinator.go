@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
@@ -19,7 +20,7 @@ type coordinator struct {
 	strategy *supervise.Strategy
 	member   *table.Member
 	leader   *table.Leader // rank 0 only
-	waiting  []*proposeTable
+	waiting  []*balancing.Propose
 	tickets  []uint64 // of waiting
 	pinned   bool     // a caller has set a table
 
@@ -48,7 +49,7 @@ func (c *coordinator) Receive(ctx actor.Context) {
 		c.ended(m)
 	case *controlMessage:
 		c.agree(ctx, m)
-	case *proposeTable:
+	case *balancing.Propose:
 		c.propose(ctx, m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
@@ -83,7 +84,7 @@ func (c *coordinator) resume(ctx actor.Context) {
 			return
 		}
 		if !c.since.IsZero() {
-			c.group.held.Add(int64(time.Since(c.since)))
+			c.group.balance.Held.Add(int64(time.Since(c.since)))
 			c.since = time.Time{}
 		}
 		m := c.held[0]

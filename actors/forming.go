@@ -160,7 +160,7 @@ func probe(ctx context.Context, f formed) formed {
 	if f.err != nil {
 		return f
 	}
-	if err := f.communicator.probe(ctx); err != nil {
+	if err := f.communicator.Probe(ctx); err != nil {
 		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 		defer cancel()
 		return formed{err: errors.Join(err, f.communicator.Close(ctx))}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"google.golang.org/protobuf/encoding/protodelim"
 
@@ -41,8 +42,8 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	}
 	n = &node{log: log, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), first: first,
 		config: Config{Node: "a", Logger: log,
-			Config: engine.Config{EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, MemoryLimit: 1 << 20, Measured: true}}}
-	n.engine = engine.New(n.config.Config)
+			Engine: engine.Config{EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, MemoryLimit: 1 << 20, Measured: true}}}
+	n.engine = engine.New(n.config.Engine)
 	n.engine.Rails, n.engine.Closed = 1, n.ended
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
@@ -53,6 +54,7 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 		t.Fatal(err)
 	}
 	n.engine.Revoke = n.fabric.Revoke
+	n.balancing = balancing.NewNode(n.config.Balancing, n.engine, n.system, n.fabric, log)
 	other, err = n.fabric.Connect(railactors.Remote{Node: "b", Incarnation: 1, Rails: []railactors.RailAddress{silent}})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +112,7 @@ func FuzzControl(f *testing.F) {
 		}
 		n, c, other := half(t, rank, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
 		if leads { // an agreement is under way
-			n.tell(c.coordinator, &proposeTable{entries: []table.Entry{{Weights: []uint32{1}}}, done: make(chan error, 1)})
+			n.tell(c.coordinator, &balancing.Propose{Entries: []table.Entry{{Weights: []uint32{1}}}, Done: make(chan error, 1)})
 		}
 		for r := bytes.NewReader(input); ; {
 			m := new(messages.Control)

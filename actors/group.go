@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
@@ -14,20 +15,20 @@ import (
 // group is what the node and the actors of one communicator share: its data path, and what became of it.
 type group struct {
 	*engine.Group
-	node  *node
-	procs []uint64 // incarnations by rank; set before the group is registered
+	balance *balancing.Group
+	node    *node
+	procs   []uint64 // incarnations by rank; set before the group is registered
 	ending
 
 	attempts []*view.View // to shrink it: barriers entered in vain; the node actor's
 
-	tuner  tuner
-	formed atomic.Bool  // its members agreed on it: what happens to it is told
-	held   atomic.Int64 // how long calls have waited for a table to be agreed on, in ns
+	formed atomic.Bool // its members agreed on it: what happens to it is told
 }
 
 func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string, first *table.Table) *group {
 	g := &group{Group: n.engine.NewGroup(id, name, rank, nodes, first), node: n, ending: newEnding()}
 	g.Fail = func(cause error, seq uint64) { n.breakGroup(g, cause, seq, true) }
+	g.balance = n.balancing.NewGroup(g.Group, g.gone, g.control)
 	return g
 }
 

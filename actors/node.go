@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
-	"github.com/polyrail/polyrail/actors/tuning"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
@@ -33,19 +33,18 @@ type Node struct {
 
 // node is what every part of the package shares. It implements railactors.Inbound.
 type node struct {
-	config  Config
-	log     *slog.Logger
-	system  *actor.ActorSystem
-	warm    *dispatch.Warm   // for the node and communicator actors
-	inline  actor.Dispatcher // for those on the path of an operation
-	fabric  *railactors.Fabric
-	engine  *engine.Engine
-	first   *table.Table // what a communicator begins with
-	probes  probes
-	tuning  *tuning.Store // nil: nothing is kept
-	pid     *actor.PID    // of the node actor
-	stopLog func()
-	events  events
+	config    Config
+	log       *slog.Logger
+	system    *actor.ActorSystem
+	warm      *dispatch.Warm   // for the node and communicator actors
+	inline    actor.Dispatcher // for those on the path of an operation
+	fabric    *railactors.Fabric
+	engine    *engine.Engine
+	first     *table.Table // what a communicator begins with
+	balancing *balancing.Node
+	pid       *actor.PID // of the node actor
+	stopLog   func()
+	events    events
 
 	closing chan struct{} // closed when Close begins
 
@@ -68,7 +67,7 @@ const maxEarlyControl = 1024
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(),
-		engine: engine.New(cfg.Config), closing: make(chan struct{})}
+		engine: engine.New(cfg.Engine), closing: make(chan struct{})}
 	n.engine.Closed = n.ended
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
@@ -92,7 +91,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	rails := n.addresses()
 	n.engine.Rails, n.engine.Revoke = len(names), n.fabric.Revoke
-	n.openTuning()
+	n.balancing = balancing.NewNode(cfg.Balancing, n.engine, n.system, n.fabric, n.log)
 	if n.first, err = cfg.Table(names); err != nil {
 		return fail(err)
 	}
@@ -189,7 +188,7 @@ func (n *Node) close(ctx context.Context) error {
 		case <-ctx.Done():
 			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w", m.group.Name, context.Cause(ctx)))
 		}
-		m.group.keepTuning()
+		m.group.balance.KeepTuning()
 		n.unregister(m.group)
 		if pid := m.pid.Load(); pid != nil {
 			n.stop(pid)
@@ -237,10 +236,7 @@ func (n *Node) Gossip() *cluster.Gossip { return n.gossip }
 func (n *node) tell(pid *actor.PID, message any) { n.system.Root.Send(pid, message) }
 
 // unknown logs a message that an actor has no case for.
-func (n *node) unknown(ctx actor.Context) {
-	supervise.MayExplode(ctx)
-	n.log.Error("unknown message", "actor", ctx.Self().GetId(), "type", fmt.Sprintf("%T", ctx.Message()))
-}
+func (n *node) unknown(ctx actor.Context) { supervise.Unknown(ctx, n.log) }
 
 // strategy supervises one level of the tree: a child that panics breaks its communicator, since the message
 // it was at is lost, and is restarted for the communicators and calls after it.
@@ -368,7 +364,7 @@ func (n *node) disturb(node string) {
 		m.group.Failovers.Add(1)
 		m.group.Examine()
 		if pid := m.pid.Load(); pid != nil && m.group.Measured() {
-			n.tell(pid, railChanged{})
+			n.tell(pid, balancing.RailChanged{})
 		}
 	}
 }

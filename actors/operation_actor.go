@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/supervise"
@@ -85,9 +86,7 @@ func (a *operationActor) end(m *operationEnded) {
 	a.current = nil
 	if t := m.operation.Timed(); t != nil {
 		for i := range t.Rails {
-			f := finishes.Get().(*railFinished)
-			f.operation, f.index = t, i
-			a.node.tell(a.workers[t.Rails[i].Rail], f)
+			a.node.tell(a.workers[t.Rails[i].Rail], balancing.Finished(t, i))
 		}
 	}
 	a.node.tell(a.coordinator, m)

@@ -8,7 +8,7 @@ import (
 	"github.com/polyrail/polyrail/collective/view"
 )
 
-// This file is about the communicator of those who are left (DESIGN §4.5, §4.6): the caller's part, and what the
+// This file is about the communicator of those who are left: the caller's part, and what the
 // node actor tells the view core for it.
 
 // Shrink breaks the communicator, ends all its operations, and forms another one with those
@@ -19,7 +19,7 @@ func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven v
 	if err := g.ShutError(); err != nil {
 		return nil, view.SeqRange{}, err
 	}
-	if err := g.over(ctx); err != nil {
+	if err := g.Over(ctx); err != nil {
 		return nil, view.SeqRange{}, err
 	}
 	n.breakGroup(g, fmt.Errorf("rank %d (node %q) shrinks it: %w", g.Rank, n.config.Node, fault.ErrClosed), c.Seq(), true)
@@ -33,7 +33,7 @@ func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven v
 		return nil, view.SeqRange{}, f.err
 	}
 	if g.Shut() { // Close may have come first, and does the same
-		g.keepTuning()
+		g.balance.KeepTuning()
 		c.forget()
 		close(c.closed)
 	}

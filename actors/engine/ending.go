@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/polyrail/polyrail/collective/fault"
@@ -92,6 +93,14 @@ func (g *Group) Usable() error {
 		return err
 	}
 	return g.Err()
+}
+
+// Over is the error of a call whose context was over before it, or nil.
+func (g *Group) Over(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("communicator %q: %w", g.Name, context.Cause(ctx))
 }
 
 // Depart notes that a rank closes the communicator after seq last. An error is the cause to break the

@@ -1,4 +1,4 @@
-package actors
+package balancing
 
 import (
 	"time"
@@ -9,13 +9,14 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
 // balancer collects completion times per rail and size class; full windows go to rank 0,
 // whose balancer merges those of all ranks and feeds them to the core. The tables that this
 // decides on are published by the coordinator.
 type balancer struct {
-	group *group
+	group *Group
 	timer *balance.Timer
 
 	// Rank 0 only, and nil where the table is the user's alone.
@@ -31,13 +32,13 @@ type balancer struct {
 // sampled: of so many timed operations one has the time measured that timing it takes.
 const sampled = 64
 
-func newBalancer(g *group) *balancer {
+func newBalancer(g *Group) *balancer {
 	b := &balancer{group: g, timer: balance.NewTimer(g.node.config.SplitBytes)}
 	n, start := g.node, g.Table.Load()
 	if g.Rank != 0 || !g.Measured() {
 		return b
 	}
-	b.collector = balance.NewCollector(g.Size, n.engine.Rails, start.Version, int64(n.config.EagerBytes))
+	b.collector = balance.NewCollector(g.Size, n.engine.Rails, start.Version, int64(n.engine.Config.EagerBytes))
 	setup := balance.Setup{
 		Rails: n.engine.Rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
 		Algorithm: func(bytes int64) op.Algorithm {
@@ -45,10 +46,10 @@ func newBalancer(g *group) *balancer {
 		},
 		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, g.Size) },
 	}
-	if n.config.Free {
+	if n.engine.Config.Free {
 		setup.Free = g.Rivals
 		setup.Cost = func(a op.Algorithm) schedule.Cost {
-			return schedule.CostOf(op.KindAllReduce, a, g.Size, n.config.BcubeBase)
+			return schedule.CostOf(op.KindAllReduce, a, g.Size, n.engine.Config.BcubeBase)
 		}
 	}
 	b.core = balance.NewBalancer(setup)
@@ -62,15 +63,15 @@ func newBalancer(g *group) *balancer {
 
 func (b *balancer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *railFinished:
+	case *RailFinished:
 		b.finished(ctx, m)
-	case railChanged:
+	case RailChanged:
 		b.disturbed()
-	case *controlMessage:
+	case *Timings:
 		b.windows(ctx, m)
-	case tableSwitched:
+	case TableSwitched:
 		b.switched(uint32(m))
-	case tablePinned:
+	case TablePinned:
 		b.pinned = true
 	case *probed:
 		b.probed(ctx, m)
@@ -80,14 +81,14 @@ func (b *balancer) Receive(ctx actor.Context) {
 		b.save(m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
-		b.group.node.unknown(ctx)
+		supervise.Unknown(ctx, b.group.node.log)
 	}
 }
 
 // finished counts the rails of an operation until all were reported: their times are compared with each other.
-func (b *balancer) finished(ctx actor.Context, m *railFinished) {
+func (b *balancer) finished(ctx actor.Context, m *RailFinished) {
 	t := m.operation
-	*m = railFinished{}
+	*m = RailFinished{}
 	finishes.Put(m)
 	if t.Finished++; t.Finished == len(t.Rails) {
 		b.time(ctx, t)
@@ -140,16 +141,16 @@ func (b *balancer) switched(version uint32) {
 }
 
 // windows takes another rank's timings.
-func (b *balancer) windows(ctx actor.Context, m *controlMessage) {
+func (b *balancer) windows(ctx actor.Context, m *Timings) {
 	if b.collector == nil {
-		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.Name, "from", m.from, "rank", b.group.Rank)
+		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.Name, "from", m.From, "rank", b.group.Rank)
 		return
 	}
-	if w := m.body.GetWindows(); w.GetDisturbed() {
+	if w := m.Windows; w.GetDisturbed() {
 		b.timer.Drop()
 		b.collector.Disturbed()
 	} else {
-		b.observe(ctx, int(m.from), windowsOf(w))
+		b.observe(ctx, int(m.From), windowsOf(w))
 	}
 }
 
@@ -177,12 +178,12 @@ func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
 	b.fresh = true
 	b.group.keepLater()
 	if b.core.Observe(merged) && !b.pinned {
-		b.propose(ctx, &proposeTable{entries: b.core.Table(), balanced: true, done: make(chan error, 1)})
+		b.propose(ctx, &Propose{Entries: b.core.Table(), Balanced: true, Done: make(chan error, 1)})
 	}
 }
 
 // propose has the coordinator, our sister, publish a table.
-func (b *balancer) propose(ctx actor.Context, m *proposeTable) {
+func (b *balancer) propose(ctx actor.Context, m *Propose) {
 	b.proposed = true
 	b.group.node.tell(ctx.Parent(), m)
 }
@@ -200,7 +201,7 @@ func (b *balancer) probed(ctx actor.Context, m *probed) {
 	if m.saved != nil {
 		entries = b.core.Restore(m.saved.Classes)
 	}
-	b.propose(ctx, &proposeTable{entries: entries, balanced: true, done: m.done})
+	b.propose(ctx, &Propose{Entries: entries, Balanced: true, Done: m.done})
 }
 
 // save answers with what was learned. A caller's table keeps the core from having its way: what it
@@ -222,6 +223,6 @@ func (b *balancer) explain(m *explainBalance) {
 	}
 	r := b.core.Report()
 	r.Static, r.Control = b.pinned, b.control
-	r.Control.Held = time.Duration(b.group.held.Load())
+	r.Control.Held = time.Duration(b.group.Held.Load())
 	m.done <- r
 }
