@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
@@ -48,7 +49,7 @@ func (n *Node) of() (*actors.Node, error) {
 	return n.inner, nil
 }
 
-func (w *Work) of() (*actors.Work, error) {
+func (w *Work) of() (*engine.Work, error) {
 	if w == nil || w.inner == nil {
 		return nil, fmt.Errorf("%w: the operation is nil", fault.ErrArgument)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
@@ -72,7 +72,7 @@ func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (
 	return &Work{w}, nil
 }
 
-func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*actors.Work, error) {
+func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*engine.Work, error) {
 	inner, err := c.with(ctx)
 	if err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*
 	if !slices.Contains(op.Kinds, o.Kind) && o.Kind != KindAllToAllV {
 		return nil, fmt.Errorf("%w: %v is no kind of operation that carries data", fault.ErrArgument, o.Kind)
 	}
-	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Dst: o.Dst, Src: o.Src}
+	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Dst: o.Dst, Src: o.Src}
 	if o.Kind == KindAllToAllV {
-		r.External = &actors.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
+		r.External = &engine.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
 	}
 	if o.Kind.Rooted() {
 		r.Root = op.Rank(o.Root)

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/view"
@@ -163,7 +164,7 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := inner.Start(ctx, &actors.Request{Kind: op.KindBarrier})
+	w, err := inner.Start(ctx, &engine.Request{Kind: op.KindBarrier})
 	if err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (c *Communicator) SaveTuning(ctx context.Context) error {
 }
 
 // Work is an operation in flight. Its buffers belong to the runtime until Done is closed.
-type Work struct{ inner *actors.Work }
+type Work struct{ inner *engine.Work }
 
 // Done is closed when the operation has ended, right or with an error.
 func (w *Work) Done() <-chan struct{} {
@@ -267,18 +268,18 @@ func (w *Work) Wait(ctx context.Context) error {
 }
 
 // Option changes one call.
-type Option func(*actors.Request)
+type Option func(*engine.Request)
 
 // WithName gives the operation a name that ranks compare, so that calls in different orders
 // are found out: WithName("grad/3").
-func WithName(name string) Option { return func(r *actors.Request) { r.Name = name } }
+func WithName(name string) Option { return func(r *engine.Request) { r.Name = name } }
 
 // WithAlgorithm runs the operation by this schedule, on all ranks.
-func WithAlgorithm(a Algorithm) Option { return func(r *actors.Request) { r.Algorithm = a } }
+func WithAlgorithm(a Algorithm) Option { return func(r *engine.Request) { r.Algorithm = a } }
 
 // WithCounts divides the data of a ReduceScatter, AllGather, Gather or Scatter into parts of so many
 // elements, by rank: the same counts on all ranks. Parts may be empty.
-func WithCounts(counts ...int) Option { return func(r *actors.Request) { r.Counts = counts } }
+func WithCounts(counts ...int) Option { return func(r *engine.Request) { r.Counts = counts } }
 
 // elements views packed bytes as elements.
 func elements[T Element](b []byte) []T {

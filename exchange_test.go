@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
@@ -17,14 +17,14 @@ func counts(i, j int) int { return (i*7919 + j*104729) % 5 * 13_001 }
 
 // exchange is rank i's part in everybody's messages to everybody; of the last one it expects
 // more by extra.
-func exchange(i, n, extra int) (sends, recvs []actors.Message) {
+func exchange(i, n, extra int) (sends, recvs []engine.Message) {
 	for j := range n {
 		room := counts(j, i)
 		if j == n-1 {
 			room += extra
 		}
-		sends = append(sends, actors.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(letter(i, j, counts(i, j)))})
-		recvs = append(recvs, actors.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(make([]int32, room))})
+		sends = append(sends, engine.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(letter(i, j, counts(i, j)))})
+		recvs = append(recvs, engine.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(make([]int32, room))})
 	}
 	return sends, recvs
 }
@@ -42,7 +42,7 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 			}
 			for seq := range uint64(20) {
 				sends, recvs := exchange(i, n, 0)
-				e, err := comms[i].inner.StartExchange(ctx, seq, sends, recvs)
+				e, err := comms[i].inner.Transfers().Exchange(ctx, seq, sends, recvs)
 				if err == nil {
 					err = e.Wait(ctx)
 				}
@@ -77,7 +77,7 @@ func TestAnExchangeWhoseLengthsDifferNamesBoth(t *testing.T) {
 						mine = extra
 					}
 					sends, recvs := exchange(i, 3, mine)
-					e, err := comms[i].inner.StartExchange(ctx, 1, sends, recvs)
+					e, err := comms[i].inner.Transfers().Exchange(ctx, 1, sends, recvs)
 					if err != nil {
 						return err
 					}

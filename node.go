@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -65,10 +67,15 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
 	gossip.Network, gossip.Store = cfg.GossipNetwork, cfg.Rendezvous.store()
 	inner, err := actors.Start(ctx, actors.Config{
-		Measured: cfg.measured(), Free: cfg.Order == OrderFree, Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
+		Engine: engine.Config{
+			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin,
+			MemoryLimit: cfg.MemoryLimit, Measured: cfg.measured(), Free: cfg.Order == OrderFree,
+		},
+		Balancing: balancing.Config{
+			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
+		},
 		Node: cfg.Name, Incarnation: incarnation, Panics: cfg.Panics,
-		OperationTimeout: cfg.OperationTimeout, EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight,
-		BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin, MemoryLimit: cfg.MemoryLimit, Table: cfg.table,
+		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
 	})
 	if err != nil {

@@ -3,7 +3,7 @@ package polyrail
 import (
 	"context"
 
-	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/p2p"
 )
@@ -49,7 +49,7 @@ func Send[T Element](ctx context.Context, c *Communicator, buf []T, to, tag int)
 // SendBytes is Send of packed elements in the machine's byte order whose type is known at run
 // time only.
 func SendBytes(ctx context.Context, c *Communicator, buf []byte, d DType, to, tag int) error {
-	t, err := c.inner.StartSend(ctx, message(buf, d, to, tag))
+	t, err := c.inner.Transfers().Send(ctx, message(buf, d, to, tag))
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func Recv[T Element](ctx context.Context, c *Communicator, buf []T, from, tag in
 // RecvBytes is Recv of packed elements in the machine's byte order whose type is known at run
 // time only.
 func RecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType, from, tag int) (Status, error) {
-	t, err := c.inner.StartRecv(ctx, message(buf, d, from, tag))
+	t, err := c.inner.Transfers().Recv(ctx, message(buf, d, from, tag))
 	if err != nil {
 		return Status{}, err
 	}
@@ -117,7 +117,7 @@ func SendRecv[T Element](ctx context.Context, c *Communicator, send []T, to, sen
 
 // Transfer is a send or a receive in flight. Its buffer belongs to the runtime until Done is
 // closed.
-type Transfer struct{ inner *actors.Transfer }
+type Transfer struct{ inner *engine.Transfer }
 
 // Done is closed when the transfer has ended, right or with an error.
 func (t *Transfer) Done() <-chan struct{} { return t.inner.Done() }
@@ -143,7 +143,7 @@ func StartSend[T Element](ctx context.Context, c *Communicator, buf []T, to, tag
 
 // StartSendBytes begins a SendBytes and returns; see StartSend.
 func StartSendBytes(ctx context.Context, c *Communicator, buf []byte, d DType, to, tag int) (*Transfer, error) {
-	return watched(ctx)(c.inner.StartSend(ctx, message(buf, d, to, tag)))
+	return watched(ctx)(c.inner.Transfers().Send(ctx, message(buf, d, to, tag)))
 }
 
 // StartRecv begins a Recv and returns. The context governs it: when it ends, the receive does. It
@@ -155,12 +155,12 @@ func StartRecv[T Element](ctx context.Context, c *Communicator, buf []T, from, t
 
 // StartRecvBytes begins a RecvBytes and returns; see StartRecv.
 func StartRecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType, from, tag int) (*Transfer, error) {
-	return watched(ctx)(c.inner.StartRecv(ctx, message(buf, d, from, tag)))
+	return watched(ctx)(c.inner.Transfers().Recv(ctx, message(buf, d, from, tag)))
 }
 
 // watched ends a transfer that was started with the context.
-func watched(ctx context.Context) func(*actors.Transfer, error) (*Transfer, error) {
-	return func(t *actors.Transfer, err error) (*Transfer, error) {
+func watched(ctx context.Context) func(*engine.Transfer, error) (*Transfer, error) {
+	return func(t *engine.Transfer, err error) (*Transfer, error) {
 		if err != nil {
 			return nil, err
 		}
@@ -169,8 +169,8 @@ func watched(ctx context.Context) func(*actors.Transfer, error) (*Transfer, erro
 	}
 }
 
-func message(buf []byte, d DType, rank, tag int) actors.Message {
-	m := actors.Message{Rank: op.Rank(rank), Tag: p2p.Tag(tag), DType: d, Buf: buf}
+func message(buf []byte, d DType, rank, tag int) engine.Message {
+	m := engine.Message{Rank: op.Rank(rank), Tag: p2p.Tag(tag), DType: d, Buf: buf}
 	switch {
 	case tag == AnyTag:
 		m.Tag = p2p.AnyTag

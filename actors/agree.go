@@ -4,17 +4,13 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
-	"time"
 )
 
-// tableSwitched tells rank 0's balancer which table's windows count from now on.
-type tableSwitched uint32
-
-// agree feeds the table's agreement with another rank's message (DESIGN §4.1).
+// agree feeds the table's agreement with another rank's message.
 func (c *coordinator) agree(ctx actor.Context, m *controlMessage) {
 	var actions []table.Action
 	var err error
@@ -33,34 +29,34 @@ func (c *coordinator) agree(ctx actor.Context, m *controlMessage) {
 		}
 	}
 	if err != nil {
-		c.group.node.breakGroup(c.group, fmt.Errorf("table agreement with rank %d (node %q): %w", m.from, c.group.nodes[m.from], err), c.member.Next(), true)
+		c.group.node.breakGroup(c.group, fmt.Errorf("table agreement with rank %d (node %q): %w", m.from, c.group.Nodes[m.from], err), c.member.Next(), true)
 		return
 	}
 	c.publish(ctx, actions)
 }
 
 // propose starts the agreement on a table of rank 0's.
-func (c *coordinator) propose(ctx actor.Context, m *proposeTable) {
-	if m.balanced && c.pinned {
-		m.done <- nil
+func (c *coordinator) propose(ctx actor.Context, m *balancing.Propose) {
+	if m.Balanced && c.pinned {
+		m.Done <- nil
 		return
 	}
 	if c.leader == nil {
-		m.done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
+		m.Done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d", c.group.Name, c.group.Nodes[0], c.group.Rank)
 		return
 	}
-	if err := c.group.usable(); err != nil {
-		m.done <- err
+	if err := c.group.Usable(); err != nil {
+		m.Done <- err
 		return
 	}
-	ticket, actions, err := c.leader.Propose(&table.Table{Entries: m.entries})
+	ticket, actions, err := c.leader.Propose(&table.Table{Entries: m.Entries})
 	if err != nil {
-		m.done <- err
+		m.Done <- err
 		return
 	}
-	if !m.balanced && !c.pinned {
+	if !m.Balanced && !c.pinned {
 		c.pinned = true
-		c.group.node.tell(c.balancer, tablePinned{})
+		c.group.node.tell(c.balancer, balancing.TablePinned{})
 	}
 	c.waiting, c.tickets = append(c.waiting, m), append(c.tickets, ticket)
 	c.publish(ctx, actions)
@@ -78,7 +74,7 @@ func (c *coordinator) publish(ctx actor.Context, actions []table.Action) {
 		c.group.controlAll(message)
 		var err error
 		if a.Prepare != nil {
-			err = c.prepare(ctx, c.group.rank, a.Prepare)
+			err = c.prepare(ctx, c.group.Rank, a.Prepare)
 		} else if err = c.commit(ctx, *a.Commit); err == nil {
 			c.done(a.Ticket)
 		}
@@ -106,8 +102,8 @@ func (c *coordinator) prepare(ctx actor.Context, from op.Rank, p *table.Prepare)
 	default:
 		return nil
 	}
-	if from == c.group.rank {
-		c.group.node.tell(ctx.Self(), &controlMessage{c.group.rank, reply})
+	if from == c.group.Rank {
+		c.group.node.tell(ctx.Self(), &controlMessage{c.group.Rank, reply})
 		return nil
 	}
 	c.group.control(from, reply)
@@ -119,10 +115,10 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 	if err != nil {
 		return err
 	}
-	c.group.table.Store(c.member.Table())
-	c.group.node.tell(c.balancer, tableSwitched(m.Version))
-	c.group.node.events.emit(Event{Kind: TableChanged, Communicator: c.group.name, Rank: int(c.group.rank), Version: m.Version})
-	c.group.node.log.Info("table committed", "communicator", c.group.name, "version", m.Version, "after", m.Effective)
+	c.group.Table.Store(c.member.Table())
+	c.group.node.tell(c.balancer, balancing.TableSwitched(m.Version))
+	c.group.node.events.emit(Event{Kind: TableChanged, Communicator: c.group.Name, Rank: int(c.group.Rank), Version: m.Version})
+	c.group.node.log.Info("table committed", "communicator", c.group.Name, "version", m.Version, "after", m.Effective)
 	if released {
 		c.resume(ctx)
 	}
@@ -132,7 +128,7 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 // done answers the proposals up to a ticket.
 func (c *coordinator) done(ticket uint64) {
 	for len(c.tickets) > 0 && c.tickets[0] <= ticket {
-		c.waiting[0].done <- nil
+		c.waiting[0].Done <- nil
 		c.waiting, c.tickets = c.waiting[1:], c.tickets[1:]
 	}
 }
@@ -169,22 +165,4 @@ func tableOf(m *messages.Table) *table.Table {
 		t.Entries = append(t.Entries, table.Entry{Family: table.Family(min(e.GetFamily(), uint32(table.Families))), MaxBytes: e.GetMaxBytes(), Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights()})
 	}
 	return t
-}
-
-func windowsMessage(set []balance.Window) *messages.Control {
-	m := &messages.Windows{}
-	for _, w := range set {
-		m.Windows = append(m.Windows, &messages.Window{Family: uint32(w.Family), Rail: uint32(w.Rail), SizeClass: uint32(w.Class), Table: w.Table,
-			Operations: uint32(w.Operations), Bytes: w.Bytes, ElapsedNs: int64(w.Elapsed), WholeNs: int64(w.Whole)})
-	}
-	return &messages.Control{Body: &messages.Control_Windows{Windows: m}}
-}
-
-// windowsOf translates what came from the network; the core validates it.
-func windowsOf(m *messages.Windows) (set []balance.Window) {
-	for _, w := range m.GetWindows() {
-		set = append(set, balance.Window{Family: table.Family(min(w.GetFamily(), uint32(table.Families))), Rail: int(w.GetRail()), Class: balance.Class(min(w.GetSizeClass(), balance.Classes)), Table: w.GetTable(),
-			Operations: int(w.GetOperations()), Bytes: w.GetBytes(), Elapsed: time.Duration(w.GetElapsedNs()), Whole: time.Duration(w.GetWholeNs())})
-	}
-	return set
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
@@ -18,7 +21,6 @@ type Communicator struct {
 	group       *group
 	pid         *actor.PID
 	coordinator *actor.PID
-	balancer    *actor.PID
 	slots       chan struct{} // one taken for each operation in flight
 	closed      chan struct{} // closed when Close has ended
 }
@@ -27,7 +29,6 @@ type Communicator struct {
 // breaks is in ending.go, without the actor.
 type communicator struct {
 	group    *group
-	first    *table.Table
 	started  chan<- *Communicator
 	handle   *Communicator
 	balancer *actor.PID
@@ -47,9 +48,9 @@ func (c *communicator) Receive(ctx actor.Context) {
 		c.leave(m)
 	case memberLost:
 		c.acknowledged(op.Rank(m))
-	case railChanged:
+	case balancing.RailChanged:
 		c.group.node.tell(c.balancer, m)
-	case *proposeTable: // the balancer's
+	case *balancing.Propose: // the balancer's
 		n := c.group.node
 		n.tell(c.handle.coordinator, m)
 	case *actor.Stopped:
@@ -84,17 +85,16 @@ func (c *communicator) survive(ctx actor.Context) {
 
 func (c *communicator) start(ctx actor.Context) {
 	n, g := c.group.node, c.group
-	g.table.CompareAndSwap(nil, c.first)
+	g.Table.CompareAndSwap(nil, c.group.First)
 	inline := actor.WithDispatcher(n.inline)
-	c.balancer = ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) }, inline), "balancer")
-	g.tuner.balancer.Store(c.balancer)
-	brain := newCoordinator(g, c.balancer, c.first) // survives its actor's restart: the ranks' seqs and tables must go on
+	c.balancer = g.balance.Spawn(ctx, n.inline)
+	brain := newCoordinator(g, c.balancer, c.group.First) // survives its actor's restart: the ranks' seqs and tables must go on
 	coordinator := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return brain },
 		inline, actor.WithSupervisor(brain.strategy)), "coordinator")
-	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator, balancer: c.balancer,
-		slots: make(chan struct{}, n.config.MaxInFlight), closed: make(chan struct{})}
-	c.left = make([]bool, g.size)
-	c.left[g.rank] = true
+	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator,
+		slots: make(chan struct{}, n.config.Engine.MaxInFlight), closed: make(chan struct{})}
+	c.left = make([]bool, g.Size)
+	c.left[g.Rank] = true
 	select {
 	case c.started <- c.handle:
 	default: // restarted: the communicator is broken, and its handle keeps the first coordinator
@@ -108,31 +108,29 @@ func (c *communicator) control(m *controlMessage) {
 	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate, *messages.Control_Commit:
 		n.tell(c.handle.coordinator, m)
 	case *messages.Control_Windows:
-		n.tell(c.balancer, m)
+		n.tell(c.balancer, &balancing.Timings{From: m.from, Windows: b.Windows})
 	case *messages.Control_LeaveAck:
 		c.acknowledged(m.from)
 	default:
-		n.log.Warn("unknown control message", "communicator", g.name, "from", g.nodes[m.from], "type", fmt.Sprintf("%T", b))
+		n.log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.from], "type", fmt.Sprintf("%T", b))
 	}
 }
 
 // leave says farewell; the answers arrive as LeaveAck.
 func (c *communicator) leave(m *closeCommunicator) {
 	g := c.group
-	g.mu.Lock()
-	last := g.numbered
-	g.mu.Unlock()
+	last := g.Seq()
 	c.leaving = m.done
 	g.tellCause() // if another rank broke it: the farewell may be faster than that rank's abort
-	for rank := range g.peers {
+	for rank := range g.Peers {
 		if c.left[rank] {
 			continue
 		}
-		if g.peers[rank].Lost() != nil {
+		if g.Peers[rank].Lost() != nil {
 			c.left[rank] = true
 			continue
 		}
-		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last, Sent: g.transfers.leave(op.Rank(rank))}}})
+		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last, Sent: g.Transfers.Leave(op.Rank(rank))}}})
 	}
 	c.check()
 }
@@ -159,22 +157,25 @@ func (c *communicator) check() {
 }
 
 // Name is what the members asked for.
-func (c *Communicator) Name() string { return c.group.name }
+func (c *Communicator) Name() string { return c.group.Name }
 
 // Rank is this node's number.
-func (c *Communicator) Rank() int { return int(c.group.rank) }
+func (c *Communicator) Rank() int { return int(c.group.Rank) }
 
 // Size is the number of members.
-func (c *Communicator) Size() int { return c.group.size }
+func (c *Communicator) Size() int { return c.group.Size }
 
 // Nodes are the members' names by rank; the slice is shared.
-func (c *Communicator) Nodes() []string { return c.group.nodes }
+func (c *Communicator) Nodes() []string { return c.group.Nodes }
 
 // Err is what closed or broke the communicator, or nil.
-func (c *Communicator) Err() error { return c.group.usable() }
+func (c *Communicator) Err() error { return c.group.Usable() }
+
+// Transfers are its messages between two ranks.
+func (c *Communicator) Transfers() *engine.Transfers { return c.group.Transfers }
 
 // Table is the last committed table.
-func (c *Communicator) Table() *table.Table { return c.group.table.Load() }
+func (c *Communicator) Table() *table.Table { return c.group.Table.Load() }
 
 // SetTable publishes a table through the agreement of all ranks, and returns when it is
 // committed. Only rank 0 decides.
@@ -183,89 +184,63 @@ func (c *Communicator) SetTable(ctx context.Context, entries []table.Entry) erro
 	if err := c.admit(ctx); err != nil {
 		return err
 	}
-	m := &proposeTable{entries: entries, done: make(chan error, 1)}
+	m := &balancing.Propose{Entries: entries, Done: make(chan error, 1)}
 	g.node.tell(c.coordinator, m)
-	return c.agreed(ctx, m.done)
+	return g.balance.Agreed(ctx, m.Done)
 }
 
-// agreed waits for the answer to a proposal.
-func (c *Communicator) agreed(ctx context.Context, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-c.group.closing:
-	case <-c.group.ended:
-	case <-ctx.Done():
-		return fmt.Errorf("communicator %q: while the ranks agree on a table: %w", c.group.name, context.Cause(ctx))
-	}
-	return c.Err()
+// Probe measures the rails of a new communicator, and returns when a table made of that is in force.
+func (c *Communicator) Probe(ctx context.Context) error { return c.group.balance.Probe(ctx, c.Start) }
+
+// Balance is what rank 0 knows of its rails and has decided for each size.
+func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
+	return c.group.balance.Report(ctx)
 }
+
+// SaveTuning writes what rank 0 has learned to the tuning file now.
+func (c *Communicator) SaveTuning(ctx context.Context) error { return c.group.balance.SaveTuning(ctx) }
 
 // admit turns a call away that can't succeed, before it has any effect.
 func (c *Communicator) admit(ctx context.Context) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	return c.group.over(ctx)
-}
-
-// over is the error of a call whose context was over before it, or nil.
-func (g *group) over(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("communicator %q: %w", g.name, context.Cause(ctx))
-}
-
-// Watch ends the operation when the context ends, for a caller that may not Wait.
-func (w *Work) Watch(ctx context.Context) {
-	if ctx.Done() == nil {
-		return
-	}
-	stop := context.AfterFunc(ctx, func() {
-		w.group.node.breakGroup(w.group, context.Cause(ctx), w.seq, true)
-	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stop = stop
-	if w.ended {
-		stop()
-	}
+	return c.group.Over(ctx)
 }
 
 // Close waits for the operations in flight, says farewell to the other ranks and forgets
 // the communicator. A context that ends first ends what is in flight with an error.
 func (c *Communicator) Close(ctx context.Context) error {
 	n, g := c.group.node, c.group
-	if !g.shut() {
+	if !g.Shut() {
 		select {
 		case <-c.closed:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%w: by another call, which has not ended: %w", g.closedError(), context.Cause(ctx))
+			return fmt.Errorf("%w: by another call, which has not ended: %w", g.ClosedError(), context.Cause(ctx))
 		}
 	}
 	defer close(c.closed)
 	var err error
 	select {
-	case <-g.quiet():
+	case <-g.Quiet():
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 		n.breakGroup(g, fmt.Errorf("%w: %w", fault.ErrClosed, err), 0, true)
-		<-g.quiet()
+		<-g.Quiet()
 	}
-	g.keepTuning()
+	g.balance.KeepTuning()
 	done := make(chan error, 1)
 	n.tell(c.pid, &closeCommunicator{done})
 	select {
 	case failed := <-done:
 		err = cmp.Or(err, failed)
 	case <-g.gone: // the node closes too, and has told the others
-		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.name, n.closedError()))
+		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name, n.closedError()))
 	case <-ctx.Done():
-		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.name, context.Cause(ctx))
+		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.Name, context.Cause(ctx))
 	}
-	n.log.Debug("communicator closed", "name", g.name, "frames that nobody waited for", g.sunk.Load())
+	n.log.Debug("communicator closed", "name", g.Name, "frames that nobody waited for", g.DroppedFrames.Load())
 	c.forget()
 	return err
 }
@@ -273,7 +248,7 @@ func (c *Communicator) Close(ctx context.Context) error {
 // forget ends what is left of a communicator that was shut.
 func (c *Communicator) forget() {
 	n, g := c.group.node, c.group
-	n.breakGroup(g, g.closedError(), 0, false) // drops what the others sent for calls that will not be made
+	n.breakGroup(g, g.ClosedError(), 0, false) // drops what the others sent for calls that will not be made
 	n.unregister(g)
 	n.stop(c.pid)
 }

@@ -4,8 +4,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
-	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors"
@@ -16,19 +17,10 @@ import (
 type Config struct {
 	Node        string
 	Incarnation uint64
+	Engine      engine.Config
+	Balancing   balancing.Config
 
-	OperationTimeout time.Duration // 0: none
-	EagerBytes       int           // operations up to this size go without a grant
-	MaxInFlight      int           // operations of one communicator
-	BcubeBase        int
-	WaitSpin         time.Duration                              // how long a caller polls for a small operation's frames; 0: not at all
-	MemoryLimit      int64                                      // bytes of scratch and copies
-	Measured         bool                                       // tables follow what the rails are measured to do
-	Free             bool                                       // of several algorithms the one that is measured to be fastest
-	Probe            bool                                       // measure each rail when a communicator forms
-	Tuning           string                                     // file of what was measured before; "": none
-	SplitBytes       int64                                      // smaller operations use one rail
-	Algorithms       []balance.Range                            // the user's choice of algorithms
+	OperationTimeout time.Duration                              // 0: none
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with
 
 	Rails   railactors.Config

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/railactors/supervise"
@@ -18,24 +20,21 @@ type coordinator struct {
 	strategy *supervise.Strategy
 	member   *table.Member
 	leader   *table.Leader // rank 0 only
-	waiting  []*proposeTable
+	waiting  []*balancing.Propose
 	tickets  []uint64 // of waiting
 	pinned   bool     // a caller has set a table
 
-	held    []*Request // turned away by a Prepare; bounded by the operations in flight
-	since   time.Time  // of the first of them
-	spare   []*operationActor
-	cuts    cuts
-	unheard int // operations in which a rank may only send
+	held  []*startOperation // turned away by a Prepare; bounded by the operations in flight
+	since time.Time         // of the first of them
+	spare []*operationActor
 }
 
 func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator {
 	c := &coordinator{
 		group: g, balancer: balancer, strategy: g.node.strategy(g), member: table.NewMember(t),
-		cuts: newCuts(),
 	}
-	if g.rank == 0 {
-		c.leader = table.NewLeader(g.size, c.member)
+	if g.Rank == 0 {
+		c.leader = table.NewLeader(g.Size, c.member)
 	}
 	return c
 }
@@ -45,12 +44,12 @@ func (c *coordinator) Receive(ctx actor.Context) {
 	defer supervise.Recover(ctx, c.group.node.log)
 	switch m := ctx.Message().(type) {
 	case *startOperation:
-		c.start(ctx, m.request)
+		c.start(ctx, m)
 	case *operationEnded:
 		c.ended(m)
 	case *controlMessage:
 		c.agree(ctx, m)
-	case *proposeTable:
+	case *balancing.Propose:
 		c.propose(ctx, m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
@@ -59,22 +58,22 @@ func (c *coordinator) Receive(ctx actor.Context) {
 }
 
 // start numbers a call, or keeps it while a table is being agreed on.
-func (c *coordinator) start(ctx actor.Context, r *Request) {
-	if err := c.group.usable(); err != nil {
-		r.answer(nil, err)
+func (c *coordinator) start(ctx actor.Context, m *startOperation) {
+	if err := c.group.Usable(); err != nil {
+		m.answer(nil, err)
 		return
 	}
 	if len(c.held) > 0 {
-		c.held = append(c.held, r)
+		c.held = append(c.held, m)
 		return
 	}
 	seq, t, ok := c.member.Begin()
 	if !ok {
 		c.since = time.Now()
-		c.held = append(c.held, r)
+		c.held = append(c.held, m)
 		return
 	}
-	c.run(ctx, r, seq, t)
+	c.run(ctx, m, seq, t)
 }
 
 // resume starts what was held.
@@ -85,49 +84,42 @@ func (c *coordinator) resume(ctx actor.Context) {
 			return
 		}
 		if !c.since.IsZero() {
-			c.group.held.Add(int64(time.Since(c.since)))
+			c.group.balance.Held.Add(int64(time.Since(c.since)))
 			c.since = time.Time{}
 		}
-		r := c.held[0]
+		m := c.held[0]
 		c.held = c.held[1:]
-		c.run(ctx, r, seq, t)
+		c.run(ctx, m, seq, t)
 	}
 }
 
 // run opens the operation and answers its caller, who launches it, unless he waits no longer: then the
 // communicator is broken or closed, and needs no more seqs.
-func (c *coordinator) run(ctx actor.Context, r *Request, seq uint64, t *table.Table) {
-	if !r.taken.CompareAndSwap(false, true) {
+func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *table.Table) {
+	if !m.taken.CompareAndSwap(false, true) {
 		return
 	}
 	defer func() { // its caller must not wait for an answer that is lost
 		if p := recover(); p != nil {
-			r.answer(nil, fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, p))
+			m.answer(nil, fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, p))
 			panic(p)
 		}
 	}()
-	o, err := c.group.number(seq)
+	o, err := c.group.Number(seq)
 	if err != nil {
-		if c.group.shutError() == nil {
+		if c.group.ShutError() == nil {
 			c.group.node.breakGroup(c.group, err, seq, true)
 		}
-		r.answer(nil, err)
+		m.answer(nil, err)
 		return
 	}
-	if r.entered != nil {
-		r.entered(seq, t)
+	if m.entered != nil {
+		m.entered(seq, t)
 	}
-	o.request, o.work = r, r.work
-	r.work.seq = seq
-	err = c.configure(o, r, t)
-	o.actor = c.actor(ctx)
-	o.mu.Lock()
-	if o.cause == nil {
-		o.cause = err // launch ends it, and breaks the communicator
-	}
-	o.mu.Unlock()
-	c.group.node.tell(o.actor.pid, &beginOperation{o, r.timeout(c.group.node.config.OperationTimeout)})
-	r.answer(o, nil)
+	a := c.actor(ctx)
+	o.Configure(m.request, m.work, t, a)
+	c.group.node.tell(a.pid, &beginOperation{o, m.timeout(c.group.node.config.OperationTimeout)})
+	m.answer(o, nil)
 }
 
 // actor takes an operation actor from the pool, or makes one. They are as many as
@@ -146,22 +138,22 @@ func (c *coordinator) actor(ctx actor.Context) *operationActor {
 
 func (c *coordinator) ended(m *operationEnded) {
 	c.spare = append(c.spare, m.actor)
-	c.group.node.recycle(m.operation)
+	c.group.node.engine.Recycle(m.operation)
 }
 
 // timeout is what is left of the limit after the time that the call was held.
-func (r *Request) timeout(limit time.Duration) time.Duration {
+func (m *startOperation) timeout(limit time.Duration) time.Duration {
 	if limit == 0 {
 		return 0
 	}
-	return max(time.Nanosecond, limit-time.Since(r.called))
+	return max(time.Nanosecond, limit-time.Since(m.called))
 }
 
 // answer tells the caller what its call became.
-func (r *Request) answer(o *operation, err error) {
-	r.op, r.err = o, err
+func (m *startOperation) answer(o *engine.Operation, err error) {
+	m.operation, m.err = o, err
 	select {
-	case r.ready <- struct{}{}:
+	case m.ready <- struct{}{}:
 	default: // answered already; only a panic on the way comes here
 	}
 }

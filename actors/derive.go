@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
@@ -20,7 +21,7 @@ import (
 // Dup makes a second communicator of the same members, which begins with the table in force here. It
 // takes a seq of this one.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
-	ranks := make([]op.Rank, c.group.size)
+	ranks := make([]op.Rank, c.group.Size)
 	for i := range ranks {
 		ranks[i] = op.Rank(i)
 	}
@@ -34,8 +35,8 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 	members := make([]op.Rank, len(ranks))
 	h := fnv.New64a()
 	for i, r := range ranks {
-		if r < 0 || r >= g.size || slices.Contains(ranks[:i], r) {
-			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w", g.name, r, g.size, fault.ErrArgument)
+		if r < 0 || r >= g.Size || slices.Contains(ranks[:i], r) {
+			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w", g.Name, r, g.Size, fault.ErrArgument)
 			g.node.breakGroup(g, err, 0, true) // the others may have called right
 			return nil, err
 		}
@@ -49,10 +50,10 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 // ranks where keys are equal. A member whose color is negative gets nil. It takes two seqs of this one.
 func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
 	g := c.group
-	all := make([]int64, 2*g.size)
-	mine := all[2*g.rank : 2*g.rank+2]
+	all := make([]int64, 2*g.Size)
+	mine := all[2*g.Rank : 2*g.Rank+2]
 	mine[0], mine[1] = int64(color), int64(key)
-	work, err := c.Start(ctx, &Request{Kind: op.KindAllGather, DType: op.Int64, Name: "polyrail split",
+	work, err := c.Start(ctx, &engine.Request{Kind: op.KindAllGather, DType: op.Int64, Name: "polyrail split",
 		Src: op.Bytes(mine), Dst: op.Bytes(all)})
 	if err == nil {
 		err = work.Wait(ctx)
@@ -61,7 +62,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		return nil, err
 	}
 	var members []op.Rank
-	for r := range g.size {
+	for r := range g.Size {
 		if color >= 0 && all[2*r] == int64(color) {
 			members = append(members, op.Rank(r))
 		}
@@ -75,17 +76,16 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 func (c *Communicator) derive(ctx context.Context, members []op.Rank, salt, color uint64) (*Communicator, error) {
 	n, g := c.group.node, c.group
 	var child *group
-	r := &Request{Kind: op.KindDup, salt: salt, entered: func(seq uint64, t *table.Table) {
-		if slices.Contains(members, g.rank) {
-			child = n.derive(g, childID(g.id, seq, color), seq, members, t)
+	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup, Salt: salt}, entered: func(seq uint64, t *table.Table) {
+		if slices.Contains(members, g.Rank) {
+			child = n.derive(g, childID(g.ID, seq, color), seq, members, t)
 		}
-	}}
-	work, err := c.Start(ctx, r)
+	}})
 	if err == nil {
 		err = work.Wait(ctx)
 	}
 	if err == nil && child != nil {
-		err = child.usable()
+		err = child.Usable()
 	}
 	if err != nil {
 		if child != nil {
@@ -107,14 +107,14 @@ func (c *Communicator) derive(ctx context.Context, members []op.Rank, salt, colo
 func (n *node) derive(parent *group, id, seq uint64, members []op.Rank, first *table.Table) *group {
 	nodes, procs := make([]string, len(members)), make([]uint64, len(members))
 	for i, r := range members {
-		nodes[i], procs[i] = parent.nodes[r], parent.procs[r]
+		nodes[i], procs[i] = parent.Nodes[r], parent.procs[r]
 	}
-	rank := op.Rank(slices.Index(members, parent.rank))
-	g := newGroup(n, id, fmt.Sprintf("%s/%d", parent.name, seq), rank, nodes)
-	g.procs, g.first = procs, first
+	rank := op.Rank(slices.Index(members, parent.Rank))
+	g := newGroup(n, id, fmt.Sprintf("%s/%d", parent.Name, seq), rank, nodes, first)
+	g.procs = procs
 	for i, r := range members {
-		if p := parent.peers[r]; p != nil {
-			g.attach(op.Rank(i), p)
+		if p := parent.Peers[r]; p != nil {
+			g.Attach(op.Rank(i), p)
 			n.fabric.Retain(p)
 		}
 	}

@@ -1,6 +1,5 @@
 // Package actors is the control plane of a node: the actors that own the lifecycles
-// of the node, its communicators and their operations, and the little concurrent
-// state that the data path consults beside them.
+// of the node, its communicators and their operations.
 //
 //	node
 //	├── rails …                  railactors.Fabric: rail supervisor, rails, pairs, peers
@@ -11,7 +10,7 @@
 //	        └── worker per rail  hands frames to the peers and times its rail
 //
 // Decisions are made by the cores under collective/: an actor receives a message, asks
-// its core, and carries out the answer. Payload passes no mailbox: group and operation
-// (group.go, operation.go) are the landing table that a pair's reader consults
-// directly; messages are about lifecycles. Read ARCHITECTURE.md, "one allreduce", next.
+// its core, and carries out the answer. Payload passes no mailbox: package engine below is
+// the landing table that a pair's reader consults directly; messages are about lifecycles.
+// Read ARCHITECTURE.md, "one allreduce", next.
 package actors

@@ -15,86 +15,40 @@ import (
 // This file is about how communicators end, on whatever goroutine notices it: no ending
 // depends on an actor's mailbox.
 
-// ending is what a group's callers wait on beside the answer to their request: an actor that
-// is gone gives none. The channels are closed in this order, and each may be left out.
+// ending is what a group's callers wait on beside the answer to their request, and beside the group's Closing and
+// Ended: an actor that is gone gives no answer.
 type ending struct {
-	closing chan struct{} // Close or Shrink of this communicator ends it: it takes no more calls
-	ended   chan struct{} // it broke: the first cause is known
-	gone    chan struct{} // its actors have stopped
-
-	closingOnce, goneOnce sync.Once
+	gone     chan struct{} // closed when the communicator's actors have stopped, which is last
+	goneOnce sync.Once
 
 	told atomic.Bool // the other ranks know from here why it broke
 }
 
-func newEnding() ending {
-	return ending{closing: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{})}
-}
-
-// shut makes the group take no more calls. It reports whether this is the first time.
-func (g *group) shut() (first bool) {
-	g.mu.Lock() // with number: what was numbered before is waited for
-	defer g.mu.Unlock()
-	g.closingOnce.Do(func() { first = true; close(g.closing) })
-	return first
-}
+func newEnding() ending { return ending{gone: make(chan struct{})} }
 
 // stopped: the communicator actor has stopped, and all below it.
 func (g *group) stopped() { g.goneOnce.Do(func() { close(g.gone) }) }
-
-// shutError is why the group takes no more calls though it isn't broken, or nil.
-func (g *group) shutError() error {
-	select {
-	case <-g.closing:
-		return g.closedError()
-	default:
-	}
-	if err := g.node.ended(); err != nil {
-		return fmt.Errorf("communicator %q: %w", g.name, err)
-	}
-	return nil
-}
-
-func (g *group) closedError() error {
-	return fmt.Errorf("communicator %q: %w", g.name, fault.ErrClosed)
-}
-
-// usable is why the group takes no more calls, or nil.
-func (g *group) usable() error {
-	if err := g.shutError(); err != nil {
-		return err
-	}
-	return g.err()
-}
 
 // breakGroup ends all operations of a communicator with the first cause, and tells the other ranks. It may
 // be called on any goroutine that holds no lock of this package or of a peer, and doesn't
 // depend on any actor's health. tell is false where the others know already.
 func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
-	open, first := g.fail(seq, cause)
-	if !first {
-		return
-	}
-	if tell {
-		g.tellCause()
-	}
-	if !errors.Is(cause, fault.ErrClosed) {
-		n.log.Warn("communicator broken", "communicator", g.name, "seq", seq, "cause", cause)
-	}
-	if g.formed.Load() {
-		n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.name, Rank: int(g.rank), Err: cause})
-	}
-	for _, p := range open {
-		p.operation.abort(g, p.seq, cause)
-	}
-	g.transfers.fail(cause)
+	g.Break(cause, seq, func() {
+		if tell {
+			g.tellCause()
+		}
+		if !errors.Is(cause, fault.ErrClosed) {
+			n.log.Warn("communicator broken", "communicator", g.Name, "seq", seq, "cause", cause)
+		}
+		if g.formed.Load() {
+			n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
+		}
+	})
 }
 
 // tellCause tells the other ranks why the communicator broke, once.
 func (g *group) tellCause() {
-	g.mu.Lock()
-	cause, seq := g.cause, g.since
-	g.mu.Unlock()
+	seq, cause := g.Cause()
 	if cause != nil && !g.told.Swap(true) {
 		g.controlAll(g.abortMessage(seq, cause))
 	}
@@ -105,10 +59,10 @@ func (g *group) tellCause() {
 func (n *node) register(g *group) *member {
 	m := &member{group: g}
 	n.mu.Lock()
-	doom := n.doomed.take(g.id)
+	doom := n.doomed.take(g.ID)
 	closed := n.closed
 	if !closed {
-		n.replaceLocked(func(groups map[uint64]*member) { groups[g.id] = m })
+		n.replaceLocked(func(groups map[uint64]*member) { groups[g.ID] = m })
 	}
 	n.mu.Unlock()
 	if closed {
@@ -131,7 +85,7 @@ func (d *doom) rankIn(g *group) (rank op.Rank, ok bool) {
 	if d == nil {
 		return 0, false
 	}
-	for r, node := range g.nodes {
+	for r, node := range g.Nodes {
 		if node == d.node && r < len(g.procs) && g.procs[r] == d.incarnation {
 			return op.Rank(r), true
 		}
@@ -183,9 +137,9 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 		n.log.Debug("control message for no communicator of this node", "from", from.Node(), "type", fmt.Sprintf("%T", body.GetBody()))
 		return
 	}
-	rank, ok := m.group.ranks[from]
+	rank, ok := m.group.RankOf(from)
 	if !ok {
-		n.log.Warn("control message from a node that is no member", "communicator", m.group.name, "from", from.Node())
+		n.log.Warn("control message from a node that is no member", "communicator", m.group.Name, "from", from.Node())
 		return
 	}
 	pid := m.pid.Load()
@@ -213,9 +167,9 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 	if m == nil {
 		return
 	}
-	rank, ok := m.group.ranks[from]
+	rank, ok := m.group.RankOf(from)
 	if !ok {
-		n.log.Warn("abort from a node that is no member", "communicator", m.group.name, "from", from.Node())
+		n.log.Warn("abort from a node that is no member", "communicator", m.group.Name, "from", from.Node())
 		return
 	}
 	n.breakGroup(m.group, m.group.abortCause(rank, abort), abort.GetSeq(), false)
@@ -231,42 +185,18 @@ func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *me
 	if m == nil {
 		return
 	}
-	if rank, ok := m.group.ranks[from]; ok {
-		m.group.depart(rank, leave.GetLast())
-		m.group.transfers.depart(rank, leave.GetSent())
+	if rank, ok := m.group.RankOf(from); ok {
+		if err := m.group.Depart(rank, leave.GetLast()); err != nil {
+			n.breakGroup(m.group, err, leave.GetLast()+1, false)
+		}
+		m.group.Transfers.Depart(rank, leave.GetSent())
 	}
-}
-
-// depart: a rank closes the communicator after seq last. An operation above that can't finish.
-func (g *group) depart(rank op.Rank, last uint64) {
-	g.mu.Lock()
-	if g.departed == nil {
-		g.departed = make(map[op.Rank]uint64)
-	}
-	g.departed[rank] = last
-	beyond := g.numbered > last
-	g.mu.Unlock()
-	if beyond {
-		g.node.breakGroup(g, g.departure(rank, last), last+1, false)
-	}
-}
-
-func (g *group) departure(rank op.Rank, last uint64) error {
-	return &fault.AbortError{Rank: rank, Node: g.nodes[rank], Code: fault.CodeClosed,
-		Reason: fmt.Sprintf("it closed the communicator after seq %d", last)}
-}
-
-func (g *group) hasDeparted(rank op.Rank) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.departed[rank]
-	return ok
 }
 
 // PeerLost implements railactors.Inbound.
 func (n *node) PeerLost(p *railactors.Peer, err error) {
 	for _, m := range *n.groups.Load() {
-		if rank, ok := m.group.ranks[p]; ok {
+		if rank, ok := m.group.RankOf(p); ok {
 			n.rankLost(m, rank, p, err)
 		}
 	}
@@ -278,7 +208,7 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 func (n *node) PeerLeft(p *railactors.Peer, err error) {
 	missed := false
 	for _, m := range *n.groups.Load() {
-		if rank, ok := m.group.ranks[p]; ok && !m.group.hasDeparted(rank) && m.group.err() == nil {
+		if rank, ok := m.group.RankOf(p); ok && !m.group.HasDeparted(rank) && m.group.Err() == nil {
 			n.rankLost(m, rank, p, err)
 			missed = true
 		}
@@ -294,7 +224,7 @@ func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) 
 		cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
 	}
 	n.breakGroup(m.group, cause, 0, true)
-	n.events.emit(Event{Kind: RankLost, Communicator: m.group.name, Rank: int(rank), Node: p.Node(), Err: cause})
+	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(), Err: cause})
 	if pid := m.pid.Load(); pid != nil {
 		n.tell(pid, memberLost(rank))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages"
@@ -33,7 +34,7 @@ func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *Communicat
 		n.stop(n.pid)
 		n.system.Shutdown()
 		n.warm.Close()
-		n.pool.Close()
+		n.engine.Pool.Close()
 		silent.Close()
 		<-time.After(time.Minute) // protoactor ends a few goroutines later
 	})
@@ -46,7 +47,7 @@ func prepared(n *node, other *railactors.Peer) {
 	synctest.Wait()
 }
 
-func barrier() *Request { return &Request{Kind: op.KindBarrier} }
+func barrier() *engine.Request { return &engine.Request{Kind: op.KindBarrier} }
 
 func TestAHeldCallCountsInTheOperationTimeout(t *testing.T) {
 	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
@@ -125,12 +126,12 @@ func TestAHeldCallEndsWithTheCommunicator(t *testing.T) {
 func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
 		c.group.procs = []uint64{1, 1}
-		c.group.nodes = []string{"b", "a"}
-		id := childID(c.group.id, 5, 0)
+		c.group.Nodes = []string{"b", "a"}
+		id := childID(c.group.ID, 5, 0)
 		n.Control(other, &messages.Control{Comm: id, Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed", LostRank: -1}}})
 		child := n.derive(c.group, id, 5, []op.Rank{0, 1}, c.Table())
 		defer n.unregister(child)
-		if err := child.err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), "dup failed") {
+		if err := child.Err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), "dup failed") {
 			t.Errorf("the child: %v, want aborted", err)
 		}
 		for i := range uint64(10 * maxDooms) { // what is kept is bounded

@@ -151,7 +151,7 @@ func (n *node) watchPair(e railactors.PairEvent) {
 // that is more.
 func (n *node) remaining() (bytes int64, under int) {
 	for _, m := range *n.groups.Load() {
-		in, out, running := m.group.remaining()
+		in, out, running := m.group.Remaining()
 		bytes += max(in, out)
 		under += running
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -127,7 +128,7 @@ func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 	n.tell(n.pid, call)
 	title := call.name
 	if call.old != nil {
-		title = call.old.name
+		title = call.old.Name
 	}
 	select {
 	case f := <-call.done:
@@ -159,7 +160,7 @@ func probe(ctx context.Context, f formed) formed {
 	if f.err != nil {
 		return f
 	}
-	if err := f.communicator.probe(ctx); err != nil {
+	if err := f.communicator.Probe(ctx); err != nil {
 		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 		defer cancel()
 		return formed{err: errors.Join(err, f.communicator.Close(ctx))}
@@ -328,10 +329,10 @@ func (a *nodeActor) register(v *view.View) {
 	}
 	name := v.Name
 	if call := a.shrinks[v.Name]; call != nil {
-		name = call.old.name
+		name = call.old.Name
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	g := newGroup(a.node, v.ID, name, op.Rank(rank), nodes)
+	g := newGroup(a.node, v.ID, name, op.Rank(rank), nodes, a.node.first)
 	g.procs = procs
 	a.forming[v.ID] = &forming{view: v, group: g, ctx: ctx, cancel: cancel}
 }
@@ -342,7 +343,7 @@ func (a *nodeActor) connect(f *forming) {
 	n := a.node
 	var failed *reached
 	for rank, m := range f.view.Members {
-		if op.Rank(rank) == f.group.rank {
+		if op.Rank(rank) == f.group.Rank {
 			continue
 		}
 		peer, err := n.fabric.Connect(remoteOf(&m))
@@ -350,14 +351,14 @@ func (a *nodeActor) connect(f *forming) {
 			failed = &reached{f.view.ID, m.Node, err}
 			break
 		}
-		f.group.attach(op.Rank(rank), peer)
+		f.group.Attach(op.Rank(rank), peer)
 	}
 	n.register(f.group)
 	if failed != nil {
 		n.tell(n.pid, failed)
 		return
 	}
-	for _, p := range f.group.peers {
+	for _, p := range f.group.Peers {
 		if p == nil {
 			continue
 		}
@@ -390,7 +391,7 @@ func (a *nodeActor) barrier(f *forming) {
 		ctx, cancel := context.WithTimeoutCause(f.ctx, barrierTimeout,
 			&fault.TimeoutError{What: "the barrier that commits the view", After: barrierTimeout})
 		defer cancel()
-		work, err := f.handle.Start(ctx, &Request{Kind: op.KindView, salt: f.view.Digest()})
+		work, err := f.handle.Start(ctx, &engine.Request{Kind: op.KindView, Salt: f.view.Digest()})
 		if err == nil {
 			err = work.Wait(ctx)
 		}
@@ -405,17 +406,17 @@ func (a *nodeActor) unregister(m view.Unregister) {
 	}
 	delete(a.forming, m.View.ID)
 	n := a.node
-	n.log.Info("view given up", "communicator", f.group.name, "ballot", m.View.Ballot, "reason", m.Reason)
+	n.log.Info("view given up", "communicator", f.group.Name, "ballot", m.View.Ballot, "reason", m.Reason)
 	if f.handle == nil {
 		f.cancel()
 		n.unregister(f.group)
 		return
 	}
 	// Others may hold it for formed: breaking it tells them.
-	n.breakGroup(f.group, &fault.ViewError{Name: f.group.name, Reason: m.Reason}, 1, m.Entered)
+	n.breakGroup(f.group, &fault.ViewError{Name: f.group.Name, Reason: m.Reason}, 1, m.Entered)
 	f.cancel()
 	go func() { // ends when the barrier has: it was just broken
-		<-f.group.quiet()
+		<-f.group.Quiet()
 		n.unregister(f.group)
 		n.stop(f.handle.pid)
 	}()
@@ -425,7 +426,7 @@ func (a *nodeActor) formed(m view.Formed) {
 	f := a.forming[m.View.ID]
 	delete(a.forming, m.View.ID)
 	f.cancel()
-	a.node.log.Info("communicator formed", "name", f.group.name, "rank", f.group.rank, "size", f.group.size, "ballot", m.View.Ballot)
+	a.node.log.Info("communicator formed", "name", f.group.Name, "rank", f.group.Rank, "size", f.group.Size, "ballot", m.View.Ballot)
 	f.group.isFormed()
 	a.answer(m.Call, formed{communicator: f.handle, uneven: m.View.Uneven})
 }
@@ -459,7 +460,7 @@ func (a *nodeActor) answerAll(cause error) {
 	for id, c := range a.calls {
 		name := c.name
 		if c.old != nil {
-			name = c.old.name
+			name = c.old.Name
 		}
 		a.answer(id, formed{err: callError(name, cause)})
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
 	"google.golang.org/protobuf/encoding/protodelim"
 
 	"github.com/polyrail/polyrail/collective/balance"
@@ -17,7 +19,6 @@ import (
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/dispatch"
-	"github.com/polyrail/polyrail/railactors/memory"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
@@ -39,10 +40,11 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	if err != nil {
 		t.Fatal(err)
 	}
-	n = &node{log: log, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), pool: memory.NewPool(1 << 20), rails: 1, first: first,
-		config: Config{Node: "a", EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, Logger: log, Measured: true}}
-	n.copies = &copies{n.pool}
-	n.operations.New = func() any { return new(operation) }
+	n = &node{log: log, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), first: first,
+		config: Config{Node: "a", Logger: log,
+			Engine: engine.Config{EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, MemoryLimit: 1 << 20, Measured: true}}}
+	n.engine = engine.New(n.config.Engine)
+	n.engine.Rails, n.engine.Closed = 1, n.ended
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
 	n.pid = n.system.Root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
@@ -51,12 +53,14 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.engine.Revoke = n.fabric.Revoke
+	n.balancing = balancing.NewNode(n.config.Balancing, n.engine, n.system, n.fabric, log)
 	other, err = n.fabric.Connect(railactors.Remote{Node: "b", Incarnation: 1, Rails: []railactors.RailAddress{silent}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGroup(n, 1, "train", rank, []string{"a", "b"})
-	g.attach(1-rank, other)
+	g := newGroup(n, 1, "train", rank, []string{"a", "b"}, first)
+	g.Attach(1-rank, other)
 	n.register(g)
 	return n, n.open(g), other
 }
@@ -108,7 +112,7 @@ func FuzzControl(f *testing.F) {
 		}
 		n, c, other := half(t, rank, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
 		if leads { // an agreement is under way
-			n.tell(c.coordinator, &proposeTable{entries: []table.Entry{{Weights: []uint32{1}}}, done: make(chan error, 1)})
+			n.tell(c.coordinator, &balancing.Propose{Entries: []table.Entry{{Weights: []uint32{1}}}, Done: make(chan error, 1)})
 		}
 		for r := bytes.NewReader(input); ; {
 			m := new(messages.Control)
@@ -123,7 +127,7 @@ func FuzzControl(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		buf := make([]byte, 64)
-		if w, err := c.Start(ctx, &Request{Kind: op.KindAllReduce, DType: op.Uint8, Op: op.Sum, Src: buf, Dst: buf}); err == nil {
+		if w, err := c.Start(ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Uint8, Op: op.Sum, Src: buf, Dst: buf}); err == nil {
 			if err := w.Wait(ctx); err == nil {
 				t.Error("an operation succeeded without the other rank")
 			}
@@ -133,6 +137,6 @@ func FuzzControl(f *testing.F) {
 		n.stop(n.pid)
 		n.system.Shutdown()
 		n.warm.Close()
-		n.pool.Close()
+		n.engine.Pool.Close()
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/polyrail/polyrail/actors/tuning"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
@@ -19,7 +20,6 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/dispatch"
-	"github.com/polyrail/polyrail/railactors/memory"
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
@@ -33,23 +33,18 @@ type Node struct {
 
 // node is what every part of the package shares. It implements railactors.Inbound.
 type node struct {
-	config  Config
-	log     *slog.Logger
-	system  *actor.ActorSystem
-	warm    *dispatch.Warm   // for the node and communicator actors
-	inline  actor.Dispatcher // for those on the path of an operation
-	fabric  *railactors.Fabric
-	rails   int
-	first   *table.Table // what a communicator begins with
-	probes  probes
-	tuning  *tuning.Store // nil: nothing is kept
-	pool    *memory.Pool
-	copies  *copies
-	pid     *actor.PID // of the node actor
-	stopLog func()
-	events  events
-
-	operations sync.Pool
+	config    Config
+	log       *slog.Logger
+	system    *actor.ActorSystem
+	warm      *dispatch.Warm   // for the node and communicator actors
+	inline    actor.Dispatcher // for those on the path of an operation
+	fabric    *railactors.Fabric
+	engine    *engine.Engine
+	first     *table.Table // what a communicator begins with
+	balancing *balancing.Node
+	pid       *actor.PID // of the node actor
+	stopLog   func()
+	events    events
 
 	closing chan struct{} // closed when Close begins
 
@@ -72,9 +67,8 @@ const maxEarlyControl = 1024
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(),
-		pool: memory.NewPool(cfg.MemoryLimit), closing: make(chan struct{})}
-	n.copies = &copies{n.pool}
-	n.operations.New = func() any { return new(operation) }
+		engine: engine.New(cfg.Engine), closing: make(chan struct{})}
+	n.engine.Closed = n.ended
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
 	if cfg.Panics != nil {
@@ -96,8 +90,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		names = append(names, r.Name)
 	}
 	rails := n.addresses()
-	n.rails = len(names)
-	n.openTuning()
+	n.engine.Rails, n.engine.Revoke = len(names), n.fabric.Revoke
+	n.balancing = balancing.NewNode(cfg.Balancing, n.engine, n.system, n.fabric, n.log)
 	if n.first, err = cfg.Table(names); err != nil {
 		return fail(err)
 	}
@@ -190,11 +184,11 @@ func (n *Node) close(ctx context.Context) error {
 	}
 	for _, m := range groups {
 		select {
-		case <-m.group.quiet():
+		case <-m.group.Quiet():
 		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w", m.group.name, context.Cause(ctx)))
+			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w", m.group.Name, context.Cause(ctx)))
 		}
-		m.group.keepTuning()
+		m.group.balance.KeepTuning()
 		n.unregister(m.group)
 		if pid := m.pid.Load(); pid != nil {
 			n.stop(pid)
@@ -216,7 +210,7 @@ func (n *Node) close(ctx context.Context) error {
 	}
 	n.system.Shutdown()
 	n.warm.Close()
-	n.pool.Close()
+	n.engine.Pool.Close()
 	n.events.close()
 	return errors.Join(errs...)
 }
@@ -242,10 +236,7 @@ func (n *Node) Gossip() *cluster.Gossip { return n.gossip }
 func (n *node) tell(pid *actor.PID, message any) { n.system.Root.Send(pid, message) }
 
 // unknown logs a message that an actor has no case for.
-func (n *node) unknown(ctx actor.Context) {
-	supervise.MayExplode(ctx)
-	n.log.Error("unknown message", "actor", ctx.Self().GetId(), "type", fmt.Sprintf("%T", ctx.Message()))
-}
+func (n *node) unknown(ctx actor.Context) { supervise.Unknown(ctx, n.log) }
 
 // strategy supervises one level of the tree: a child that panics breaks its communicator, since the message
 // it was at is lost, and is restarted for the communicators and calls after it.
@@ -260,28 +251,20 @@ func (n *node) strategy(g *group) *supervise.Strategy {
 	return supervise.New(cfg)
 }
 
-// recycle pools an operation that nothing refers to.
-func (n *node) recycle(o *operation) {
-	o.mu.Lock()
-	o.release()
-	o.mu.Unlock()
-	n.operations.Put(o)
-}
-
 // unregister forgets a group, and lets go of its peers.
 func (n *node) unregister(g *group) {
 	known := false
 	n.replace(func(groups map[uint64]*member) {
-		if m := groups[g.id]; m != nil && m.group == g {
+		if m := groups[g.ID]; m != nil && m.group == g {
 			known = true
-			delete(groups, g.id)
+			delete(groups, g.ID)
 		}
 	})
 	if !known {
 		return
 	}
-	g.transfers.fail(fault.ErrClosed) // what waits for receives that will not be made
-	for _, p := range g.peers {
+	g.Transfers.Break(fault.ErrClosed) // what waits for receives that will not be made
+	for _, p := range g.Peers {
 		if p != nil {
 			n.fabric.Disconnect(p)
 		}
@@ -308,11 +291,11 @@ func (n *node) replaceLocked(change func(map[uint64]*member)) {
 func (n *node) open(g *group) *Communicator {
 	started := make(chan *Communicator, 1)
 	pid := n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
-		return &communicator{group: g, first: g.first, started: started}
+		return &communicator{group: g, started: started}
 	}, actor.WithDispatcher(n.warm), n.strategy(g).Props()), "communicator")
 	c := <-started
 	n.mu.Lock()
-	m := (*n.groups.Load())[g.id]
+	m := (*n.groups.Load())[g.ID]
 	var early []controlMessage
 	if m != nil {
 		early, m.early = m.early, nil
@@ -325,7 +308,7 @@ func (n *node) open(g *group) *Communicator {
 	for i := range early {
 		n.tell(pid, &early[i])
 	}
-	for _, p := range g.peers { // one that was lost before there was an actor to hear of it
+	for _, p := range g.Peers { // one that was lost before there was an actor to hear of it
 		if p != nil && p.Lost() != nil {
 			n.PeerLost(p, p.Lost())
 		}
@@ -343,10 +326,10 @@ func (n *node) stop(pid *actor.PID) {
 // Land implements railactors.Inbound.
 func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
-		return m.group.land(from, h)
+		return m.group.Land(from, h)
 	}
-	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
-		return m.group.transfers.land(from, h)
+	if m := (*n.groups.Load())[engine.TransferID(h.Comm)]; m != nil {
+		return m.group.Transfers.Land(from, h)
 	}
 	return railactors.Landing{}, nil
 }
@@ -354,10 +337,10 @@ func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, 
 // Granted implements railactors.Inbound.
 func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
-		return m.group.granted(from, h)
+		return m.group.Granted(from, h)
 	}
-	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
-		return m.group.transfers.answered(from, h)
+	if m := (*n.groups.Load())[engine.TransferID(h.Comm)]; m != nil {
+		return m.group.Transfers.Answered(from, h)
 	}
 	return nil
 }
@@ -365,7 +348,7 @@ func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
 // Wanted implements railactors.Inbound.
 func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
-		return m.group.wanted(from, h)
+		return m.group.Wanted(from, h)
 	}
 	from.GrantEager(h.Comm, h.Seq)
 	return nil
@@ -375,13 +358,13 @@ func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
 // measured in its communicators does not count.
 func (n *node) disturb(node string) {
 	for _, m := range *n.groups.Load() {
-		if !m.group.formed.Load() || !slices.Contains(m.group.nodes, node) {
+		if !m.group.formed.Load() || !slices.Contains(m.group.Nodes, node) {
 			continue
 		}
-		m.group.disturbed.Add(1)
-		m.group.examine()
-		if pid := m.pid.Load(); pid != nil && m.group.measured() {
-			n.tell(pid, railChanged{})
+		m.group.Failovers.Add(1)
+		m.group.Examine()
+		if pid := m.pid.Load(); pid != nil && m.group.Measured() {
+			n.tell(pid, balancing.RailChanged{})
 		}
 	}
 }

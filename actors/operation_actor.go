@@ -4,13 +4,15 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
 // operationActor is the lifecycle of one operation at a time: its timer, its workers, its
 // end. The coordinator keeps a pool of them. Everything that must survive the
-// actor's failure is in operation.
+// actor's failure is in engine.Operation.
 type operationActor struct {
 	node        *node
 	coordinator *actor.PID
@@ -21,7 +23,7 @@ type operationActor struct {
 	pid     *actor.PID
 	workers []*actor.PID // by planned rail
 
-	current *operation
+	current *engine.Operation
 	timer   *time.Timer
 }
 
@@ -48,7 +50,7 @@ func (a *operationActor) Receive(ctx actor.Context) {
 func (a *operationActor) start(ctx actor.Context) {
 	a.pid = ctx.Self()
 	a.workers = a.workers[:0]
-	for rail := range a.node.rails {
+	for rail := range a.node.engine.Rails {
 		a.workers = append(a.workers, ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 			return &worker{node: a.node, balancer: a.balancer, rail: rail}
 		}, actor.WithDispatcher(a.node.inline)), "worker"))
@@ -58,25 +60,33 @@ func (a *operationActor) start(ctx actor.Context) {
 func (a *operationActor) begin(m *beginOperation) {
 	a.current = m.operation
 	if m.timeout > 0 {
-		seq, self := m.operation.seq, a.pid
+		seq, self := m.operation.Seq, a.pid
 		a.timer = time.AfterFunc(m.timeout, func() { a.node.tell(self, &operationExpired{seq}) })
 	}
 }
 
 func (a *operationActor) expire(m *operationExpired) {
-	if o := a.current; o != nil && o.seq == m.seq {
-		o.fail(&fault.TimeoutError{What: o.shape.desc.String(), After: a.node.config.OperationTimeout})
+	if o := a.current; o != nil && o.Seq == m.seq {
+		o.Expire(a.node.config.OperationTimeout)
 	}
 }
+
+// Hand implements engine.Owner: the frame's rail has a worker.
+func (a *operationActor) Hand(f *railactors.Frame, to *railactors.Peer) {
+	t := transmits.Get().(*transmit)
+	t.frame, t.to = f, to
+	a.node.tell(a.workers[f.Rail], t)
+}
+
+// Ended implements engine.Owner.
+func (a *operationActor) Ended(o *engine.Operation) { a.node.tell(a.pid, &operationEnded{o, a}) }
 
 func (a *operationActor) end(m *operationEnded) {
 	a.disarm()
 	a.current = nil
-	if t := m.operation.timed(); t != nil {
-		for i := range t.rails {
-			f := finishes.Get().(*railFinished)
-			f.operation, f.index = t, i
-			a.node.tell(a.workers[t.rails[i].Rail], f)
+	if t := m.operation.Timed(); t != nil {
+		for i := range t.Rails {
+			a.node.tell(a.workers[t.Rails[i].Rail], balancing.Finished(t, i))
 		}
 	}
 	a.node.tell(a.coordinator, m)

@@ -8,7 +8,7 @@ import (
 	"github.com/polyrail/polyrail/collective/view"
 )
 
-// This file is about the communicator of those who are left (DESIGN §4.5, §4.6): the caller's part, and what the
+// This file is about the communicator of those who are left: the caller's part, and what the
 // node actor tells the view core for it.
 
 // Shrink breaks the communicator, ends all its operations, and forms another one with those
@@ -16,24 +16,24 @@ import (
 // of them finished and others did not. The old communicator is closed by success only.
 func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven view.SeqRange, err error) {
 	n, g := c.group.node, c.group
-	if err := g.shutError(); err != nil {
+	if err := g.ShutError(); err != nil {
 		return nil, view.SeqRange{}, err
 	}
-	if err := g.over(ctx); err != nil {
+	if err := g.Over(ctx); err != nil {
 		return nil, view.SeqRange{}, err
 	}
-	n.breakGroup(g, fmt.Errorf("rank %d (node %q) shrinks it: %w", g.rank, n.config.Node, fault.ErrClosed), c.Seq(), true)
+	n.breakGroup(g, fmt.Errorf("rank %d (node %q) shrinks it: %w", g.Rank, n.config.Node, fault.ErrClosed), c.Seq(), true)
 	select {
-	case <-g.quiet():
+	case <-g.Quiet():
 	case <-ctx.Done():
-		return nil, view.SeqRange{}, fmt.Errorf("communicator %q: operations still hold memory: %w", g.name, context.Cause(ctx))
+		return nil, view.SeqRange{}, fmt.Errorf("communicator %q: operations still hold memory: %w", g.Name, context.Cause(ctx))
 	}
-	f := n.await(ctx, &communicatorCall{name: view.ShrinkName(g.id), size: g.size, old: g, done: make(chan formed, 1)})
+	f := n.await(ctx, &communicatorCall{name: view.ShrinkName(g.ID), size: g.Size, old: g, done: make(chan formed, 1)})
 	if f.communicator == nil {
 		return nil, view.SeqRange{}, f.err
 	}
-	if g.shut() { // Close may have come first, and does the same
-		g.keepTuning()
+	if g.Shut() { // Close may have come first, and does the same
+		g.balance.KeepTuning()
 		c.forget()
 		close(c.closed)
 	}
@@ -41,11 +41,7 @@ func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven v
 }
 
 // Seq is the number of the last operation that was called here.
-func (c *Communicator) Seq() uint64 {
-	c.group.mu.Lock()
-	defer c.group.mu.Unlock()
-	return c.group.numbered
-}
+func (c *Communicator) Seq() uint64 { return c.group.Seq() }
 
 // shrink gives the core a call, and the losses that are known already.
 func (a *nodeActor) shrink(m *communicatorCall, nonce uint64) {
@@ -53,10 +49,8 @@ func (a *nodeActor) shrink(m *communicatorCall, nonce uint64) {
 	if a.shrinks[m.name] == nil { // the core turns a second one away
 		a.shrinks[m.name] = m
 	}
-	g.mu.Lock()
-	old := view.Old{ID: g.id, Title: g.name, Uneven: g.finished.uneven(), Attempts: g.attempts}
-	g.mu.Unlock()
-	for rank, node := range g.nodes {
+	old := view.Old{ID: g.ID, Title: g.Name, Uneven: g.Uneven(), Attempts: g.attempts}
+	for rank, node := range g.Nodes {
 		old.Members = append(old.Members, view.Member{Node: node, Incarnation: g.procs[rank]})
 	}
 	a.step(view.Shrink{Call: m.id, Nonce: nonce, Old: old})
@@ -69,12 +63,12 @@ func (a *nodeActor) shrink(m *communicatorCall, nonce uint64) {
 func (a *nodeActor) tellLosses() {
 	for _, call := range a.shrinks {
 		g := call.old
-		for rank, p := range g.peers {
+		for rank, p := range g.Peers {
 			if p == nil {
 				continue
 			}
 			if err := p.Lost(); err != nil {
-				a.step(view.Lost{Node: g.nodes[rank], Incarnation: g.procs[rank], Reason: err.Error()})
+				a.step(view.Lost{Node: g.Nodes[rank], Incarnation: g.procs[rank], Reason: err.Error()})
 			}
 		}
 	}
@@ -90,9 +84,7 @@ func (a *nodeActor) strange(m *view.Announce) bool {
 // callFailed ends a call, and keeps what the next one to shrink the same communicator must know.
 func (a *nodeActor) callFailed(m view.Failed) {
 	if c := a.calls[m.Call]; c != nil && c.old != nil {
-		c.old.mu.Lock()
 		c.old.attempts = m.Attempts
-		c.old.mu.Unlock()
 	}
 	a.answer(m.Call, formed{err: a.lonely(m.Err)})
 }

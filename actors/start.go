@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
@@ -14,7 +15,11 @@ import (
 // operations in flight, and while the ranks agree on a table. A call that fails here breaks the
 // communicator, since the other ranks may have made it, except on a closed or broken one and
 // where the context was over before.
-func (c *Communicator) Start(ctx context.Context, r *Request) (*Work, error) {
+func (c *Communicator) Start(ctx context.Context, r *engine.Request) (*engine.Work, error) {
+	return c.start(ctx, &startOperation{request: r})
+}
+
+func (c *Communicator) start(ctx context.Context, m *startOperation) (*engine.Work, error) {
 	if err := c.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -22,19 +27,18 @@ func (c *Communicator) Start(ctx context.Context, r *Request) (*Work, error) {
 		return nil, err
 	}
 	g := c.group
-	r.ready = make(chan struct{}, 1)
-	r.handle = c
-	r.work = &Work{group: g, done: make(chan struct{}), slot: c.slots}
+	m.ready = make(chan struct{}, 1)
+	m.work = g.NewWork(c.slots)
 	if g.node.config.OperationTimeout > 0 {
-		r.called = time.Now()
+		m.called = time.Now()
 	}
-	g.node.tell(c.coordinator, &startOperation{r})
-	if err := c.numbered(ctx, r); err != nil {
+	g.node.tell(c.coordinator, m)
+	if err := c.numbered(ctx, m); err != nil {
 		<-c.slots
 		return nil, err
 	}
-	r.op.launch()
-	return r.work, nil
+	m.operation.Launch()
+	return m.work, nil
 }
 
 // slot takes one of the places for operations in flight.
@@ -48,21 +52,21 @@ func (c *Communicator) slot(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:
 		return nil
-	case <-g.closing:
-	case <-g.ended:
+	case <-g.Closing:
+	case <-g.Ended:
 	case <-ctx.Done():
 		cause := context.Cause(ctx)
 		g.node.breakGroup(g, cause, 0, true)
-		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", g.name, cap(c.slots), cause)
+		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", g.Name, cap(c.slots), cause)
 	}
 	return c.Err()
 }
 
 // numbered waits until the coordinator has answered a call, which a table that is being agreed on delays.
-func (c *Communicator) numbered(ctx context.Context, r *Request) error {
+func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
 	select {
-	case <-r.ready: // as a rule: the coordinator ran on this goroutine
-		return r.err
+	case <-m.ready: // as a rule: the coordinator ran on this goroutine
+		return m.err
 	default:
 	}
 	g := c.group
@@ -75,23 +79,23 @@ func (c *Communicator) numbered(ctx context.Context, r *Request) error {
 	}
 	var cause error
 	select {
-	case <-r.ready:
-		return r.err
-	case <-g.closing:
-	case <-g.ended:
+	case <-m.ready:
+		return m.err
+	case <-g.Closing:
+	case <-g.Ended:
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-expired:
-		cause = &fault.TimeoutError{What: r.Kind.String(), After: timeout}
+		cause = &fault.TimeoutError{What: m.request.Kind.String(), After: timeout}
 	}
-	if !r.taken.CompareAndSwap(false, true) { // the coordinator is about to answer
-		<-r.ready
-		return r.err
+	if !m.taken.CompareAndSwap(false, true) { // the coordinator is about to answer
+		<-m.ready
+		return m.err
 	}
 	if cause == nil {
 		return c.Err()
 	}
-	cause = fmt.Errorf("held while rank 0 (node %q) has the ranks agree on a table: %w", g.nodes[0], cause)
+	cause = fmt.Errorf("held while rank 0 (node %q) has the ranks agree on a table: %w", g.Nodes[0], cause)
 	g.node.breakGroup(g, cause, 0, true)
-	return fmt.Errorf("communicator %q: %w", g.name, cause)
+	return fmt.Errorf("communicator %q: %w", g.Name, cause)
 }

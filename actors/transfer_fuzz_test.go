@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/p2p"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -56,12 +57,12 @@ func FuzzTransferFrames(f *testing.F) {
 		}
 		defer silent.Close()
 		n, c, other := half(t, 0, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
-		var all []*Transfer
+		var all []*engine.Transfer
 		for range 2 {
-			m := Message{Rank: 1, Tag: 0, DType: op.Uint8, Buf: make([]byte, 100_000)}
-			start := c.StartSend
+			m := engine.Message{Rank: 1, Tag: 0, DType: op.Uint8, Buf: make([]byte, 100_000)}
+			start := c.Transfers().Send
 			if receives {
-				start = c.StartRecv
+				start = c.Transfers().Recv
 			}
 			x, err := start(t.Context(), m)
 			if err != nil {
@@ -69,7 +70,7 @@ func FuzzTransferFrames(f *testing.F) {
 			}
 			all = append(all, x)
 		}
-		comm := transferID(1)
+		comm := engine.TransferID(1)
 		for ; len(input) > wire.Size; input = input[1+wire.Size:] {
 			feed(t, n, other, input[0], input[1:1+wire.Size], comm)
 		}
@@ -82,13 +83,13 @@ func FuzzTransferFrames(f *testing.F) {
 		for _, x := range all {
 			<-x.Done()
 		}
-		if s := n.pool.Stats(); s.InUse != 0 {
+		if s := n.engine.Pool.Stats(); s.InUse != 0 {
 			t.Errorf("%d bytes are still in use", s.InUse)
 		}
 		n.stop(n.pid)
 		n.system.Shutdown()
 		n.warm.Close()
-		n.pool.Close()
+		n.engine.Pool.Close()
 	})
 }
 

@@ -43,7 +43,7 @@ func (a *nodeActor) remind() {
 		c.told = time.Now()
 		name := c.name
 		if c.old != nil {
-			name = c.old.name
+			name = c.old.Name
 		}
 		args := []any{"communicator", name, "for", waited.Round(time.Second), "progress", a.core.Progress(c.name)}
 		if err := a.unjoined(); err != nil {

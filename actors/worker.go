@@ -2,10 +2,14 @@ package actors
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/collective/fault"
 )
+
+var transmits = sync.Pool{New: func() any { return new(transmit) }}
 
 // worker is one rail's part in one operation: it hands frames to the peers, and reports what the rail took
 // (Nezha's Timer, §III-E). It belongs to a pooled operation actor.
@@ -19,7 +23,7 @@ func (w *worker) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *transmit:
 		w.transmit(m)
-	case *railFinished:
+	case *balancing.RailFinished:
 		w.node.tell(w.balancer, m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:

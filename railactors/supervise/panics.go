@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,12 @@ func MayExplode(ctx actor.Context) {
 		e.panics.met.Add(1)
 		panic(told{ctx.Self().GetId()})
 	}
+}
+
+// Unknown logs a message that an actor has no case for.
+func Unknown(ctx actor.Context, log *slog.Logger) {
+	MayExplode(ctx)
+	log.Error("unknown message", "actor", ctx.Self().GetId(), "type", fmt.Sprintf("%T", ctx.Message()))
 }
 
 // told is what an actor panics with because it was told to.

@@ -30,6 +30,8 @@ var layers = []layer{
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
 	{dir: "actors", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
+	{dir: "actors/balancing", internal: []string{"actors/engine", "actors/tuning", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
+	{dir: "actors/engine", internal: []string{"railactors", "messages/wire", "collective"}}, // no actors
 	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
 	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, protobuf}},
 	{dir: "cluster/redisstore", internal: []string{"cluster", "messages"}, external: []string{"github.com/redis/go-redis/v9"}},
@@ -100,7 +102,12 @@ func importsPointDown(s *source) (bad []string) {
 func TestImportsPointDown(t *testing.T) {
 	samples(t, importsPointDown, []sample{
 		{"actors/coordinator/x.go", `package x; import _ "github.com/polyrail/polyrail/railactors"`, false},
-		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/operation"`, true},
+		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/engine"`, true},
+		{"actors/engine/x.go", `package x; import _ "github.com/polyrail/polyrail/actors"`, true},
+		{"actors/balancing/x.go", `package x; import _ "github.com/polyrail/polyrail/actors"`, true},
+		{"actors/balancing/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/engine"`, false},
+		{"actors/engine/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/balancing"`, true},
+		{"actors/engine/x.go", `package x; import _ "github.com/asynkron/protoactor-go/actor"`, true},
 		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail/cluster"`, true},
 		{"cluster/x.go", `package x; import _ "github.com/polyrail/polyrail/railactors"`, true},
 		{"collective/task/x.go", `package x; import _ "github.com/polyrail/polyrail/messages/wire"`, true},

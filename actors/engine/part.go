@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 
 // part is what one lane carries of an operation: a task, and its scratch.
 type part struct {
-	operation *operation
+	operation *Operation
 	lane      int
 	rail      int // that is to carry its frames
 	active    bool
@@ -29,7 +29,7 @@ const (
 )
 
 // startParts readies the parts and starts their tasks. Under mu.
-func (o *operation) startParts() error {
+func (o *Operation) startParts() error {
 	lanes := o.shape.config.Plan.Lanes
 	for len(o.parts) < len(lanes) {
 		o.parts = append(o.parts, part{})
@@ -68,7 +68,7 @@ func (p *part) prepare() {
 	c.Window = max(minWindow, windowBytes/max(1, c.Plan.SpanBytes(p.lane)))
 	p.task.Reset(c)
 	if p.arena == nil {
-		p.arena = memory.NewArena(p.operation.group.node.pool)
+		p.arena = memory.NewArena(p.operation.group.engine.Pool)
 	}
 	for {
 		need := p.task.ScratchBytes()
@@ -94,7 +94,7 @@ func (p *part) free() {
 }
 
 // part is the part of a lane, whose number may come from a header. Under mu.
-func (o *operation) part(lane int) (*part, error) {
+func (o *Operation) part(lane int) (*part, error) {
 	if lane < 0 || lane >= len(o.parts) || !o.parts[lane].active {
 		return nil, fmt.Errorf("lane %d carries nothing of the operation", lane)
 	}
@@ -116,7 +116,7 @@ var nothing [1]byte
 
 // carryStart does what the tasks decided at the start, span by span over all lanes, so that none of
 // them waits for the others' share.
-func (o *operation) carryStart() {
+func (o *Operation) carryStart() {
 	longest := 0
 	for i := range o.parts {
 		longest = max(longest, len(o.parts[i].actions))
@@ -138,7 +138,7 @@ func (o *operation) carryStart() {
 }
 
 // step feeds a lane's task one event and carries out what it answers.
-func (o *operation) step(lane int, e task.Event) {
+func (o *Operation) step(lane int, e task.Event) {
 	var space [8]task.Action
 	o.mu.Lock()
 	o.holds++
@@ -201,7 +201,7 @@ func (p *part) compute(actions []task.Action) {
 
 // end notes which parts have ended, and reports whether the operation has resolved with them. An operation that has
 // retired is forgotten by whoever leaves it last. Under mu.
-func (o *operation) end(actions []task.Action) (resolved bool) {
+func (o *Operation) end(actions []task.Action) (resolved bool) {
 	for i := range actions {
 		switch actions[i].Kind {
 		case task.Resolve:
@@ -216,7 +216,7 @@ func (o *operation) end(actions []task.Action) (resolved bool) {
 }
 
 // abortParts ends all parts, and reports whether the operation has resolved with that. Under mu.
-func (o *operation) abortParts() (resolved bool) {
+func (o *Operation) abortParts() (resolved bool) {
 	for i := range o.parts {
 		p := &o.parts[i]
 		if !p.active {
@@ -276,6 +276,6 @@ func (p *part) fold(dst []byte, args []task.Loc) (err error) {
 func (p *part) finishFinal(a *task.Action) {
 	o := p.operation
 	if a.Last && o.shape.desc.Code == op.CodeAvg {
-		reduce.Divide(o.shape.desc.DType, p.at(a.Dst), o.group.size)
+		reduce.Divide(o.shape.desc.DType, p.at(a.Dst), o.group.Size)
 	}
 }

@@ -1,4 +1,4 @@
-package actors
+package balancing
 
 import (
 	"context"
@@ -32,11 +32,11 @@ type tuner struct {
 }
 
 // openTuning reads the node's tuning file. One that can't be used changes nothing.
-func (n *node) openTuning() {
+func (n *Node) openTuning() {
 	if n.config.Tuning == "" {
 		return
 	}
-	if !n.config.Measured || n.rails < 2 && !n.config.Free {
+	if !n.engine.Config.Measured || n.engine.Rails < 2 && !n.engine.Config.Free {
 		n.log.Warn("the tuning file is not used: shares are measured only without weights, over several rails", "file", n.config.Tuning)
 		return
 	}
@@ -47,8 +47,8 @@ func (n *node) openTuning() {
 }
 
 // tuningKey says what a group's figures hold for.
-func (g *group) tuningKey() tuning.Key {
-	k := tuning.Key{Ranks: g.size}
+func (g *Group) tuningKey() tuning.Key {
+	k := tuning.Key{Ranks: g.Size}
 	for _, r := range g.node.fabric.Rails() {
 		k.Rails = append(k.Rails, tuning.Rail{Name: r.Name, Protocol: r.Protocol})
 	}
@@ -56,22 +56,22 @@ func (g *group) tuningKey() tuning.Key {
 }
 
 // tuned is what the tuning file says about the group's rails.
-func (g *group) tuned() (saved balance.Saved, ok bool) {
+func (g *Group) tuned() (saved balance.Saved, ok bool) {
 	n := g.node
-	if n.tuning == nil || g.rank != 0 || !g.measured() {
+	if n.tuning == nil || g.Rank != 0 || !g.Measured() {
 		return balance.Saved{}, false
 	}
 	key := g.tuningKey()
 	saved, ok, first := n.tuning.Get(key)
 	if first {
-		n.log.Warn("the tuning file has nothing for this communicator", "file", n.tuning.File(), "communicator", g.name,
+		n.log.Warn("the tuning file has nothing for this communicator", "file", n.tuning.File(), "communicator", g.Name,
 			"wanted", key.String(), "has", fmt.Sprint(n.tuning.Keys()))
 	}
 	return saved, ok
 }
 
 // keepLater has what was learned written within keepEvery.
-func (g *group) keepLater() {
+func (g *Group) keepLater() {
 	if g.node.tuning == nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (g *group) keepLater() {
 	defer t.mu.Unlock()
 	if t.later == nil && !t.ended {
 		t.write.Add(1)
-		t.later = time.AfterFunc(keepEvery, func() { // keepTuning stops it, or waits for it
+		t.later = time.AfterFunc(keepEvery, func() { // KeepTuning stops it, or waits for it
 			defer t.write.Done()
 			t.mu.Lock()
 			t.later = nil
@@ -90,9 +90,9 @@ func (g *group) keepLater() {
 	}
 }
 
-// keepTuning writes what was learned, if anything was, when the communicator ends.
-func (g *group) keepTuning() {
-	if g.node.tuning == nil || g.rank != 0 {
+// KeepTuning writes what was learned, if anything was, when the communicator ends.
+func (g *Group) KeepTuning() {
+	if g.node.tuning == nil || g.Rank != 0 {
 		return
 	}
 	t := &g.tuner
@@ -107,15 +107,15 @@ func (g *group) keepTuning() {
 	g.logTuning(g.writeTuning(context.Background()))
 }
 
-func (g *group) logTuning(err error) {
+func (g *Group) logTuning(err error) {
 	if err != nil {
-		g.node.log.Warn("tuning file not written", "communicator", g.name, "error", err)
+		g.node.log.Warn("tuning file not written", "communicator", g.Name, "error", err)
 	}
 }
 
 // writeTuning asks the balancer and writes what is new. A file that was refused at the start was
 // reported then.
-func (g *group) writeTuning(ctx context.Context) error {
+func (g *Group) writeTuning(ctx context.Context) error {
 	n, pid := g.node, g.tuner.balancer.Load()
 	if pid == nil || n.tuning.Check() != nil {
 		return nil
@@ -135,23 +135,22 @@ func (g *group) writeTuning(ctx context.Context) error {
 	case <-timeout.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("communicator %q: tuning file: %w", g.name, context.Cause(ctx))
+		return fmt.Errorf("communicator %q: tuning file: %w", g.Name, context.Cause(ctx))
 	}
 }
 
 // SaveTuning writes what rank 0 has learned to the tuning file now.
-func (c *Communicator) SaveTuning(ctx context.Context) error {
-	g := c.group
+func (g *Group) SaveTuning(ctx context.Context) error {
 	switch {
-	case g.rank != 0:
-		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d", g.name, g.nodes[0], g.rank)
+	case g.Rank != 0:
+		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d", g.Name, g.Nodes[0], g.Rank)
 	case g.node.tuning == nil:
-		return fmt.Errorf("communicator %q: %w: there is no tuning file in use", g.name, fault.ErrConfig)
+		return fmt.Errorf("communicator %q: %w: there is no tuning file in use", g.Name, fault.ErrConfig)
 	}
-	if err := g.shutError(); err != nil {
+	if err := g.ShutError(); err != nil {
 		return err
 	}
-	if err := g.over(ctx); err != nil {
+	if err := g.Over(ctx); err != nil {
 		return err
 	}
 	if err := g.node.tuning.Check(); err != nil {

@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"github.com/polyrail/polyrail/collective/op"
@@ -15,7 +15,7 @@ const maxEarly = 4096
 // memory of the runtime. Lookup-or-store and register-and-drain are atomic with each
 // other under the operation's mu.
 type earlyFrame struct {
-	operation *operation
+	operation *Operation
 	from      *railactors.Peer
 	rank      op.Rank
 	header    wire.Header
@@ -31,14 +31,14 @@ type earlyGrant struct {
 }
 
 // landEarly makes room for a frame that came before its operation. Under mu.
-func (o *operation) landEarly(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
 	if h.Flags&wire.FlagEager == 0 {
 		return railactors.Landing{}, &earlyError{h.Seq, "data that was not granted"}
 	}
-	if len(o.early) >= maxEarly*o.group.size {
+	if len(o.early) >= maxEarly*o.group.Size {
 		return railactors.Landing{}, &earlyError{h.Seq, "too many early frames"}
 	}
-	e := &earlyFrame{operation: o, from: from, rank: rank, header: *h, data: o.group.node.pool.Get(int(h.Length))}
+	e := &earlyFrame{operation: o, from: from, rank: rank, header: *h, data: o.group.engine.Pool.Get(int(h.Length))}
 	if e.data == nil { // the pool is at its limit: credits bound what this can be
 		e.data, e.own = make([]byte, h.Length), true
 	}
@@ -48,7 +48,7 @@ func (o *operation) landEarly(rank op.Rank, from *railactors.Peer, h *wire.Heade
 }
 
 // keepGrant keeps what a rank has granted so far on a lane: one grant of each. Under mu.
-func (o *operation) keepGrant(rank op.Rank, h *wire.Header) {
+func (o *Operation) keepGrant(rank op.Rank, h *wire.Header) {
 	for i := range o.grants {
 		if g := &o.grants[i]; g.from == rank && g.header.Lane == h.Lane {
 			if h.Count > g.header.Count || h.Digest != g.header.Digest {
@@ -57,7 +57,7 @@ func (o *operation) keepGrant(rank op.Rank, h *wire.Header) {
 			return
 		}
 	}
-	if int(h.Lane) < o.group.node.rails { // others are no lane of ours
+	if int(h.Lane) < o.group.engine.Rails { // others are no lane of ours
 		o.grants = append(o.grants, earlyGrant{rank, *h})
 	}
 }
@@ -71,7 +71,7 @@ func (e *earlyError) Error() string { return e.what + " of an operation that was
 
 // drain takes the early frames that are whole, and all grants and wants. What a reader
 // is still filling stays, and is delivered by that reader. Under mu.
-func (o *operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*railactors.Peer) {
+func (o *Operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*railactors.Peer) {
 	if len(o.early) > 0 {
 		kept := o.early[:0:0]
 		for _, e := range o.early {
@@ -89,9 +89,9 @@ func (o *operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*
 
 // discard gives up what came early for an operation that will not run: its memory, its credit, and what
 // peers hold back until it is granted, which is sunk here. It comes with mu locked, and unlocks it.
-func (o *operation) discard() {
+func (o *Operation) discard() {
 	early, _, wants := o.drain()
-	comm, seq := o.group.id, o.seq
+	comm, seq := o.group.ID, o.Seq
 	o.mu.Unlock()
 	for _, e := range early {
 		e.drop()
@@ -128,7 +128,7 @@ func (e *earlyFrame) Torn(uint64, error) {
 }
 
 // removeEarly takes e off the list. Under mu.
-func (o *operation) removeEarly(e *earlyFrame) {
+func (o *Operation) removeEarly(e *earlyFrame) {
 	for i, x := range o.early {
 		if x == e {
 			o.early = append(o.early[:i], o.early[i+1:]...)
@@ -170,7 +170,7 @@ func (e *earlyFrame) drop() {
 
 func (e *earlyFrame) free() {
 	if !e.own {
-		e.operation.group.node.pool.Put(e.data)
+		e.operation.group.engine.Pool.Put(e.data)
 	}
 	e.data = nil
 }

@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type Message struct {
 // Transfer is the handle of a send or a receive in flight. It is the owner of the frames that
 // read its memory, and the receiver of those that write it.
 type Transfer struct {
-	transfers *transfers
+	transfers *Transfers
 	message   Message
 	buf       []byte // of message
 	receives  bool
@@ -41,24 +41,23 @@ type Transfer struct {
 	stop  func() bool // ends the watch of a context
 }
 
-// StartSend begins to send a message. It blocks while too many are in flight. The buffer is the
+// Send begins to send a message. It blocks while too many are in flight. The buffer is the
 // runtime's until Done.
-func (c *Communicator) StartSend(ctx context.Context, m Message) (*Transfer, error) {
-	x := c.group.transfers
-	t, err := c.startTransfer(ctx, m, x.sends, false)
+func (x *Transfers) Send(ctx context.Context, m Message) (*Transfer, error) {
+	t, err := x.start(ctx, m, x.sends, false)
 	if err != nil {
 		return nil, err
 	}
-	n := c.group.node
+	e := x.group.engine
 	var data []byte
-	if len(m.Buf) <= min(transferEager, n.config.EagerBytes) {
-		if data = n.pool.Get(len(m.Buf)); data != nil { // without one the message asks
+	if len(m.Buf) <= min(transferEager, e.Config.EagerBytes) {
+		if data = e.Pool.Get(len(m.Buf)); data != nil { // without one the message asks
 			copy(data, m.Buf)
 		}
 	}
-	e := p2p.Envelope{Tag: m.Tag, Type: m.DType, Count: uint64(len(m.Buf) / m.DType.Size())}
+	envelope := p2p.Envelope{Tag: m.Tag, Type: m.DType, Count: uint64(len(m.Buf) / m.DType.Size())}
 	err = x.begin(t, func(core *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
-		s, err := core.Send(t, m.Rank, e, data, x.weights(len(m.Buf)), fx)
+		s, err := core.Send(t, m.Rank, envelope, data, x.weights(len(m.Buf)), fx)
 		if s != nil {
 			t.send = s
 		}
@@ -70,11 +69,10 @@ func (c *Communicator) StartSend(ctx context.Context, m Message) (*Transfer, err
 	return t, err
 }
 
-// StartRecv begins to receive a message. It blocks while too many are in flight. The buffer is
+// Recv begins to receive a message. It blocks while too many are in flight. The buffer is
 // the runtime's until Done.
-func (c *Communicator) StartRecv(ctx context.Context, m Message) (*Transfer, error) {
-	x := c.group.transfers
-	t, err := c.startTransfer(ctx, m, x.recvs, true)
+func (x *Transfers) Recv(ctx context.Context, m Message) (*Transfer, error) {
+	t, err := x.start(ctx, m, x.recvs, true)
 	if err != nil {
 		return nil, err
 	}
@@ -84,14 +82,14 @@ func (c *Communicator) StartRecv(ctx context.Context, m Message) (*Transfer, err
 	return t, err
 }
 
-// startTransfer checks a call and takes its place in flight.
-func (c *Communicator) startTransfer(ctx context.Context, m Message, slots chan struct{}, receives bool) (*Transfer, error) {
-	g := c.group
-	t := &Transfer{transfers: g.transfers, message: m, buf: m.Buf, receives: receives, done: make(chan struct{})}
-	if err := m.check(g.size, receives); err != nil {
+// start checks a call and takes its place in flight.
+func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{}, receives bool) (*Transfer, error) {
+	g := x.group
+	t := &Transfer{transfers: x, message: m, buf: m.Buf, receives: receives, done: make(chan struct{})}
+	if err := m.check(g.Size, receives); err != nil {
 		return nil, t.named(err)
 	}
-	if err := c.Err(); err != nil {
+	if err := g.Usable(); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -102,10 +100,10 @@ func (c *Communicator) startTransfer(ctx context.Context, m Message, slots chan 
 	default:
 		select {
 		case slots <- struct{}{}:
-		case <-g.closing:
-			return nil, c.Err()
-		case <-g.ended:
-			return nil, c.Err()
+		case <-g.Closing:
+			return nil, g.Usable()
+		case <-g.Ended:
+			return nil, g.Usable()
 		case <-ctx.Done():
 			return nil, t.named(fmt.Errorf("waiting for one of %d in flight to end: %w", cap(slots), context.Cause(ctx)))
 		}
@@ -129,7 +127,7 @@ func (m *Message) check(ranks int, receives bool) error {
 }
 
 // begin lets the core start a transfer that has a place in flight.
-func (x *transfers) begin(t *Transfer, start func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
+func (x *Transfers) begin(t *Transfer, start func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
 	g := x.group
 	g.mu.Lock()
 	g.active++ // Close waits
@@ -185,9 +183,9 @@ func (t *Transfer) named(err error) error {
 	g, m := t.transfers.group, &t.message
 	switch e := err.(type) { // the core knows no names
 	case *fault.MismatchError:
-		e.Node = g.nodes[e.Rank]
+		e.Node = g.Nodes[e.Rank]
 	case *fault.AbortError:
-		err = &fault.AbortError{Rank: e.Rank, Node: g.nodes[e.Rank], Code: e.Code, Reason: e.Reason}
+		err = &fault.AbortError{Rank: e.Rank, Node: g.Nodes[e.Rank], Code: e.Code, Reason: e.Reason}
 	}
 	call, other := "send to", fmt.Sprintf("rank %d", m.Rank)
 	if t.receives {
@@ -196,14 +194,14 @@ func (t *Transfer) named(err error) error {
 	switch {
 	case m.Rank == p2p.AnySource:
 		other = "any rank"
-	case m.Rank >= 0 && int(m.Rank) < g.size:
-		other += fmt.Sprintf(" (node %q)", g.nodes[m.Rank])
+	case m.Rank >= 0 && int(m.Rank) < g.Size:
+		other += fmt.Sprintf(" (node %q)", g.Nodes[m.Rank])
 	}
 	tag := fmt.Sprintf("tag %d", m.Tag)
 	if m.Tag == p2p.AnyTag {
 		tag = "any tag"
 	}
-	return fmt.Errorf("communicator %q, %s %s, %s: %w", g.name, call, other, tag, err)
+	return fmt.Errorf("communicator %q, %s %s, %s: %w", g.Name, call, other, tag, err)
 }
 
 // Done is closed when the transfer has ended, right or with an error.
@@ -252,10 +250,10 @@ func (t *Transfer) Wait(ctx context.Context) error {
 // sources are where the message of a small receive comes from.
 func (t *Transfer) sources() []source {
 	g, rank := t.transfers.group, t.message.Rank
-	if !t.receives || rank == p2p.AnySource || rank == g.rank || len(t.buf) > pollLimit {
+	if !t.receives || rank == p2p.AnySource || rank == g.Rank || len(t.buf) > pollLimit {
 		return nil
 	}
-	s := source{g.peers[rank], mainRail(t.transfers.weights(len(t.buf)))}
+	s := source{g.Peers[rank], mainRail(t.transfers.weights(len(t.buf)))}
 	if !s.peer.Pollable(s.rail) {
 		return nil
 	}

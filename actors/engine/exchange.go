@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"context"
@@ -14,10 +14,10 @@ type Exchange struct {
 	failed    chan error // the first failure
 }
 
-// StartExchange begins all messages of the collective with number seq; their tags are ignored.
+// Exchange begins all messages of the collective with number seq; their tags are ignored.
 // They get one of the runtime's own, so that callers' receives don't meet them. If it fails
 // nothing is left of them.
-func (c *Communicator) StartExchange(ctx context.Context, seq uint64, sends, recvs []Message) (*Exchange, error) {
+func (x *Transfers) Exchange(ctx context.Context, seq uint64, sends, recvs []Message) (*Exchange, error) {
 	e := &Exchange{transfers: make([]*Transfer, 0, len(sends)+len(recvs)), failed: make(chan error, 1)}
 	add := func(start func(context.Context, Message) (*Transfer, error), all []Message) error {
 		for _, m := range all {
@@ -30,9 +30,9 @@ func (c *Communicator) StartExchange(ctx context.Context, seq uint64, sends, rec
 		}
 		return nil
 	}
-	err := add(c.StartRecv, recvs) // first: what is there goes to its place at once
+	err := add(x.Recv, recvs) // first: what is there goes to its place at once
 	if err == nil {
-		err = add(c.StartSend, sends)
+		err = add(x.Send, sends)
 	}
 	if err != nil {
 		e.cancel(err)

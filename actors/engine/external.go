@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"context"
@@ -54,12 +54,12 @@ func cutMessages(what string, buf []byte, counts []int, d op.DType, n int) ([]Me
 }
 
 // runExternal starts the messages of an operation, on its caller's goroutine. They are one more part of it.
-func (o *operation) runExternal() {
+func (o *Operation) runExternal() {
 	r := o.request
-	sends, recvs, err := r.External.messages(r, o.group.size)
+	sends, recvs, err := r.External.messages(r, o.group.Size)
 	var e *Exchange
 	if err == nil {
-		e, err = r.handle.StartExchange(context.Background(), o.seq, sends, recvs) // an end comes by breakGroup
+		e, err = o.group.Transfers.Exchange(context.Background(), o.Seq, sends, recvs) // an end comes by Break
 	}
 	if err != nil {
 		o.externalEnded(err)
@@ -71,7 +71,7 @@ func (o *operation) runExternal() {
 }
 
 // externalEnded: nothing refers to the caller's memory any more.
-func (o *operation) externalEnded(err error) {
+func (o *Operation) externalEnded(err error) {
 	if err != nil {
 		o.fail(err)
 	}

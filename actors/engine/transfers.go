@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"sync"
@@ -19,13 +19,13 @@ const (
 	maxTransfers    = 1 << 16   // sends that have not ended, and as many receives
 )
 
-// transfers is the data path of a communicator's messages between two ranks: the core, and the
+// Transfers is the data path of a communicator's messages between two ranks: the core, and the
 // memory that it speaks of. There is no actor: whoever brings an event takes mu for the core's
 // step only, and carries out the answer itself.
 //
 // Lock order: group.mu and mu are never held together.
-type transfers struct {
-	group        *group
+type Transfers struct {
+	group        *Group
 	id           uint64 // on the wire
 	sends, recvs chan struct{}
 
@@ -34,22 +34,22 @@ type transfers struct {
 	closed bool                 // nothing is started any more
 }
 
-// transferID is the wire id of a communicator's messages by its own, and the reverse. So it is
+// TransferID is the wire id of a communicator's messages by its own, and the reverse. So it is
 // registered with the communicator.
-func transferID(comm uint64) uint64 { return comm ^ 0x9e3779b97f4a7c15 }
+func TransferID(comm uint64) uint64 { return comm ^ 0x9e3779b97f4a7c15 }
 
-func newTransfers(g *group) *transfers {
-	return &transfers{group: g, id: transferID(g.id), sends: make(chan struct{}, maxTransfers), recvs: make(chan struct{}, maxTransfers)}
+func newTransfers(g *Group) *Transfers {
+	return &Transfers{group: g, id: TransferID(g.ID), sends: make(chan struct{}, maxTransfers), recvs: make(chan struct{}, maxTransfers)}
 }
 
 // locked returns the core. Under mu.
-func (x *transfers) locked() *p2p.Core[*Transfer] {
+func (x *Transfers) locked() *p2p.Core[*Transfer] {
 	if x.core == nil {
 		x.core = p2p.New[*Transfer](p2p.Config{
-			Rank: x.group.rank, Size: x.group.size, Rails: x.group.node.rails,
+			Rank: x.group.Rank, Size: x.group.Size, Rails: x.group.engine.Rails,
 			EagerBytes: transferEager, CreditBytes: transferCredit, WindowBytes: transferWindow,
 			Granted: transferGranted, Open: maxTransfers,
-			Help: x.group.node.config.Measured, // weights that the user has set are kept
+			Help: x.group.engine.Config.Measured, // weights that the user has set are kept
 		})
 	}
 	return x.core
@@ -65,22 +65,22 @@ type transferEffects struct {
 var transferEffectsPool = sync.Pool{New: func() any { return new(transferEffects) }}
 
 // do lets the core take a step, and carries out what it answers.
-func (x *transfers) do(step func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
+func (x *Transfers) do(step func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
 	fx := transferEffectsPool.Get().(*transferEffects)
 	err := x.step(fx, step)
 	x.carry(fx)
 	return err
 }
 
-func (x *transfers) step(fx *transferEffects, step func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
+func (x *Transfers) step(fx *transferEffects, step func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return step(x.locked(), &fx.Effects)
 }
 
 // carry works the effects off, and uses them up. Nothing is locked.
-func (x *transfers) carry(fx *transferEffects) {
-	n := x.group.node
+func (x *Transfers) carry(fx *transferEffects) {
+	e := x.group.engine
 	for {
 		switch {
 		case fx.frame < len(fx.Frames):
@@ -89,11 +89,11 @@ func (x *transfers) carry(fx *transferEffects) {
 		case fx.freed < len(fx.Free):
 			fx.freed++
 			if b := fx.Free[fx.freed-1]; !b.Own {
-				n.pool.Put(b.Bytes)
+				e.Pool.Put(b.Bytes)
 			}
 		case fx.revoked < len(fx.Revoke):
 			fx.revoked++
-			n.fabric.Revoke(fx.Revoke[fx.revoked-1])
+			e.Revoke(fx.Revoke[fx.revoked-1])
 		case fx.copied < len(fx.Copies):
 			fx.copied++
 			c := &fx.Copies[fx.copied-1]
@@ -115,16 +115,16 @@ func (x *transfers) carry(fx *transferEffects) {
 }
 
 // transmit hands a frame to its peer.
-func (x *transfers) transmit(f *p2p.Frame[*Transfer], fx *transferEffects) {
-	if f.To == x.group.rank {
+func (x *Transfers) transmit(f *p2p.Frame[*Transfer], fx *transferEffects) {
+	if f.To == x.group.Rank {
 		x.loop(*f, fx) // a copy: fx.Frames may move
 		return
 	}
-	n := x.group.node
-	to, work := x.group.peers[f.To], f.Send
+	e := x.group.engine
+	to, work := x.group.Peers[f.To], f.Send
 	fr := frames.Get().(*railactors.Frame)
 	fr.Header, fr.Rail = x.header(f)
-	fr.Owner = n.copies
+	fr.Owner = e.copies
 	switch f.Verb {
 	case p2p.Eager:
 		fr.Payload = work.Data
@@ -142,20 +142,20 @@ func (x *transfers) transmit(f *p2p.Frame[*Transfer], fx *transferEffects) {
 	late := work.GivenUp()
 	x.mu.Unlock()
 	if late { // since the core said so: the revocation may have missed this frame
-		n.fabric.Revoke(work.Work)
+		e.Revoke(work.Work)
 	}
 }
 
 // loop delivers a frame to this rank itself: as a reader does, without a wire.
-func (x *transfers) loop(f p2p.Frame[*Transfer], fx *transferEffects) {
-	place, err := x.take(x.group.rank, &f, fx)
+func (x *Transfers) loop(f p2p.Frame[*Transfer], fx *transferEffects) {
+	place, err := x.take(x.group.Rank, &f, fx)
 	if err != nil {
-		x.group.node.breakGroup(x.group, err, 0, true)
+		x.group.Fail(err, 0)
 	}
 	x.fill(&f, place, fx)
 	switch f.Verb {
 	case p2p.Eager:
-		x.group.node.pool.Put(f.Send.Data)
+		x.group.engine.Pool.Put(f.Send.Data)
 	case p2p.Part:
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -166,7 +166,7 @@ func (x *transfers) loop(f p2p.Frame[*Transfer], fx *transferEffects) {
 }
 
 // fill copies a frame's payload to where it lands.
-func (x *transfers) fill(f *p2p.Frame[*Transfer], p p2p.Place[*Transfer], fx *transferEffects) {
+func (x *Transfers) fill(f *p2p.Frame[*Transfer], p p2p.Place[*Transfer], fx *transferEffects) {
 	if p.Recv == nil && p.Message == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (x *transfers) fill(f *p2p.Frame[*Transfer], p p2p.Place[*Transfer], fx *tr
 }
 
 // memory is where a frame lands; never nil, so that a landing of no bytes is not taken for a sink.
-func (x *transfers) memory(p *p2p.Place[*Transfer], length int) []byte {
+func (x *Transfers) memory(p *p2p.Place[*Transfer], length int) []byte {
 	if p.Recv != nil {
 		if length == 0 {
 			return nothing[:0]
@@ -196,7 +196,7 @@ func (x *transfers) memory(p *p2p.Place[*Transfer], length int) []byte {
 	}
 	d := &p.Message.Data
 	if d.Bytes == nil {
-		d.Bytes = x.group.node.pool.Get(length)
+		d.Bytes = x.group.engine.Pool.Get(length)
 	}
 	if d.Bytes == nil { // the pool is at its limit; the credit bounds what this can be
 		d.Bytes, d.Own = make([]byte, length), true
@@ -204,8 +204,8 @@ func (x *transfers) memory(p *p2p.Place[*Transfer], length int) []byte {
 	return d.Bytes
 }
 
-// land answers a reader: where does this data frame go?
-func (x *transfers) land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+// Land answers a reader: where does this data frame go?
+func (x *Transfers) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
 	rank, f, err := x.parse(from, h)
 	if err != nil {
 		return railactors.Landing{}, err
@@ -220,13 +220,13 @@ func (x *transfers) land(from *railactors.Peer, h *wire.Header) (railactors.Land
 	case place.Message != nil:
 		return railactors.Landing{Dst: x.memory(&place, f.Length), Receiver: &heldMessage{x, place.Message}}, nil
 	case f.Verb == p2p.Eager || f.Verb == p2p.Part:
-		x.group.sunk.Add(1)
+		x.group.DroppedFrames.Add(1)
 	}
 	return railactors.Landing{}, err
 }
 
-// answered takes a Grant or a Credit.
-func (x *transfers) answered(from *railactors.Peer, h *wire.Header) error {
+// Answered takes a Grant or a Credit.
+func (x *Transfers) Answered(from *railactors.Peer, h *wire.Header) error {
 	rank, f, err := x.parse(from, h)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (x *transfers) answered(from *railactors.Peer, h *wire.Header) error {
 }
 
 // take tells the core of a frame.
-func (x *transfers) take(from op.Rank, f *p2p.Frame[*Transfer], fx *transferEffects) (p p2p.Place[*Transfer], err error) {
+func (x *Transfers) take(from op.Rank, f *p2p.Frame[*Transfer], fx *transferEffects) (p p2p.Place[*Transfer], err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	core := x.locked()
@@ -265,7 +265,7 @@ func (x *transfers) take(from op.Rank, f *p2p.Frame[*Transfer], fx *transferEffe
 
 // heldMessage is an eager message whose frame goes to memory of the runtime.
 type heldMessage struct {
-	transfers *transfers
+	transfers *Transfers
 	message   *p2p.Message[*Transfer]
 }
 
@@ -285,16 +285,16 @@ func (m *heldMessage) Torn(uint64, error) {
 	})
 }
 
-// fail ends all transfers of a communicator that is broken.
-func (x *transfers) fail(cause error) {
+// Break ends all transfers of a communicator that is broken.
+func (x *Transfers) Break(cause error) {
 	_ = x.do(func(c *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
 		c.Break(cause, fx)
 		return nil
 	})
 }
 
-// depart: a rank closes the communicator after so many messages to this one.
-func (x *transfers) depart(rank op.Rank, sent uint64) {
+// Depart: a rank closes the communicator after so many messages to this one.
+func (x *Transfers) Depart(rank op.Rank, sent uint64) {
 	cause := &fault.AbortError{Rank: rank, Code: fault.CodeClosed, Reason: "it closed the communicator"}
 	_ = x.do(func(c *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
 		c.Departed(rank, sent, cause, fx)
@@ -302,8 +302,8 @@ func (x *transfers) depart(rank op.Rank, sent uint64) {
 	})
 }
 
-// leave ends the starting of transfers, and returns how many messages went to a rank.
-func (x *transfers) leave(to op.Rank) (sent uint64) {
+// Leave ends the starting of transfers, and returns how many messages went to a rank.
+func (x *Transfers) Leave(to op.Rank) (sent uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
@@ -311,10 +311,10 @@ func (x *transfers) leave(to op.Rank) (sent uint64) {
 }
 
 // weights are the rails' shares of a message.
-func (x *transfers) weights(bytes int) []uint32 {
-	t := x.group.table.Load()
+func (x *Transfers) weights(bytes int) []uint32 {
+	t := x.group.Table.Load()
 	if t == nil { // the communicator is being formed
-		t = x.group.first
+		t = x.group.First
 	}
 	return t.Lookup(int64(bytes)).Weights
 }

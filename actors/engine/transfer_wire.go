@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ import (
 const maxOffset = 1 << 62
 
 // header is that of a frame; rail is to carry it.
-func (x *transfers) header(f *p2p.Frame[*Transfer]) (h wire.Header, rail int) {
+func (x *Transfers) header(f *p2p.Frame[*Transfer]) (h wire.Header, rail int) {
 	h = wire.Header{
 		Kind: wire.KindData, Comm: x.id, Seq: f.Number, Step: uint32(f.Verb), Digest: uint64(f.Envelope.Tag),
 		Desc:    op.Descriptor{Kind: op.KindSendRecv, DType: f.Envelope.Type, Elements: f.Envelope.Count},
@@ -41,10 +41,10 @@ func (x *transfers) header(f *p2p.Frame[*Transfer]) (h wire.Header, rail int) {
 }
 
 // parse is the reverse of header, and finds whom the frame is from.
-func (x *transfers) parse(from *railactors.Peer, h *wire.Header) (op.Rank, *p2p.Frame[*Transfer], error) {
+func (x *Transfers) parse(from *railactors.Peer, h *wire.Header) (op.Rank, *p2p.Frame[*Transfer], error) {
 	rank, ok := x.group.ranks[from]
 	if !ok {
-		return 0, nil, fmt.Errorf("node %q is no member of communicator %q", from.Node(), x.group.name)
+		return 0, nil, fmt.Errorf("node %q is no member of communicator %q", from.Node(), x.group.Name)
 	}
 	f := &p2p.Frame[*Transfer]{
 		Verb: p2p.Verb(min(h.Step, 0xff)), Number: h.Seq, Offset: int(min(h.Running, maxOffset)), Length: int(h.Length),

@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"sync"
@@ -15,7 +15,6 @@ import (
 const copyLimit = 256 << 10
 
 var frames = sync.Pool{New: func() any { return new(railactors.Frame) }}
-var transmits = sync.Pool{New: func() any { return new(transmit) }}
 
 func recycle(f *railactors.Frame) {
 	*f = railactors.Frame{}
@@ -35,9 +34,9 @@ func (c copies) Released(f *railactors.Frame, _ error) {
 }
 
 // header is the part that all frames of the operation share.
-func (o *operation) header(kind wire.Kind) wire.Header {
+func (o *Operation) header(kind wire.Kind) wire.Header {
 	h := wire.Header{
-		Kind: kind, Comm: o.group.id, Seq: o.seq,
+		Kind: kind, Comm: o.group.ID, Seq: o.Seq,
 		Table: o.shape.table, Digest: o.shape.digest, Desc: o.shape.desc,
 	}
 	if o.shape.eager {
@@ -59,40 +58,32 @@ func (p *part) send(a *task.Action) {
 	f.Header.Length = uint32(a.Loc.Len)
 	copied := a.Loc.Len == 0 && !o.shape.acknowledged
 	if !copied && o.shape.config.Plan.Bytes <= copyLimit && !o.shape.acknowledged {
-		if buf := o.group.node.pool.Get(a.Loc.Len); buf != nil {
+		if buf := o.group.engine.Pool.Get(a.Loc.Len); buf != nil {
 			f.Payload = buf[:a.Loc.Len]
 			copy(f.Payload, p.at(a.Loc))
 			copied = true
 		}
 	}
 	if copied {
-		f.Owner = o.group.node.copies
+		f.Owner = o.group.engine.copies
 	} else {
 		f.Payload, f.Owner, f.Tag = p.at(a.Loc), o, tag(a.Ref, p.lane)
 		if a.AckNow {
 			f.Header.Flags |= wire.FlagAckNow
 		}
 	}
-	p.hand(f, a)
+	o.owner.Hand(f, o.group.Peers[a.To])
 	if copied {
 		o.step(p.lane, task.Event{Kind: task.Released, Ref: a.Ref})
 	} else if o.aborted() { // since the core said so: the revocation may have missed this frame
-		o.group.node.fabric.Revoke(o)
+		o.group.engine.Revoke(o)
 	}
 }
 
-func (o *operation) aborted() bool {
+func (o *Operation) aborted() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.cause != nil
-}
-
-// hand gives a frame to its rail's worker.
-func (p *part) hand(f *railactors.Frame, a *task.Action) {
-	o := p.operation
-	t := transmits.Get().(*transmit)
-	t.frame, t.to = f, o.group.peers[a.To]
-	o.group.node.tell(o.actor.workers[p.rail], t)
 }
 
 // grant tells a peer how many spans there is room for.
@@ -101,6 +92,6 @@ func (p *part) grant(a *task.Action) {
 	f := frames.Get().(*railactors.Frame)
 	f.Header, f.Rail = o.header(wire.KindGrant), p.rail
 	f.Header.Lane, f.Header.Count = uint16(p.lane), uint32(a.Limit)
-	f.Owner = o.group.node.copies
-	o.group.peers[a.To].Send(f)
+	f.Owner = o.group.engine.copies
+	o.group.Peers[a.To].Send(f)
 }

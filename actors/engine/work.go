@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // Work is the handle of an operation in flight.
 type Work struct {
-	group *group
+	group *Group
 	seq   uint64
 	done  chan struct{}
 	err   error
@@ -22,6 +22,11 @@ type Work struct {
 	mu    sync.Mutex
 	ended bool
 	stop  func() bool // ends the watch of a context
+}
+
+// NewWork makes the handle of an operation that has taken a place in slot.
+func (g *Group) NewWork(slot chan struct{}) *Work {
+	return &Work{group: g, done: make(chan struct{}), slot: slot}
 }
 
 // Done is closed when the operation has ended, right or with an error.
@@ -61,10 +66,24 @@ func (w *Work) Wait(ctx context.Context) error {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		w.group.node.breakGroup(w.group, context.Cause(ctx), w.seq, true)
+		w.group.Fail(context.Cause(ctx), w.seq)
 		<-w.done
 	}
 	return w.err
+}
+
+// Watch ends the operation when the context ends, for a caller that may not Wait.
+func (w *Work) Watch(ctx context.Context) {
+	if ctx.Done() == nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { w.group.Fail(context.Cause(ctx), w.seq) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stop = stop
+	if w.ended {
+		stop()
+	}
 }
 
 // source is where frames of an operation come from.
@@ -84,7 +103,7 @@ const pollsPerPause = 16
 // polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
 // wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
 // long is worth it adapts: a wait that polling didn't end halves it, one that it did doubles it.
-func (g *group) polls(from []source, done <-chan struct{}) bool {
+func (g *Group) polls(from []source, done <-chan struct{}) bool {
 	budget := g.spin.Load()
 	if len(from) == 0 || budget == 0 {
 		return false
@@ -96,12 +115,12 @@ func (g *group) polls(from []source, done <-chan struct{}) bool {
 		}
 		select {
 		case <-done:
-			g.spin.Store(min(2*budget, int64(g.node.config.WaitSpin)))
+			g.spin.Store(min(2*budget, int64(g.engine.Config.WaitSpin)))
 			return true
 		default:
 		}
 		if int64(time.Since(start)) > budget {
-			g.spin.Store(max(budget/2, int64(g.node.config.WaitSpin)/8))
+			g.spin.Store(max(budget/2, int64(g.engine.Config.WaitSpin)/8))
 			return false
 		}
 		if n%pollsPerPause == 0 {

@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"fmt"
@@ -14,12 +14,24 @@ import (
 
 // This file is about what follows from a call: what all ranks must decide alike.
 
-// configure gives an operation its shape. An error is a call that can't be run. It still consumes
-// its seq: the other ranks may have called right.
-func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error {
-	g := c.group
+// Configure gives a numbered operation its call, its shape under a table, and its owner. The coordinator alone
+// calls it, then hands the operation to the caller, who launches it. A call that can't be run still consumes its
+// seq: the other ranks may have called right. Launch ends it.
+func (o *Operation) Configure(r *Request, w *Work, t *table.Table, owner Owner) {
+	o.request, o.work, o.owner = r, w, owner
+	w.seq = o.Seq
+	err := o.group.configure(o, r, t)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cause == nil {
+		o.cause = err
+	}
+}
+
+// configure works an operation's shape out. An error is a call that can't be run.
+func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root}
-	if err := r.measure(g.rank, g.size); err != nil {
+	if err := r.measure(g.Rank, g.Size); err != nil {
 		return err
 	}
 	if r.Kind.Reduces() {
@@ -32,13 +44,13 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	entry := t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes))
 	desc := &o.shape.desc
 	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))
-	desc.Algorithm = choose(r, entry.Algorithm, g.size)
-	cut, err := c.cuts.of(c, r, t.Version, entry.Weights, desc.Algorithm)
+	desc.Algorithm = choose(r, entry.Algorithm, g.Size)
+	cut, err := g.cuts.of(g, r, t.Version, entry.Weights, desc.Algorithm)
 	if err != nil {
 		return err
 	}
 	o.shape.table = t.Version
-	o.shape.eager = r.bytes <= g.node.config.EagerBytes
+	o.shape.eager = r.bytes <= g.engine.Config.EagerBytes
 	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager)
 	config := &o.shape.config
 	config.Program, config.Plan, config.Eager = cut.program, cut.plan, o.shape.eager
@@ -47,10 +59,10 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 			return err
 		}
 	}
-	o.shape.acknowledged = c.mayRunAhead(r)
+	o.shape.acknowledged = g.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
 	if o.shape.eager && r.bytes <= pollLimit {
-		r.work.from = c.sources(cut)
+		o.work.from = g.sources(cut)
 	}
 	return nil
 }
@@ -61,7 +73,7 @@ const aheadUnheard = 64
 // mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In most kinds
 // each rank waits for all others. In these some only send: a root of broadcasts could begin any number of
 // them before the others' first one. So one in a few waits until its frames are on the other side, where credit bounds them.
-func (c *coordinator) mayRunAhead(r *Request) bool {
+func (g *Group) mayRunAhead(r *Request) bool {
 	switch r.Kind {
 	case op.KindReduce, op.KindGather, op.KindScatter, op.KindBroadcast, op.KindScan, op.KindExScan:
 	default:
@@ -69,8 +81,8 @@ func (c *coordinator) mayRunAhead(r *Request) bool {
 			return false
 		}
 	}
-	c.unheard++
-	return c.unheard%aheadUnheard == 0
+	g.unheard++
+	return g.unheard%aheadUnheard == 0
 }
 
 // measure works out the operation's size, and reports memory that isn't what its kind wants.
@@ -153,13 +165,13 @@ func (r *Request) parts(n int, a op.Algorithm) plan.Parts {
 }
 
 // sources are the pairs that an operation's frames come over.
-func (c *coordinator) sources(k *cut) (from []source) {
+func (g *Group) sources(k *cut) (from []source) {
 	for lane := range k.plan.Lanes {
 		if k.plan.Lanes[lane].Rounds == 0 {
 			continue
 		}
 		for _, rank := range k.program.From {
-			if s := (source{c.group.peers[rank], lane}); s.peer.Pollable(lane) {
+			if s := (source{g.Peers[rank], lane}); s.peer.Pollable(lane) {
 				from = append(from, s)
 			}
 		}
@@ -167,7 +179,7 @@ func (c *coordinator) sources(k *cut) (from []source) {
 	return from
 }
 
-// maxCuts bounds the programs and plans that a coordinator keeps for the next operations.
+// maxCuts bounds the programs and plans that a group keeps for the next operations.
 const maxCuts = 256
 
 // cut is what an operation runs by.
@@ -197,11 +209,10 @@ func newCuts() cuts {
 }
 
 // of is the cut of a call under a table's weights.
-func (k *cuts) of(c *coordinator, r *Request, table uint32, weights []uint32, a op.Algorithm) (*cut, error) {
-	g := c.group
-	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.rank, N: g.size, Root: r.Root, Base: g.node.config.BcubeBase,
+func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Algorithm) (*cut, error) {
+	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.Rank, N: g.Size, Root: r.Root, Base: g.engine.Config.BcubeBase,
 		InPlace: r.Kind == op.KindAllToAll && same(r.Dst, r.Src)}
-	key := cutKey{spec, table, r.bytes, max(1, r.DType.Size()), r.rail}
+	key := cutKey{spec, table, r.bytes, max(1, r.DType.Size()), r.Rail}
 	if old := k.cuts[key]; old != nil && slices.Equal(old.counts, r.Counts) {
 		return old, nil
 	}
@@ -216,12 +227,12 @@ func (k *cuts) of(c *coordinator, r *Request, table uint32, weights []uint32, a 
 		}
 		k.programs[spec] = program
 	}
-	if r.rail > 0 {
+	if r.Rail > 0 {
 		weights = make([]uint32, len(weights))
-		weights[r.rail-1] = 1
+		weights[r.Rail-1] = 1
 	}
-	cost := schedule.CostOf(r.Kind, a, g.size, spec.Base)
-	l := plan.NewLayout(r.bytes, key.elemSize, r.parts(g.size, a), program.Blocks, cost)
+	cost := schedule.CostOf(r.Kind, a, g.Size, spec.Base)
+	l := plan.NewLayout(r.bytes, key.elemSize, r.parts(g.Size, a), program.Blocks, cost)
 	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost), counts: slices.Clone(r.Counts)}
 	if len(k.cuts) >= maxCuts {
 		clear(k.cuts)

@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"testing"
@@ -10,44 +10,37 @@ import (
 )
 
 // timedOperation is one that has ended on two rails, of a communicator of nodes a and b.
-func timedOperation(t *testing.T) (*node, *operation) {
+func timedOperation(t *testing.T) *Operation {
 	t.Helper()
-	n := &node{rails: 2, config: Config{Measured: true}}
-	g := newGroup(n, 7, "train", 0, []string{"a", "b"})
-	g.formed.Store(true)
-	n.groups.Store(&map[uint64]*member{g.id: {group: g}})
-	o := &operation{group: g, seq: 1, request: &Request{bytes: 1 << 20}}
+	g := testGroup(t, 2)
+	o := &Operation{group: g, Seq: 1, request: &Request{bytes: 1 << 20}}
 	cost := schedule.CostOf(op.KindAllReduce, op.Ring, 2, 2)
 	l := plan.NewLayout(1<<20, 1, plan.Even(1<<20, 2), []schedule.Block{{Part: 0}, {Part: 1}}, cost)
 	o.shape.config.Plan = plan.New(l, plan.Rounds(l.Rounds, []uint32{3, 1}), cost)
-	o.disturbed = g.disturbed.Load()
+	o.failovers = g.Failovers.Load()
 	o.begun = time.Unix(0, 0)
 	o.finish = []time.Time{o.begun.Add(3 * time.Millisecond), o.begun.Add(2 * time.Millisecond)}
-	return n, o
+	return o
 }
 
 func TestAnOperationReportsWhatEachRailCarriedAndTook(t *testing.T) {
-	_, o := timedOperation(t)
-	m := o.timed()
-	if m == nil || len(m.rails) != 2 {
+	o := timedOperation(t)
+	m := o.Timed()
+	if m == nil || len(m.Rails) != 2 {
 		t.Fatalf("timed: %+v", m)
 	}
-	if m.rails[0].Elapsed != 3*time.Millisecond || m.rails[1].Elapsed != 2*time.Millisecond {
-		t.Errorf("the rails took %v", m.rails)
+	if m.Rails[0].Elapsed != 3*time.Millisecond || m.Rails[1].Elapsed != 2*time.Millisecond {
+		t.Errorf("the rails took %v", m.Rails)
 	}
-	if sum := m.rails[0].Bytes + m.rails[1].Bytes; sum != 1<<20 || m.rails[0].Bytes < 2*m.rails[1].Bytes {
-		t.Errorf("the rails carried %d and %d bytes", m.rails[0].Bytes, m.rails[1].Bytes)
+	if sum := m.Rails[0].Bytes + m.Rails[1].Bytes; sum != 1<<20 || m.Rails[0].Bytes < 2*m.Rails[1].Bytes {
+		t.Errorf("the rails carried %d and %d bytes", m.Rails[0].Bytes, m.Rails[1].Bytes)
 	}
 }
 
 func TestAnOperationThatAFailoverHitIsNotMeasured(t *testing.T) {
-	n, o := timedOperation(t)
-	n.disturb("c")
-	if o.timed() == nil {
-		t.Error("a rail to a node that is no member made an operation count for nothing")
-	}
-	n.disturb("b")
-	if m := o.timed(); m != nil {
+	o := timedOperation(t)
+	o.group.Failovers.Add(1)
+	if m := o.Timed(); m != nil {
 		t.Errorf("a rail was lost on the way, and the operation counts: %+v", m)
 	}
 }

@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"sync"
@@ -13,11 +13,11 @@ import (
 // startClocks readies the rails' clocks (Nezha's Timer, §III-E) of an operation that teaches the balancer something:
 // one that is divided among ranks and could be among rails, and whose algorithm its caller left open. Others cost no
 // look at the clock. Under mu.
-func (o *operation) startClocks() {
-	o.begun, o.finish, o.disturbed = time.Time{}, o.finish[:0], o.group.disturbed.Load()
+func (o *Operation) startClocks() {
+	o.begun, o.finish, o.failovers = time.Time{}, o.finish[:0], o.group.Failovers.Load()
 	r := o.request
-	if !o.group.measured() || r.Kind.Empty() || r.External != nil || r.Algorithm != op.Auto || r.rail != 0 || r.bytes == 0 ||
-		!chosen(o.seq, o.sample()) {
+	if !o.group.Measured() || r.Kind.Empty() || r.External != nil || r.Algorithm != op.Auto || r.Rail != 0 || r.bytes == 0 ||
+		!chosen(o.Seq, o.sample()) {
 		return
 	}
 	for range o.shape.config.Plan.Lanes {
@@ -43,7 +43,7 @@ func chosen(seq uint64, oneOf int) bool {
 }
 
 // sample is how many operations of this size are timed as one.
-func (o *operation) sample() int {
+func (o *Operation) sample() int {
 	if o.request.bytes <= seldomBytes {
 		return seldom
 	}
@@ -55,7 +55,7 @@ func (o *operation) sample() int {
 // of an eager operation, which sends at once, else with the first grant or frame of another rank,
 // before which this rank only waits for one that is late. What is left of such waiting, for
 // ranks further round the ring, rank 0 takes out (balance.Collector). Under mu.
-func (o *operation) clock(kind task.EventKind, lane int) {
+func (o *Operation) clock(kind task.EventKind, lane int) {
 	if kind != task.Arrived && kind != task.Granted {
 		return
 	}
@@ -68,21 +68,33 @@ func (o *operation) clock(kind task.EventKind, lane int) {
 	}
 }
 
-var timings = sync.Pool{New: func() any { return new(operationTimed) }}
-var finishes = sync.Pool{New: func() any { return new(railFinished) }}
+// Timed is what the rails took for an operation.
+type Timed struct {
+	Family    table.Family
+	Table     uint32
+	Bytes     int // the operation's size
+	StandsFor int // how many operations it is one of
+	Rails     []balance.RailTime
+	Finished  int // the balancer's: how many of Rails were reported
+}
 
-// timed is what the rails took for an operation that has ended well, or nil where that says nothing: rails came or
+// Recycle gives it back.
+func (t *Timed) Recycle() { timings.Put(t) }
+
+var timings = sync.Pool{New: func() any { return new(Timed) }}
+
+// Timed is what the rails took for an operation that has ended well, or nil where that says nothing: rails came or
 // went, or one is down, and frames were carried by others than planned. So a rail has its share again as soon as it is back.
-func (o *operation) timed() *operationTimed {
-	if len(o.finish) == 0 || o.cause != nil || o.disturbed != o.group.disturbed.Load() || o.group.maimed.Load() {
+func (o *Operation) Timed() *Timed {
+	if len(o.finish) == 0 || o.cause != nil || o.failovers != o.group.Failovers.Load() || o.group.degraded.Load() {
 		return nil
 	}
-	t := timings.Get().(*operationTimed)
-	t.family = table.FamilyOf(o.request.Kind)
-	t.table, t.bytes, t.standsFor, t.rails, t.finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0], 0
+	t := timings.Get().(*Timed)
+	t.Family = table.FamilyOf(o.request.Kind)
+	t.Table, t.Bytes, t.StandsFor, t.Rails, t.Finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.Rails[:0], 0
 	for lane, last := range o.finish {
 		if last.After(o.begun) {
-			t.rails = append(t.rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane), Elapsed: last.Sub(o.begun)})
+			t.Rails = append(t.Rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane), Elapsed: last.Sub(o.begun)})
 		}
 	}
 	return t
@@ -90,7 +102,7 @@ func (o *operation) timed() *operationTimed {
 
 // carried is how much of the operation a lane carries, over all ranks. Of an allreduce each rank has all blocks; of
 // other kinds it follows from the rounds.
-func (o *operation) carried(lane int) int64 {
+func (o *Operation) carried(lane int) int64 {
 	p := o.shape.config.Plan
 	if o.request.Kind == op.KindAllReduce {
 		return int64(p.Lanes[lane].Bytes)
@@ -98,8 +110,8 @@ func (o *operation) carried(lane int) int64 {
 	return int64(p.Bytes) * int64(p.Lanes[lane].Rounds) / int64(p.Rounds)
 }
 
-// measured reports whether the group's rails are balanced by measurement, or its algorithms chosen. It is the same on all ranks.
-func (g *group) measured() bool {
-	c := &g.node.config
-	return c.Measured && (g.node.rails > 1 || c.Free) && g.size > 1
+// Measured reports whether the group's rails are balanced by measurement, or its algorithms chosen. It is the same on all ranks.
+func (g *Group) Measured() bool {
+	c := &g.engine.Config
+	return c.Measured && (g.engine.Rails > 1 || c.Free) && g.Size > 1
 }

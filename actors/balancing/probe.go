@@ -1,7 +1,6 @@
-package actors
+package balancing
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,13 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/schedule"
 )
 
-// What the probe runs on each rail (DESIGN §6): operations small enough to show the startup and large
+// What the probe runs on each rail: operations small enough to show the startup and large
 // enough to show the rate, of each algorithm of the fixed rule. It goes two rounds over the rails, and more where they are quick or the rounds disagree, since a busy
 // host disturbs one and then the other: of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
 const (
@@ -48,90 +48,93 @@ type probes struct {
 	results map[string][]probeTiming
 }
 
-func (p *probes) of(g *group) []probeTiming {
+func (p *probes) of(g *Group) []probeTiming {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.results[strings.Join(g.nodes, "\x00")]
+	return p.results[strings.Join(g.Nodes, "\x00")]
 }
 
-func (p *probes) keep(g *group, t []probeTiming) {
+func (p *probes) keep(g *Group, t []probeTiming) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.results == nil || len(p.results) >= maxProbes {
 		p.results = make(map[string][]probeTiming)
 	}
-	p.results[strings.Join(g.nodes, "\x00")] = t
+	p.results[strings.Join(g.Nodes, "\x00")] = t
 }
 
-// probe measures each rail of a new communicator by itself, and returns when a table made of that is in force.
+// Starter starts an operation of the communicator.
+type Starter func(context.Context, *engine.Request) (*engine.Work, error)
+
+// Probe measures each rail of a new communicator by itself, and returns when a table made of that is in force.
 // All ranks run the same operations, whose number may depend only on what they have agreed on: each operation
 // carries the largest elapsed time of the one before to all of them.
-func (c *Communicator) probe(ctx context.Context) error {
-	g := c.group
-	if !g.measured() {
+func (g *Group) Probe(ctx context.Context, start Starter) error {
+	if !g.Measured() {
 		return nil
 	}
 	var saved *balance.Saved
-	if s, ok := g.tuned(); ok && g.rank == 0 {
+	if s, ok := g.tuned(); ok && g.Rank == 0 {
 		saved = &s
-		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.name, "size classes", len(s.Classes))
+		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.Name, "size classes", len(s.Classes))
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if !g.node.config.Probe {
-		return c.begin(ctx, &probed{saved: saved, done: make(chan error, 1)})
+		return g.begin(ctx, &probed{saved: saved, done: make(chan error, 1)})
 	}
-	p := &prober{c: c, ctx: ctx, buf: make([]int64, probeLarge/8)}
+	p := &prober{group: g, begin: start, ctx: ctx, buf: make([]int64, probeLarge/8)}
 	timings := g.node.probes.of(g)
 	// Rank 0 decides the table: what it knows is enough.
-	known, down := p.agree(g.rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.rails)))
+	known, down := p.agree(g.Rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.engine.Rails)))
 	if !known {
-		timings, down = p.measure(g.node.rails, down)
+		timings, down = p.measure(g.node.engine.Rails, down)
 	}
 	if p.err != nil {
-		return fmt.Errorf("communicator %q: probing the rails: %w", g.name, p.err)
+		return fmt.Errorf("communicator %q: probing the rails: %w", g.Name, p.err)
 	}
 	if known || down == 0 { // the next one is to measure what is missing here
 		g.node.probes.keep(g, timings)
 	}
-	if g.rank == 0 && (len(timings) > 0 || saved != nil) {
+	if g.Rank == 0 && (len(timings) > 0 || saved != nil) {
 		m := &probed{timings: timings, saved: saved, done: make(chan error, 1)}
 		if known {
 			m.timings = nil // the balancer has begun with them
 		}
-		p.err = c.begin(ctx, m)
+		p.err = g.begin(ctx, m)
 	}
 	for range 2 { // the table takes over after at most the two operations that rank 0 looks ahead
 		p.run(0, 8, 0)
 	}
 	if p.err != nil {
-		return fmt.Errorf("communicator %q: the first table: %w", g.name, p.err)
+		return fmt.Errorf("communicator %q: the first table: %w", g.Name, p.err)
 	}
 	return nil
 }
 
 // begin has the first table made, and returns when it is agreed on. Without the probe that takes over after
 // the two operations that rank 0 looks ahead.
-func (c *Communicator) begin(ctx context.Context, m *probed) error {
+func (g *Group) begin(ctx context.Context, m *probed) error {
 	if m.saved == nil && m.timings == nil {
 		return nil
 	}
-	c.group.node.tell(c.balancer, m)
-	return c.agreed(ctx, m.done)
+	g.node.tell(g.tuner.balancer.Load(), m)
+	return g.Agreed(ctx, m.done)
 }
 
 // prober runs the operations of a probe until one fails.
 type prober struct {
-	c    *Communicator
-	ctx  context.Context
-	buf  []int64
-	last time.Duration // of the operation before, here
-	err  error
+	group *Group
+	begin Starter
+	ctx   context.Context
+	buf   []int64
+	last  time.Duration // of the operation before, here
+	err   error
 }
 
 // agree tells whether rank 0 knows enough, and which rails are down between any two ranks.
 func (p *prober) agree(enough bool) (known bool, down peer.Rails) {
-	p.buf[0], p.buf[1] = 0, int64(p.c.group.missing())
+	p.buf[0], p.buf[1] = 0, int64(p.group.Missing())
 	if enough {
 		p.buf[0] = 1
 	}
@@ -157,8 +160,8 @@ func (p *prober) start(rail, bytes int, o op.Op) {
 		algorithm = op.RecursiveDoubling // by name, so that it isn't counted among the caller's operations
 	}
 	start := time.Now()
-	w, err := p.c.Start(p.ctx, &Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o, Dst: buf, Src: buf,
-		Name: probeName, Algorithm: algorithm, rail: rail})
+	w, err := p.begin(p.ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o, Dst: buf, Src: buf,
+		Name: probeName, Algorithm: algorithm, Rail: rail})
 	if err == nil {
 		err = w.Wait(p.ctx)
 	}
@@ -191,10 +194,10 @@ func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ p
 	}
 	_, later := p.agree(false)
 	down |= later
-	n := p.c.group.node
+	n := p.group.node
 	for rail := range rails {
 		if down.Has(rail) {
-			n.log.Warn("rail not measured: it doesn't connect all ranks", "communicator", p.c.group.name, "rail", n.fabric.Rails()[rail].Name)
+			n.log.Warn("rail not measured: it doesn't connect all ranks", "communicator", p.group.Name, "rail", n.fabric.Rails()[rail].Name)
 			continue
 		}
 		for _, bytes := range []int{8, schedule.TreeBytes, schedule.ShortBytes, probeSmall, probeLarge} {
@@ -242,28 +245,4 @@ func (p *prober) round(rail int, small []time.Duration) (best map[int]time.Durat
 	}
 	run(8)
 	return best, took
-}
-
-// Balance is what rank 0 knows of its rails and has decided for each size.
-func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
-	if c.group.rank != 0 {
-		return balance.Report{}, fmt.Errorf("communicator %q: rank 0 (node %q) balances, this is rank %d", c.group.name, c.group.nodes[0], c.group.rank)
-	}
-	g := c.group
-	if err := g.shutError(); err != nil {
-		return balance.Report{}, err
-	}
-	if err := g.over(ctx); err != nil {
-		return balance.Report{}, err
-	}
-	m := &explainBalance{make(chan balance.Report, 1)}
-	c.group.node.tell(c.balancer, m)
-	select {
-	case r := <-m.done:
-		return r, nil
-	case <-g.gone:
-		return balance.Report{}, cmp.Or(g.shutError(), g.closedError())
-	case <-ctx.Done():
-		return balance.Report{}, fmt.Errorf("communicator %q: balance: %w", g.name, context.Cause(ctx))
-	}
 }

@@ -1,9 +1,10 @@
-package actors
+package engine
 
 import (
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/railactors/memory"
 )
 
@@ -20,18 +21,23 @@ func choose(r *Request, table op.Algorithm, n int) op.Algorithm {
 	return schedule.Choose(r.Kind, int64(r.bytes), n)
 }
 
-// rivals are the algorithms that an operation of that size may run where the order of sums is free. Trying one must not
+// Algorithm is that of an operation of so many bytes under a table, where its caller left it open.
+func (g *Group) Algorithm(k op.Kind, t *table.Table, bytes int64) op.Algorithm {
+	return choose(&Request{Kind: k, bytes: int(bytes)}, t.Lookup(bytes).Algorithm, g.Size)
+}
+
+// Rivals are the algorithms that an operation of that size may run where the order of sums is free. Trying one must not
 // fail for want of memory: it is left out where its scratch could be more than an operation's part of the limit.
-func (g *group) rivals(bytes int64) (algorithms []op.Algorithm) {
-	c := &g.node.config
+func (g *Group) Rivals(bytes int64) (algorithms []op.Algorithm) {
+	c := &g.engine.Config
 	limit := min(memory.MaxBuffer, c.MemoryLimit/int64(c.MaxInFlight))
 	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} {
-		if g.size == 2 && (a == op.Tree || a == op.Bcube) {
+		if g.Size == 2 && (a == op.Tree || a == op.Bcube) {
 			continue // two ranks exchange what they have, whole or in halves
 		}
-		owners := int64(schedule.Parts(op.KindAllReduce, a, g.size))
-		spans := min(int64(g.node.rails*minWindow*plan.MaxSpanBytes), 2*(bytes/owners)+plan.MaxSegmentBytes)
-		if int64(schedule.CostOf(op.KindAllReduce, a, g.size, c.BcubeBase).Slots)*spans <= limit {
+		owners := int64(schedule.Parts(op.KindAllReduce, a, g.Size))
+		spans := min(int64(g.engine.Rails*minWindow*plan.MaxSpanBytes), 2*(bytes/owners)+plan.MaxSegmentBytes)
+		if int64(schedule.CostOf(op.KindAllReduce, a, g.Size, c.BcubeBase).Slots)*spans <= limit {
 			algorithms = append(algorithms, a)
 		}
 	}

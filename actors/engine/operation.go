@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"github.com/polyrail/polyrail/railactors"
 )
 
-// operation is the data path of one collective: its parts, the memory that their tasks
-// speak of, and the landing of frames. Its lifecycle is operationActor's.
+// Operation is the data path of one collective: its parts, the memory that their tasks
+// speak of, and the landing of frames. Its lifecycle is its Owner's.
 //
 // Events come from many goroutines: readers (a frame is in, an acknowledgement came),
 // the caller (start, early frames). Each takes mu for the core's Step only and carries
@@ -21,9 +21,9 @@ import (
 //
 // An operation exists from the first thing that is heard of its seq, here or from a
 // peer, until nothing refers to its memory any more; then it is pooled.
-type operation struct {
-	group *group
-	seq   uint64
+type Operation struct {
+	group *Group
+	Seq   uint64
 
 	mu      sync.Mutex
 	phase   phase
@@ -38,18 +38,18 @@ type operation struct {
 
 	unresolved, unretired int // parts
 
-	// Written by the coordinator and the caller before phase running, constant after.
+	// Written by Configure before phase running, constant after.
 	request *Request
 	work    *Work
 	shape   shape
 	memory  [3][]byte // by task.Memory; scratch is the parts'
 	combine op.Combine
-	actor   *operationActor
+	owner   Owner // nil: nobody has called it here
 
 	// The lanes' clocks, under mu; finish is empty where nobody wants to know.
 	begun     time.Time
 	finish    []time.Time // by lane: its last arrival
-	disturbed uint64      // group.disturbed at the launch
+	failovers uint64      // of the group, at the launch
 }
 
 type phase uint8
@@ -72,16 +72,16 @@ type shape struct {
 }
 
 // reuse makes a pooled operation fit for a new seq.
-func (o *operation) reuse(g *group, seq uint64) {
-	o.group, o.seq = g, seq
+func (o *Operation) reuse(g *Group, seq uint64) {
+	o.group, o.Seq = g, seq
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
 	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
 }
 
 // release drops what a pooled operation must not keep alive.
-func (o *operation) release() {
-	o.group, o.request, o.work, o.combine, o.actor = nil, nil, nil, nil, nil
+func (o *Operation) release() {
+	o.group, o.request, o.work, o.combine, o.owner = nil, nil, nil, nil, nil
 	o.shape = shape{}
 	o.memory = [3][]byte{}
 	for i := range o.parts {
@@ -91,9 +91,9 @@ func (o *operation) release() {
 	clear(o.wants[:cap(o.wants)])
 }
 
-// launch starts a numbered operation on its caller's goroutine, which then
+// Launch starts a numbered operation on its caller's goroutine, which then
 // does the work that early frames bring.
-func (o *operation) launch() {
+func (o *Operation) Launch() {
 	o.mu.Lock()
 	o.holds++
 	defer o.leave()
@@ -117,7 +117,7 @@ func (o *operation) launch() {
 		o.runExternal()
 	}
 	for _, p := range wants {
-		p.GrantEager(o.group.id, o.seq)
+		p.GrantEager(o.group.ID, o.Seq)
 	}
 	for _, g := range grants {
 		o.mu.Lock()
@@ -129,7 +129,7 @@ func (o *operation) launch() {
 }
 
 // leave ends a hold. The last one of an operation that is done with everything forgets it.
-func (o *operation) leave() {
+func (o *Operation) leave() {
 	o.mu.Lock()
 	o.holds--
 	over := o.holds == 0 && o.retired
@@ -140,7 +140,7 @@ func (o *operation) leave() {
 }
 
 // land answers a reader. It comes with mu locked, and unlocks it.
-func (o *operation) land(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+func (o *Operation) land(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
 		return o.landEarly(rank, from, h)
@@ -158,7 +158,7 @@ func (o *operation) land(rank op.Rank, from *railactors.Peer, h *wire.Header) (r
 }
 
 // place asks a task where a frame lands, after comparing what shapes the operation. Under mu.
-func (o *operation) place(rank op.Rank, h *wire.Header) (*part, task.Ref, task.Loc, error) {
+func (o *Operation) place(rank op.Rank, h *wire.Header) (*part, task.Ref, task.Loc, error) {
 	if err := o.compare(rank, h); err != nil {
 		return nil, 0, task.Loc{}, err
 	}
@@ -172,11 +172,11 @@ func (o *operation) place(rank op.Rank, h *wire.Header) (*part, task.Ref, task.L
 }
 
 // compare reports what the sender of a frame or a grant does not share with this rank.
-func (o *operation) compare(rank op.Rank, h *wire.Header) error {
+func (o *Operation) compare(rank op.Rank, h *wire.Header) error {
 	if h.Digest == o.shape.digest && h.Table == o.shape.table {
 		return nil
 	}
-	e := &fault.MismatchError{Rank: rank, Node: o.group.nodes[rank],
+	e := &fault.MismatchError{Rank: rank, Node: o.group.Nodes[rank],
 		Mine: o.shape.desc.String(), Theirs: h.Desc.String()}
 	switch {
 	case h.Table != o.shape.table:
@@ -191,14 +191,14 @@ func (o *operation) compare(rank op.Rank, h *wire.Header) error {
 
 // refuse ends the operation for a frame that does not fit: a mismatch of the callers, or a
 // violation of the protocol. After an abort it is only late.
-func (o *operation) refuse(rank op.Rank, h *wire.Header, err error) {
+func (o *Operation) refuse(rank op.Rank, h *wire.Header, err error) {
 	if err == task.ErrAborted {
-		o.group.sunk.Add(1)
+		o.group.DroppedFrames.Add(1)
 		return
 	}
 	if _, ok := err.(*fault.MismatchError); !ok {
 		err = fmt.Errorf("%w: rank %d (node %q), lane %d, step %d, rounds %d+%d, block %d: %w", fault.ErrInternal,
-			rank, o.group.nodes[rank], h.Lane, h.Step, h.Round, h.Count, h.Block, err)
+			rank, o.group.Nodes[rank], h.Lane, h.Step, h.Round, h.Count, h.Block, err)
 	}
 	o.fail(err)
 }
@@ -209,19 +209,19 @@ func tag(r task.Ref, lane int) uint64 { return uint64(uint32(r)) | uint64(lane)<
 func untag(t uint64) (task.Ref, int) { return task.Ref(uint32(t)), int(t >> 32) }
 
 // Arrived implements railactors.Receiver.
-func (o *operation) Arrived(t uint64) {
+func (o *Operation) Arrived(t uint64) {
 	ref, lane := untag(t)
 	o.step(lane, task.Event{Kind: task.Arrived, Ref: ref})
 }
 
 // Torn implements railactors.Receiver.
-func (o *operation) Torn(t uint64, _ error) {
+func (o *Operation) Torn(t uint64, _ error) {
 	ref, lane := untag(t)
 	o.step(lane, task.Event{Kind: task.Torn, Ref: ref})
 }
 
 // Released implements railactors.FrameOwner, for borrowed frames.
-func (o *operation) Released(f *railactors.Frame, err error) {
+func (o *Operation) Released(f *railactors.Frame, err error) {
 	ref, lane := untag(f.Tag)
 	recycle(f)
 	if err != nil && err != railactors.ErrRevoked {
@@ -232,7 +232,7 @@ func (o *operation) Released(f *railactors.Frame, err error) {
 
 // granted: a peer has started the operation and has room for spans. It comes with mu locked,
 // and unlocks it.
-func (o *operation) granted(rank op.Rank, h *wire.Header) {
+func (o *Operation) granted(rank op.Rank, h *wire.Header) {
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
 		o.keepGrant(rank, h)
@@ -258,7 +258,7 @@ func (o *operation) granted(rank op.Rank, h *wire.Header) {
 
 // wanted: a peer has eager frames and no credit. It reports whether they may come. It comes with mu
 // locked, and unlocks it.
-func (o *operation) wanted(from *railactors.Peer) bool {
+func (o *Operation) wanted(from *railactors.Peer) bool {
 	defer o.mu.Unlock()
 	if o.phase == phaseRunning {
 		return true
@@ -270,32 +270,37 @@ func (o *operation) wanted(from *railactors.Peer) bool {
 }
 
 // fail breaks the communicator with this operation's error.
-func (o *operation) fail(cause error) {
-	o.group.node.breakGroup(o.group, cause, o.seq, true)
+func (o *Operation) fail(cause error) {
+	o.group.Fail(cause, o.Seq)
+}
+
+// Expire ends an operation that has taken as long as it may.
+func (o *Operation) Expire(after time.Duration) {
+	o.fail(&fault.TimeoutError{What: o.shape.desc.String(), After: after})
 }
 
 // failure is the operation's result: nil, or the cause with the operation's name on it.
-func (o *operation) failure() error {
+func (o *Operation) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.cause == nil {
 		return nil
 	}
-	return o.group.operationError(o.seq, o.shape.desc, o.cause)
+	return o.group.operationError(o.Seq, o.shape.desc, o.cause)
 }
 
 // abort ends the operation: nothing new is started, and memory is taken back from whoever holds
 // it. The group and seq fence a pooled operation's next life.
-func (o *operation) abort(g *group, seq uint64, cause error) {
+func (o *Operation) abort(g *Group, seq uint64, cause error) {
 	o.mu.Lock()
-	if o.cause != nil || o.retired || o.group != g || o.seq != seq {
+	if o.cause != nil || o.retired || o.group != g || o.Seq != seq {
 		o.mu.Unlock()
 		return
 	}
 	o.cause = cause
 	o.holds++
 	defer o.leave()
-	if o.phase != phaseRunning { // a numbered one is ended by launch
+	if o.phase != phaseRunning { // a numbered one is ended by Launch
 		o.retired = o.phase == phaseHeard
 		o.discard()
 		return
@@ -305,11 +310,11 @@ func (o *operation) abort(g *group, seq uint64, cause error) {
 	if resolved {
 		o.work.finish(o.failure())
 	}
-	g.node.fabric.Revoke(o)
+	g.engine.Revoke(o)
 }
 
-// forget gives everything back. Nothing refers to the operation but its actor.
-func (o *operation) forget() {
+// forget gives everything back. Nothing refers to the operation but its owner.
+func (o *Operation) forget() {
 	for i := range o.parts {
 		o.parts[i].free()
 	}
@@ -317,9 +322,9 @@ func (o *operation) forget() {
 	if o.work != nil {
 		<-o.work.slot
 	}
-	if o.actor == nil {
-		o.group.node.recycle(o)
+	if o.owner == nil {
+		o.group.engine.Recycle(o)
 		return
 	}
-	o.group.node.tell(o.actor.pid, &operationEnded{o, o.actor})
+	o.owner.Ended(o)
 }

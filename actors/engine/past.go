@@ -1,4 +1,4 @@
-package actors
+package engine
 
 import (
 	"fmt"
@@ -24,36 +24,36 @@ type pastOperation struct {
 }
 
 // remember notes an operation that has ended well. Under g.mu.
-func (g *group) remember(o *operation) {
-	g.past[o.seq%remembered] = pastOperation{o.seq, o.shape.desc, o.shape.digest}
+func (g *Group) remember(o *Operation) {
+	g.past[o.Seq%remembered] = pastOperation{o.Seq, o.shape.desc, o.shape.digest}
 }
 
 // late is a frame of an operation that is over here. Where all ranks call the same there is none: an operation ends
 // with its last frame, and no frame is delivered twice. asks: it is no data, and may be late.
-func (g *group) late(rank op.Rank, h *wire.Header, asks bool) {
+func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 	g.mu.Lock()
 	past, broken := g.past[h.Seq%remembered], g.broken != nil
 	g.mu.Unlock()
 	known := past.seq == h.Seq
 	if broken || asks && (!known || past.digest == h.Digest) {
-		g.sunk.Add(1)
+		g.DroppedFrames.Add(1)
 		return
 	}
-	e := &fault.MismatchError{Rank: rank, Node: g.nodes[rank], Mine: "an operation that has ended", Theirs: h.Desc.String()}
+	e := &fault.MismatchError{Rank: rank, Node: g.Nodes[rank], Mine: "an operation that has ended", Theirs: h.Desc.String()}
 	if known {
 		e.Mine = past.desc.String()
 		if past.desc == h.Desc {
 			e.Explanation = "the operation's name or its counts differ"
 		}
 	}
-	g.node.breakGroup(g, fmt.Errorf("seq %d: %w", h.Seq, e), h.Seq, true)
+	g.Fail(fmt.Errorf("seq %d: %w", h.Seq, e), h.Seq)
 }
 
 // stallAfter is how long an operation may take before its links are asked whether they run the same one.
 const stallAfter = time.Second
 
 // watchStalls has the operations in flight looked at after a while. Under g.mu.
-func (g *group) watchStalls() {
+func (g *Group) watchStalls() {
 	if g.stalls == nil {
 		g.stalls = time.AfterFunc(stallAfter, g.askStalled)
 	}
@@ -61,7 +61,7 @@ func (g *group) watchStalls() {
 
 // askStalled asks, of each operation that takes long, every rank that it has a link to, once: the frame
 // carries what was called here, and a rank that called something else ends both.
-func (g *group) askStalled() {
+func (g *Group) askStalled() {
 	g.mu.Lock()
 	g.stalls = nil
 	if g.broken != nil || g.active == 0 {
@@ -69,7 +69,7 @@ func (g *group) askStalled() {
 		return
 	}
 	g.watchStalls()
-	var stalled []*operation
+	var stalled []*Operation
 	for _, o := range g.open {
 		o.mu.Lock()
 		if o.phase == phaseRunning && o.cause == nil && !o.retired {
@@ -88,7 +88,7 @@ func (g *group) askStalled() {
 }
 
 // ask tells the ranks at the ends of the operation's links what was called here.
-func (o *operation) ask() {
+func (o *Operation) ask() {
 	program := o.shape.config.Program
 	told := make(map[op.Rank]bool)
 	for _, ranks := range [][]op.Rank{program.From, program.To} {
@@ -98,9 +98,9 @@ func (o *operation) ask() {
 			}
 			told[rank] = true
 			f := frames.Get().(*railactors.Frame)
-			f.Header, f.Owner = o.header(wire.KindGrant), o.group.node.copies
+			f.Header, f.Owner = o.header(wire.KindGrant), o.group.engine.copies
 			f.Header.Flags &^= wire.FlagEager
-			o.group.peers[rank].Send(f)
+			o.group.Peers[rank].Send(f)
 		}
 	}
 }

@@ -1,21 +1,23 @@
-package actors
+package balancing
 
 import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
 // balancer collects completion times per rail and size class; full windows go to rank 0,
 // whose balancer merges those of all ranks and feeds them to the core. The tables that this
 // decides on are published by the coordinator.
 type balancer struct {
-	group    *group
+	group    *Group
 	timers   [table.Families]*balance.Timer
 	families [table.Families]*balancedFamily // rank 0 only, and nil where the table is the user's alone
 	proposed bool                            // a table is being agreed on: what comes in until then is of the one before
@@ -36,13 +38,13 @@ type balancedFamily struct {
 // sampled: of so many timed operations one has the time measured that timing it takes.
 const sampled = 64
 
-func newBalancer(g *group) *balancer {
+func newBalancer(g *Group) *balancer {
 	b := &balancer{group: g}
 	for f := range b.timers {
 		b.timers[f] = balance.NewTimer(g.node.config.SplitBytes)
 		b.timers[f].Family = table.Family(f)
 	}
-	if g.rank != 0 || !g.measured() {
+	if g.Rank != 0 || !g.Measured() {
 		return b
 	}
 	allReduces := b.family(table.AllReduces)
@@ -59,22 +61,22 @@ func (b *balancer) family(f table.Family) *balancedFamily {
 	if b.families[f] != nil {
 		return b.families[f]
 	}
-	g, n, inForce := b.group, b.group.node, b.group.table.Load()
+	g, n, inForce := b.group, b.group.node, b.group.Table.Load()
 	start := &table.Table{Version: inForce.Version, Entries: inForce.Of(table.AllReduces)}
 	setup := balance.Setup{
-		Rails: n.rails, SplitBytes: n.config.SplitBytes, Start: start,
+		Rails: n.engine.Rails, SplitBytes: n.config.SplitBytes, Start: start,
 		Algorithm: func(bytes int64) op.Algorithm {
-			return choose(&Request{Kind: f.Kind(), bytes: int(bytes)}, start.Lookup(bytes).Algorithm, g.size)
+			return g.Algorithm(f.Kind(), start, bytes)
 		},
-		Owners: func(a op.Algorithm) int { return max(1, schedule.Parts(f.Kind(), a, g.size)) },
+		Owners: func(a op.Algorithm) int { return max(1, schedule.Parts(f.Kind(), a, g.Size)) },
 	}
-	collector := balance.NewCollector(g.size, n.rails, inForce.Version, int64(n.config.EagerBytes))
+	collector := balance.NewCollector(g.Size, n.engine.Rails, inForce.Version, int64(n.engine.Config.EagerBytes))
 	if f == table.AllReduces {
 		setup.Ranges = n.config.Algorithms
-		if n.config.Free {
-			setup.Free = g.rivals
+		if n.engine.Config.Free {
+			setup.Free = g.Rivals
 			setup.Cost = func(a op.Algorithm) schedule.Cost {
-				return schedule.CostOf(op.KindAllReduce, a, g.size, n.config.BcubeBase)
+				return schedule.CostOf(op.KindAllReduce, a, g.Size, n.engine.Config.BcubeBase)
 			}
 		}
 	} else {
@@ -89,15 +91,15 @@ func (b *balancer) balances() bool { return b.families[table.AllReduces] != nil 
 
 func (b *balancer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *railFinished:
+	case *RailFinished:
 		b.finished(ctx, m)
-	case railChanged:
+	case RailChanged:
 		b.disturbed()
-	case *controlMessage:
+	case *Timings:
 		b.windows(ctx, m)
-	case tableSwitched:
+	case TableSwitched:
 		b.switched(uint32(m))
-	case tablePinned:
+	case TablePinned:
 		b.pinned = true
 	case *probed:
 		b.probed(ctx, m)
@@ -107,34 +109,34 @@ func (b *balancer) Receive(ctx actor.Context) {
 		b.save(m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
-		b.group.node.unknown(ctx)
+		supervise.Unknown(ctx, b.group.node.log)
 	}
 }
 
 // finished counts the rails of an operation until all were reported: their times are compared with each other.
-func (b *balancer) finished(ctx actor.Context, m *railFinished) {
+func (b *balancer) finished(ctx actor.Context, m *RailFinished) {
 	t := m.operation
-	*m = railFinished{}
+	*m = RailFinished{}
 	finishes.Put(m)
-	if t.finished++; t.finished == len(t.rails) {
+	if t.Finished++; t.Finished == len(t.Rails) {
 		b.time(ctx, t)
 	}
 }
 
-func (b *balancer) time(ctx actor.Context, m *operationTimed) {
+func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 	var began time.Time
 	b.timed++
-	b.control.Operations += uint64(m.standsFor)
+	b.control.Operations += uint64(m.StandsFor)
 	if b.timed%sampled == 0 {
 		began = time.Now()
 	}
 	var busy time.Duration
-	for _, r := range m.rails {
+	for _, r := range m.Rails {
 		busy = max(busy, r.Elapsed)
 	}
-	b.control.Busy += busy * time.Duration(m.standsFor)
-	set, full := b.timers[m.family].Add(m.table, balance.ClassOf(int64(m.bytes)), m.rails)
-	timings.Put(m)
+	b.control.Busy += busy * time.Duration(m.StandsFor)
+	set, full := b.timers[m.Family].Add(m.Table, balance.ClassOf(int64(m.Bytes)), m.Rails)
+	m.Recycle()
 	if !began.IsZero() {
 		b.control.Spent += sampled * time.Since(began)
 	}
@@ -142,7 +144,7 @@ func (b *balancer) time(ctx actor.Context, m *operationTimed) {
 		return
 	}
 	if b.balances() {
-		b.observe(ctx, int(b.group.rank), set)
+		b.observe(ctx, int(b.group.Rank), set)
 		return
 	}
 	b.group.control(0, windowsMessage(set))
@@ -178,15 +180,15 @@ func (b *balancer) switched(version uint32) {
 }
 
 // windows takes another rank's timings.
-func (b *balancer) windows(ctx actor.Context, m *controlMessage) {
+func (b *balancer) windows(ctx actor.Context, m *Timings) {
 	if !b.balances() {
-		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.name, "from", m.from, "rank", b.group.rank)
+		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.Name, "from", m.From, "rank", b.group.Rank)
 		return
 	}
-	if w := m.body.GetWindows(); w.GetDisturbed() {
+	if w := m.Windows; w.GetDisturbed() {
 		b.drop()
 	} else {
-		b.observe(ctx, int(m.from), windowsOf(w))
+		b.observe(ctx, int(m.From), windowsOf(w))
 	}
 }
 
@@ -199,14 +201,14 @@ func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
 	f := b.family(set[0].Family)
 	merged, complete, err := f.collector.Observe(rank, set)
 	if err != nil {
-		b.group.node.log.Warn("timings refused", "communicator", b.group.name, "from", rank, "error", err)
+		b.group.node.log.Warn("timings refused", "communicator", b.group.Name, "from", rank, "error", err)
 		return
 	}
 	if !complete {
 		return
 	}
 	for _, w := range merged {
-		b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", w.Rail,
+		b.group.node.log.Debug("timings", "communicator", b.group.Name, "rail", w.Rail,
 			"class", w.Class.String(), "bytes", w.Bytes, "mean", w.Elapsed)
 	}
 	if set[0].Family == table.AllReduces {
@@ -215,7 +217,7 @@ func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
 	}
 	if f.core.Observe(merged) && !b.pinned {
 		f.entries = f.core.Table()
-		b.propose(ctx, &proposeTable{entries: b.entries(), balanced: true, done: make(chan error, 1)})
+		b.propose(ctx, &Propose{Entries: b.entries(), Balanced: true, Done: make(chan error, 1)})
 	}
 }
 
@@ -227,7 +229,7 @@ func (b *balancer) entries() (all []table.Entry) {
 		}
 		entries := family.entries
 		if f == int(table.AllReduces) && entries == nil {
-			entries = b.group.table.Load().Of(table.AllReduces)
+			entries = b.group.Table.Load().Of(table.AllReduces)
 		}
 		for _, e := range entries {
 			e.Family = table.Family(f)
@@ -238,7 +240,7 @@ func (b *balancer) entries() (all []table.Entry) {
 }
 
 // propose has the coordinator, our sister, publish a table.
-func (b *balancer) propose(ctx actor.Context, m *proposeTable) {
+func (b *balancer) propose(ctx actor.Context, m *Propose) {
 	b.proposed = true
 	b.group.node.tell(ctx.Parent(), m)
 }
@@ -257,7 +259,7 @@ func (b *balancer) probed(ctx actor.Context, m *probed) {
 	if m.saved != nil {
 		f.entries = f.core.Restore(m.saved.Classes)
 	}
-	b.propose(ctx, &proposeTable{entries: b.entries(), balanced: true, done: m.done})
+	b.propose(ctx, &Propose{Entries: b.entries(), Balanced: true, Done: m.done})
 }
 
 // save answers with what was learned. A caller's table keeps the core from having its way: what it
@@ -284,6 +286,6 @@ func (b *balancer) explain(m *explainBalance) {
 		}
 	}
 	r.Static, r.Control = b.pinned, b.control
-	r.Control.Held = time.Duration(b.group.held.Load())
+	r.Control.Held = time.Duration(b.group.Held.Load())
 	m.done <- r
 }

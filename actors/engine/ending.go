@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// This file is about how a group ends. That the other ranks hear of it is the work of the layers above.
+
+// Break ends all operations and transfers of a group with its first cause, which later calls return; tell is
+// called after that is noted and before anything ends. Later calls of Break do nothing.
+func (g *Group) Break(cause error, seq uint64, tell func()) {
+	open, first := g.fail(seq, cause)
+	if !first {
+		return
+	}
+	tell()
+	for _, p := range open {
+		p.operation.abort(g, p.seq, cause)
+	}
+	g.Transfers.Break(cause)
+}
+
+// fail breaks the group with its first cause, and gives the operations to end; first is false if it was
+// broken before.
+func (g *Group) fail(seq uint64, cause error) (open []pending, first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.broken != nil {
+		return nil, false
+	}
+	g.broken = fmt.Errorf("communicator %q: %w since seq %d: %w", g.Name, fault.ErrBroken, seq, cause)
+	g.cause, g.since = cause, seq
+	close(g.Ended)
+	for seq, o := range g.open {
+		open = append(open, pending{o, seq})
+	}
+	return open, true
+}
+
+// pending is an operation and the seq that it had when it was looked up.
+type pending struct {
+	operation *Operation
+	seq       uint64
+}
+
+// Err is the error of calls since the group broke, or nil.
+func (g *Group) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.broken
+}
+
+// Cause is the first cause itself, after its seq; nil while the group works.
+func (g *Group) Cause() (seq uint64, cause error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.since, g.cause
+}
+
+// Shut makes the group take no more calls. It reports whether this is the first time.
+func (g *Group) Shut() (first bool) {
+	g.mu.Lock() // with Number: what was numbered before is waited for
+	defer g.mu.Unlock()
+	g.closingOnce.Do(func() { first = true; close(g.Closing) })
+	return first
+}
+
+// ShutError is why the group takes no more calls though it isn't broken, or nil.
+func (g *Group) ShutError() error {
+	select {
+	case <-g.Closing:
+		return g.ClosedError()
+	default:
+	}
+	if err := g.engine.Closed(); err != nil {
+		return fmt.Errorf("communicator %q: %w", g.Name, err)
+	}
+	return nil
+}
+
+// ClosedError is what calls on a closed communicator return.
+func (g *Group) ClosedError() error {
+	return fmt.Errorf("communicator %q: %w", g.Name, fault.ErrClosed)
+}
+
+// Usable is why the group takes no more calls, or nil.
+func (g *Group) Usable() error {
+	if err := g.ShutError(); err != nil {
+		return err
+	}
+	return g.Err()
+}
+
+// Over is the error of a call whose context was over before it, or nil.
+func (g *Group) Over(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("communicator %q: %w", g.Name, context.Cause(ctx))
+}
+
+// Depart notes that a rank closes the communicator after seq last. An error is the cause to break the
+// group with: an operation above that was called here, and can't finish.
+func (g *Group) Depart(rank op.Rank, last uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.departed == nil {
+		g.departed = make(map[op.Rank]uint64)
+	}
+	g.departed[rank] = last
+	if g.numbered > last {
+		return g.departure(rank, last)
+	}
+	return nil
+}
+
+// HasDeparted reports whether a rank has closed the communicator.
+func (g *Group) HasDeparted(rank op.Rank) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.departed[rank]
+	return ok
+}
+
+func (g *Group) departure(rank op.Rank, last uint64) error {
+	return &fault.AbortError{Rank: rank, Node: g.Nodes[rank], Code: fault.CodeClosed,
+		Reason: fmt.Sprintf("it closed the communicator after seq %d", last)}
+}
+
+// Quiet returns a channel that is closed when no operation or transfer that was called here is open.
+func (g *Group) Quiet() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	done := make(chan struct{})
+	if g.active == 0 {
+		close(done)
+		return done
+	}
+	if g.idle != nil {
+		return g.idle
+	}
+	g.idle = done
+	return done
+}
+
+// operationError puts an operation's name on a cause, once.
+func (g *Group) operationError(seq uint64, d op.Descriptor, cause error) error {
+	return &fault.OperationError{Communicator: g.Name, Seq: seq, Operation: d, Cause: cause}
+}

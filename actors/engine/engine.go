@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/memory"
+)
+
+// Config is what shapes the operations of a node. The root package validates and fills it.
+type Config struct {
+	EagerBytes  int // operations up to this size go without a grant
+	MaxInFlight int // operations of one communicator
+	BcubeBase   int
+	WaitSpin    time.Duration // how long a caller polls for a small operation's frames; 0: not at all
+	MemoryLimit int64         // bytes of scratch and copies
+	Measured    bool          // tables follow what the rails are measured to do
+	Free        bool          // of several algorithms the one that is measured to be fastest
+}
+
+// Engine is what the operations of all of a node's communicators share. Its exported fields are
+// set before the first group is made, and constant after.
+type Engine struct {
+	Config Config
+	Pool   *memory.Pool
+	Rails  int
+	Revoke func(owner any) // takes memory back from whoever sends or fills it (railactors.Fabric)
+	Closed func() error    // why the node takes no more calls, or nil
+
+	copies     *copies
+	operations sync.Pool
+}
+
+// New makes an engine with a pool of memory of the configured size.
+func New(cfg Config) *Engine {
+	e := &Engine{Config: cfg, Pool: memory.NewPool(cfg.MemoryLimit)}
+	e.copies = &copies{e.Pool}
+	e.operations.New = func() any { return new(Operation) }
+	return e
+}
+
+// Owner owns the lifecycle of an operation that was called here: its timer, its workers, its end.
+type Owner interface {
+	// Hand gives a frame to the worker of its rail, which sends it to a peer.
+	Hand(f *railactors.Frame, to *railactors.Peer)
+	// Ended says that nothing refers to the operation any more: the owner recycles it.
+	Ended(o *Operation)
+}
+
+// Recycle pools an operation that nothing refers to.
+func (e *Engine) Recycle(o *Operation) {
+	o.mu.Lock()
+	o.release()
+	o.mu.Unlock()
+	e.operations.Put(o)
+}

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/polyrail/polyrail/messages/wire"
+)
+
+// testGroup is rank 0's group of nodes a and b, whose communicator does no more than break.
+func testGroup(t *testing.T, rails int) *Group {
+	t.Helper()
+	e := New(Config{MemoryLimit: 1 << 20, Measured: true})
+	e.Rails, e.Revoke, e.Closed = rails, func(any) {}, func() error { return nil }
+	g := e.NewGroup(7, "train", 0, []string{"a", "b"}, nil)
+	g.Fail = func(cause error, seq uint64) { g.Break(cause, seq, func() {}) }
+	return g
+}
+
+// A peer's frame opens operation 1, it is called here, and before its caller launches it the
+// communicator breaks.
+func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
+	g := testGroup(t, 1)
+	heard, err := g.find(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard.mu.Unlock() // find locks it for its caller
+	o, err := g.Number(1)
+	if err != nil || o != heard {
+		t.Fatalf("operation %p, %v; want the one that was heard of, %p", o, err, heard)
+	}
+	cause := errors.New("another rank called something else")
+	open, first := g.fail(1, cause)
+	if !first || len(open) != 1 {
+		t.Fatalf("%d operations to end, first %v", len(open), first)
+	}
+	o.abort(g, 1, cause)
+	if o.group != g || o.retired || o.cause != cause {
+		t.Errorf("pooled under its caller's hands: group %p, retired %v, cause %v", o.group, o.retired, o.cause)
+	}
+}
+
+// A frame came before its operation, and the call that it was for can't be run.
+func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
+	g := testGroup(t, 1)
+	pool := g.engine.Pool
+	o, err := g.find(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := wire.Header{Kind: wire.KindData, Flags: wire.FlagEager | wire.FlagUncredited, Length: 1000}
+	landing, err := o.landEarly(1, nil, &h)
+	o.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	landing.Receiver.Arrived(landing.Tag)
+	if pool.Stats().InUse == 0 {
+		t.Fatal("the early frame takes no memory")
+	}
+	if _, err := g.Number(1); err != nil {
+		t.Fatal(err)
+	}
+	o.work = g.NewWork(make(chan struct{}, 1))
+	o.work.slot <- struct{}{}
+	o.cause = errors.New("not defined on float32")
+	work := o.work
+	o.Launch()
+	if work.Err() == nil {
+		t.Errorf("the call ended with %v", work.Err())
+	}
+	if s := pool.Stats(); s.InUse != 0 {
+		t.Errorf("%d bytes are still in use", s.InUse)
+	}
+}

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// Request is one call of a collective, as the caller made it.
+type Request struct {
+	Kind      op.Kind
+	DType     op.DType
+	Op        op.Op      // of kinds that reduce
+	Dst, Src  []byte     // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
+	Root      op.Rank    // of kinds that have one
+	Counts    []int      // elements of each rank's part, the same on all ranks; nil: equal parts
+	External  *AllToAllV // of KindAllToAllV
+	Name      string     // compared between ranks; may be empty
+	Algorithm op.Algorithm
+
+	Salt uint64 // of a view's barrier or a Dup: enters the digest
+	Rail int    // of a probe: 1 + the rail that carries all of it; 0: by the table
+
+	bytes int // size of the operation: the larger one of a rank's input and output
+}
+
+// digest hashes everything that shapes an operation.
+func digest(g *Group, r *Request, d op.Descriptor, segment int, eager bool) uint64 {
+	h := fnv.New64a()
+	var b [64]byte
+	le := binary.LittleEndian
+	b[0], b[1], b[2], b[3] = byte(d.Kind), byte(d.DType), byte(d.Code), byte(d.Algorithm)
+	if eager {
+		b[4] = 1
+	}
+	le.PutUint64(b[8:], d.Elements)
+	le.PutUint64(b[16:], uint64(g.Size))
+	le.PutUint64(b[24:], uint64(segment))
+	le.PutUint64(b[32:], uint64(g.engine.Config.BcubeBase))
+	le.PutUint64(b[40:], r.Salt)
+	le.PutUint64(b[48:], uint64(len(r.Name)))
+	le.PutUint32(b[56:], uint32(d.Root))
+	le.PutUint32(b[60:], uint32(len(r.Counts)))
+	h.Write(b[:])
+	h.Write([]byte(r.Name))
+	for _, count := range r.Counts {
+		h.Write(le.AppendUint64(nil, uint64(count)))
+	}
+	if d.Code == op.CodeUser {
+		h.Write([]byte(r.Op.String()))
+	}
+	return h.Sum64()
+}
