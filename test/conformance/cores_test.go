@@ -44,8 +44,7 @@ func playCores(t *testing.T, w *world, f form, n, root int) (cases int) {
 	t.Helper()
 	programs := [2][]*schedule.Program{buildAll(t, f, n, root, false), buildAll(t, f, n, root, true)}
 	for _, amount := range amounts {
-		const most = 600_000 // elements of all ranks; larger ones take their time and show nothing new
-		if amount.cut != equal && !takesCounts(f.kind) || n*amount.elements > most {
+		if !f.takes(amount, n) {
 			continue
 		}
 		c := &testCase{form: f, dtype: coreType, code: coreOperator, ranks: n, root: root, amount: amount}
