@@ -38,8 +38,9 @@ func Owners(a op.Algorithm, n int) int {
 	return n
 }
 
-// Of is the expression for one owner's block in a group of n ranks; base is Bcube's. The owner of a reduce
-// is its root, that of a rank's part of a reduce-scatter is the rank, and that of an allreduce by tree is 0.
+// Of is the expression for one owner's block in a group of n ranks; base is Bcube's. The owner of a
+// reduce is its root, and that of a rank's part of a reduce-scatter is the rank. An allreduce by
+// tree has owner 0.
 func Of(a op.Algorithm, n, base, owner int) *Expr {
 	values := make([]*Expr, n)
 	for rank := range values {
@@ -70,7 +71,8 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 		}
 		return values[0]
 	case op.Tree:
-		// Beginning with the owner: eight neighbours, then eight of those groups; the last group may be smaller.
+		// Beginning with the owner: eight neighbours, then eight of those groups; the last
+		// group may be smaller.
 		values = append(values[owner:], values[:owner]...)
 		for len(values) > 1 {
 			values = groups(values, 8)
@@ -80,7 +82,8 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 	panic(fmt.Sprintf("no order for algorithm %v", a))
 }
 
-// Scan is the expression of rank r's result of a scan, or of an exclusive one, where it is nil for rank 0.
+// Scan is the expression of rank r's result of a scan or of an exclusive one. The latter is nil for
+// rank 0.
 func Scan(a op.Algorithm, exclusive bool, r int) *Expr {
 	values := make([]*Expr, r+1)
 	for rank := range values {
@@ -96,8 +99,8 @@ func Scan(a op.Algorithm, exclusive bool, r int) *Expr {
 	case a != op.RecursiveDoubling:
 		panic(fmt.Sprintf("no order for a scan by algorithm %v", a))
 	}
-	// In each step a rank puts before what it has what the rank at twice the distance has. An exclusive
-	// scan's result is what came in, by step.
+	// In each step a rank puts before its value that of the rank at twice the distance. The result
+	// of an exclusive scan is what came in.
 	var before *Expr
 	for distance := 1; distance <= r; distance *= 2 {
 		came := values[r-distance]

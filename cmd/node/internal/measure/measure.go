@@ -208,7 +208,7 @@ func (m *run) iterate(ctx context.Context, times int) error {
 	return nil
 }
 
-// check counts the wrong elements of the result, and those of the operand that the operation changed.
+// check counts the wrong elements of the result, and those of the operand that have changed.
 func (m *run) check() {
 	m.wrong += int64(m.c.Pattern.Wrong(m.dst, m.c.Shape.Result))
 	own := pattern.Only(op.Rank(m.g.Rank()))

@@ -150,7 +150,8 @@ func TestTheWarmUpIsAsLongAsAskedFor(t *testing.T) {
 	}
 }
 
-// Nothing is known of what an operation takes: a guess by the time that no warm-up took was a hundred thousand of them.
+// The time of an operation is not known then. It was taken for the time of an empty loop, and a
+// hundred thousand operations were planned at once.
 func TestWithoutAWarmUpTheFirstOperationsAreFew(t *testing.T) {
 	b := newBoard(1)
 	b.fail, b.err = minIterations+1, errors.New("enough")
