@@ -36,7 +36,7 @@ type setting struct {
 }
 
 // operations is all that bench measures, in the order of "--op all". The factors are those of
-// nccl-tests; scans, which it lacks, move what a reduce moves.
+// nccl-tests; scans, which it lacks, move what a reduce moves. A new operation is a line here.
 var operations = []operation{
 	collective("allreduce", polyrail.KindAllReduce, osu.BusTwice),
 	collective("reduce", polyrail.KindReduce, osu.BusWhole),
@@ -79,7 +79,8 @@ func (s setting) call(ctx context.Context, c *polyrail.Communicator, dst, src []
 	if s.uneven {
 		options = append(options, polyrail.WithCounts(s.counts()...))
 	}
-	return c.Run(ctx, polyrail.Operation{Kind: s.kind, DType: s.dtype, Op: s.reduce, Root: s.root, Dst: dst, Src: src}, options...)
+	o := polyrail.Operation{Kind: s.kind, DType: s.dtype, Op: s.reduce, Root: s.root, Dst: dst, Src: src}
+	return c.Run(ctx, o, options...)
 }
 
 // nothing is the shape of an operation without data.
@@ -89,8 +90,9 @@ func (s setting) barrier(ctx context.Context, c *polyrail.Communicator, _, _ []b
 	return c.Barrier(ctx)
 }
 
-// counts are the elements of each rank's part. Equal parts are rounded down to whole elements, but have
-// one at least. Uneven ones have together what was asked for: rank r's is in proportion to r+1.
+// counts are the elements of each rank's part. Equal parts are rounded down to whole elements, but
+// have one at least. Uneven ones have together what was asked for: rank r's is in proportion to
+// r+1.
 func (s setting) counts() []int {
 	counts := make([]int, s.n)
 	elements := s.bytes / s.dtype.Size()

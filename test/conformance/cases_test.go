@@ -33,7 +33,8 @@ const (
 	holed      // one rank has nothing, the others the same
 )
 
-// amount is how many elements an operation has, about, where they don't divide by the ranks, and its cut.
+// amount is how many elements an operation has, and its cut. Where they don't divide by the ranks,
+// there are a few more or less.
 type amount struct {
 	elements int
 	cut      cut
@@ -57,6 +58,13 @@ var forms = func() (all []form) {
 	}
 	return all
 }()
+
+// takes says whether n ranks are tried with an amount: an uneven one where callers give counts, and
+// no more than what is worth its time and memory.
+func (f form) takes(a amount, n int) bool {
+	const most = 600_000 // elements of all ranks
+	return (a.cut == equal || takesCounts(f.kind)) && n*a.elements <= most
+}
 
 // testCase is one operation on one bed.
 type testCase struct {
@@ -167,7 +175,7 @@ func points(ranks []int) (all []point) {
 				for _, n := range ranks {
 					for root := range roots(form.kind, n) {
 						for a, amount := range amounts {
-							if amount.cut != equal && !takesCounts(form.kind) {
+							if !form.takes(amount, n) {
 								continue
 							}
 							for i := range maxRails * variants {

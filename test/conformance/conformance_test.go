@@ -88,7 +88,7 @@ func choose(t *testing.T) (chosen []*testCase) {
 }
 
 // allSample is the number of cases drawn with -all.
-const allSample = 50_000
+const allSample = 200_000
 
 // bedKey is what nodes are started for.
 type bedKey struct{ ranks, rails, variant int }

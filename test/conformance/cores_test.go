@@ -44,8 +44,7 @@ func playCores(t *testing.T, w *world, f form, n, root int) (cases int) {
 	t.Helper()
 	programs := [2][]*schedule.Program{buildAll(t, f, n, root, false), buildAll(t, f, n, root, true)}
 	for _, amount := range amounts {
-		const most = 600_000 // elements of all ranks; larger ones take their time and show nothing new
-		if amount.cut != equal && !takesCounts(f.kind) || n*amount.elements > most {
+		if !f.takes(amount, n) {
 			continue
 		}
 		c := &testCase{form: f, dtype: coreType, code: coreOperator, ranks: n, root: root, amount: amount}
@@ -62,7 +61,7 @@ func playCores(t *testing.T, w *world, f form, n, root int) (cases int) {
 	return cases
 }
 
-// world plays the tasks of all ranks of one operation. What happens next is in a list, of which it takes
+// world plays the tasks of all ranks of one operation. What can happen next is in a list. It takes
 // the first or, in every second operation, the last: frames overtake each other then.
 type world struct {
 	played int // operations; decides lanes and windows, too
@@ -135,7 +134,8 @@ func (w *world) setUp(c *testCase, programs []*schedule.Program, inPlace bool) {
 				continue
 			}
 			l := &coreLane{world: w, rank: op.Rank(r), index: i, task: &w.tasks[r][i]}
-			l.task.Reset(task.Config{Program: p, Plan: cut, Lane: i, InPlace: inPlace, Eager: w.played%4 < 2, Window: 1 + w.played%3})
+			l.task.Reset(task.Config{Program: p, Plan: cut, Lane: i, InPlace: inPlace,
+				Eager: w.played%4 < 2, Window: 1 + w.played%3})
 			l.arena = alignedBytes(l.task.ScratchBytes())
 			rank.lanes = append(rank.lanes, l)
 		}
@@ -216,7 +216,8 @@ func (l *coreLane) send(a task.Action) {
 	to := l.ranks[a.To].lanes[l.index]
 	l.later(task.Event{Kind: task.Released, Ref: a.Ref})
 	l.todo = append(l.todo, func() error {
-		ref, loc, err := to.task.Place(task.Frame{From: l.rank, First: span.First, Count: span.Count, Mark: a.Mark, Step: a.Step, Bytes: a.Loc.Len})
+		ref, loc, err := to.task.Place(task.Frame{From: l.rank, First: span.First, Count: span.Count,
+			Mark: a.Mark, Step: a.Step, Bytes: a.Loc.Len})
 		if err != nil {
 			return fmt.Errorf("rank %d: a frame of rank %d: %w", to.rank, l.rank, err)
 		}

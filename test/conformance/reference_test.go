@@ -184,7 +184,7 @@ func (c *testCase) results() [][]byte {
 	return results
 }
 
-// allReduce is the result of one: the buffer is cut in one block per owner, in multiples of 64 bytes.
+// allReduce is the result of one: the buffer is cut in a block per owner, in multiples of 64 bytes.
 func (c *testCase) allReduce() (result []byte) {
 	length, owners := len(c.operands[0]), order.Owners(c.algorithm, c.ranks)
 	block := ((length+owners-1)/owners + 63) / 64 * 64

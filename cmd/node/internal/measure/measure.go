@@ -137,14 +137,18 @@ func warmUps(bytes int) int {
 	return 1
 }
 
+// repeat runs operations and returns what each took, 0 if there were none.
 func (m *run) repeat(ctx context.Context, times int) (each time.Duration, err error) {
+	if times == 0 {
+		return 0, nil
+	}
 	start := time.Now()
 	for range times {
 		if err := m.g.Operate(ctx, m.dst, m.src); err != nil {
 			return 0, err
 		}
 	}
-	return time.Since(start) / time.Duration(max(times, 1)), nil
+	return time.Since(start) / time.Duration(times), nil
 }
 
 // agree returns how many iterations come next, 0 for no more. Rank 0 decides.
@@ -204,7 +208,7 @@ func (m *run) iterate(ctx context.Context, times int) error {
 	return nil
 }
 
-// check counts the wrong elements of the result, and those of the operand that the operation changed.
+// check counts the wrong elements of the result, and those of the operand that have changed.
 func (m *run) check() {
 	m.wrong += int64(m.c.Pattern.Wrong(m.dst, m.c.Shape.Result))
 	own := pattern.Only(op.Rank(m.g.Rank()))

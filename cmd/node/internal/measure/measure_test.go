@@ -65,6 +65,7 @@ type rank struct {
 	number   int
 	calls    int
 	barriers int
+	sums     []int64 // the first element of each sum
 	sent     map[string]int64
 }
 
@@ -79,6 +80,7 @@ func (r *rank) Barrier(context.Context) error {
 
 func (r *rank) Sum(_ context.Context, v []int64) error {
 	copy(v, r.exchange(v))
+	r.sums = append(r.sums, v[0])
 	return nil
 }
 
@@ -145,6 +147,17 @@ func TestTheWarmUpIsAsLongAsAskedFor(t *testing.T) {
 		if got := ranks[1].calls - r.Iterations; got != warmUp || r.Iterations != minIterations {
 			t.Errorf("--warmup %d: %d operations more than the %d that were measured", warmUp, got, r.Iterations)
 		}
+	}
+}
+
+// The time of an operation is not known then. It was taken for the time of an empty loop, and a
+// hundred thousand operations were planned at once.
+func TestWithoutAWarmUpTheFirstOperationsAreFew(t *testing.T) {
+	b := newBoard(1)
+	b.fail, b.err = minIterations+1, errors.New("enough")
+	_, ranks, err := measureAll(t, b, Config{Shape: allReduce(400, 1), WarmUp: 0, MinTime: time.Hour})
+	if !errors.Is(err, b.err) || ranks[0].sums[0] != minIterations {
+		t.Errorf("%v; the first %d operations were planned at once, want %d", err, ranks[0].sums[0], minIterations)
 	}
 }
 

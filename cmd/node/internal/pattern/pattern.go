@@ -6,7 +6,8 @@
 // contributes something else and neighbouring elements differ, so that a lost, doubled
 // or misplaced contribution shows.
 //
-// It knows no kind of operation: a result is a list of Parts, each the fold of some ranks' operands.
+// It knows no kind of operation: a result is a list of Parts, each the fold of some ranks'
+// operands.
 package pattern
 
 import (
@@ -45,9 +46,9 @@ type Pattern struct {
 	values map[Ranks][]byte // one period each
 }
 
-// New makes the pattern of n ranks that apply o to elements of type d; the zero Op is for operations
-// that fold nothing. It is an error that names o, d and n where no exact values exist (a
-// bfloat16 sum over more than 256 ranks).
+// New makes the pattern of n ranks that apply o to elements of type d. The zero Op is for
+// operations that fold nothing. It is an error that names o, d and n where no exact values exist
+// (a bfloat16 sum over more than 256 ranks).
 func New(d op.DType, o op.Op, n int) (*Pattern, error) {
 	if o.Code() != op.CodeNone {
 		if err := o.Check(d); err != nil {
