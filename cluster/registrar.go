@@ -22,12 +22,14 @@ type registrar struct {
 	log   *slog.Logger
 	alone func() bool
 
-	news chan struct{} // wakes the seeker: an entry is new, or the store works for the first time
+	// news wakes the seeker: since its last take an entry is new, or the store works for the
+	// first time.
+	news chan struct{}
 
 	mu      sync.Mutex
 	entries []Entry // of others, the latest first, as last read
 	worked  bool    // this process was published, and then the others were read, at least once
-	err     error   // of the last round
+	err     error   // of the last round; written, as the two above, by the goroutine alone
 
 	// The goroutine's own:
 	ignored int       // values of the last round that are no entries of this cluster
@@ -119,16 +121,24 @@ func (r *registrar) read(values [][]byte) (entries []Entry) {
 	return entries
 }
 
-// note keeps the outcome of a round, logs it where it differs from that of the round before, and
-// wakes the seeker if it matters to it.
+// note makes the outcome of a round known, and wakes the seeker if it matters to it. What it logs
+// comes first: a log names a store's failure before what follows from its entries.
 func (r *registrar) note(entries []Entry, err error) {
+	first := err == nil && !r.worked // only this goroutine writes these fields
+	r.report(err, first)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	fresh := slices.ContainsFunc(entries, func(e Entry) bool { return !slices.Contains(r.entries, e) })
-	before, first := r.err, err == nil && !r.worked
 	r.entries, r.err = entries, err
 	r.worked = r.worked || err == nil
-	r.mu.Unlock()
-	switch {
+	if first || fresh {
+		r.wake()
+	}
+}
+
+// report logs the outcome of a round where it differs from that of the round before.
+func (r *registrar) report(err error, first bool) {
+	switch before := r.err; {
 	case err != nil && (before == nil || before == errNotAsked):
 		r.log.Warn("rendezvous store cannot be used; trying on", "store", r.store, "error", err)
 	case err != nil:
@@ -139,11 +149,9 @@ func (r *registrar) note(entries []Entry, err error) {
 	case before != nil:
 		r.log.Info("rendezvous store can be used again", "store", r.store)
 	}
-	if first || fresh {
-		r.wake()
-	}
 }
 
+// wake is called with mu held: news and what it is about change together.
 func (r *registrar) wake() {
 	select {
 	case r.news <- struct{}{}:
@@ -173,10 +181,27 @@ func (r *registrar) known() []Entry {
 	return r.entries
 }
 
+// take is found for the seeker. What it returns is no news any more: the seeker would try every
+// entry a second time at once.
+func (r *registrar) take() ([]Entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.news:
+	default:
+	}
+	return r.said()
+}
+
 // found is what the store said last: entries of others. The error says why it has not worked yet.
 func (r *registrar) found() ([]Entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.said()
+}
+
+// said is found with mu held.
+func (r *registrar) said() ([]Entry, error) {
 	if r.worked {
 		return r.entries, nil
 	}

@@ -1,15 +1,14 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/polyrail/polyrail/cluster/memnet"
@@ -48,32 +47,6 @@ func expectAll(t *testing.T, peers []peer) {
 		}
 	}
 }
-
-// journal is a log that a test looks at.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-// count is the number of lines that hold all of the words.
-func (j *journal) count(words ...string) (n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for line := range strings.Lines(j.buf.String()) {
-		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-			n++
-		}
-	}
-	return n
-}
-
-func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
 func TestNodesThatStartAtOnceFindEachOtherInAnEmptyStore(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
@@ -166,6 +139,38 @@ func TestANodeAloneWithDeadEntriesIsUpAndIsFound(t *testing.T) {
 		b := start(t, withStore(network, s, "b", 7, "10.0.0.2:7946"))
 		b.expect(t, "a#7 joined")
 		closeAll(t, a, b)
+	})
+}
+
+func TestTheSeekerTriesWhatItHasTakenOnlyOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		s, log := &board{}, &journal{}
+		for i := range MaxEntries {
+			s.pin(Entry{"polyrail", fmt.Sprintf("dead%d", i), 3, fmt.Sprintf("10.0.9.%d:7946", i)})
+		}
+		c := withStore(memnet.New(), s, "a", 7, "10.0.0.1:7946")
+		c.Logger = log.logger()
+		g := newGossip(c, newEar())
+		if err := g.listen(ProtocolVersion); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.registrar.round(t.Context()); err != nil { // before the seeker looks
+			t.Fatal(err)
+		}
+		g.run()
+		synctest.Wait() // until the seeker pauses
+		if n := log.count("entry skipped"); n != maxHints {
+			t.Errorf("%d entries were tried before the first pause", n)
+		}
+		s.pin(Entry{"polyrail", "late", 3, "10.0.8.1:7946"})
+		if err := g.registrar.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := log.count("entry skipped", "late#3"); n != 1 {
+			t.Errorf("a new entry was tried %d times at once", n)
+		}
+		closeAll(t, peer{g, nil})
 	})
 }
 
@@ -270,7 +275,7 @@ func TestANodeThatMayOnlyReadJoinsWhomItFinds(t *testing.T) {
 		reader := &board{sealed: forbidden}
 		reader.pin(Entry{"polyrail", "a", 7, "10.0.0.1:7946"})
 		c := withStore(network, reader, "b", 7, "10.0.0.2:7946")
-		c.Logger = log.logger()
+		c.Logger = slog.New(slowWarnings{log.logger().Handler()})
 		b := start(t, c)
 		b.expect(t, "a#7 joined")
 		if log.count("cannot be used", "forbidden") != 1 {

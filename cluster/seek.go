@@ -17,7 +17,7 @@ func (g *Gossip) seek() {
 	pause := g.cfg.RetryMin
 	starting := true
 	for {
-		entries, storeErr := g.registrar.found()
+		entries, storeErr := g.registrar.take()
 		reached := g.attempt(entries, storeErr)
 		if reached {
 			g.announceJoined()
