@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 )
@@ -21,14 +22,14 @@ func needContext(ctx context.Context) error {
 }
 
 // of returns what a handle stands for, or an error where there is none.
-func (c *Communicator) of() (*actors.Communicator, error) {
+func (c *Communicator) of() (*communicator.Communicator, error) {
 	if c == nil || c.inner == nil {
 		return nil, fmt.Errorf("%w: the communicator is nil", fault.ErrArgument)
 	}
 	return c.inner, nil
 }
 
-func (c *Communicator) with(ctx context.Context) (*actors.Communicator, error) {
+func (c *Communicator) with(ctx context.Context) (*communicator.Communicator, error) {
 	if err := needContext(ctx); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
@@ -20,7 +21,10 @@ import (
 //
 // Every call returns when its context ends. One whose context is over before it has no effect: it is as
 // if it had not been made. A nil communicator has no name, no members and ErrArgument as its error.
-type Communicator struct{ inner *actors.Communicator }
+type Communicator struct {
+	inner *communicator.Communicator
+	node  *actors.Node
+}
 
 // Name is what the members asked for.
 func (c *Communicator) Name() string {
@@ -77,7 +81,7 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	if inner, err = inner.Dup(ctx); err != nil {
 		return nil, err
 	}
-	return &Communicator{inner}, nil
+	return c.sibling(inner), nil
 }
 
 // Sub makes a communicator of some of this one's members: its rank i is ranks[i] here. All members call it, with
@@ -89,7 +93,7 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 		return nil, err
 	}
 	inner, err = inner.Sub(ctx, ranks)
-	return handle(inner), err
+	return c.sibling(inner), err
 }
 
 // Split divides the members into communicators: those with the same color form one, in the order of
@@ -101,15 +105,15 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		return nil, err
 	}
 	inner, err = inner.Split(ctx, color, key)
-	return handle(inner), err
+	return c.sibling(inner), err
 }
 
-// handle is the public side of a communicator, or nil.
-func handle(inner *actors.Communicator) *Communicator {
+// sibling is the public side of another communicator of the same node, or nil.
+func (c *Communicator) sibling(inner *communicator.Communicator) *Communicator {
 	if inner == nil {
 		return nil
 	}
-	return &Communicator{inner}
+	return &Communicator{inner, c.node}
 }
 
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
@@ -141,11 +145,11 @@ func (c *Communicator) Shrink(ctx context.Context) (*Communicator, SeqRange, err
 	if err != nil {
 		return nil, SeqRange{}, err
 	}
-	inner, uneven, err := old.Shrink(ctx)
+	inner, uneven, err := c.node.Shrink(ctx, old)
 	if err != nil {
 		return nil, SeqRange{}, err
 	}
-	return &Communicator{inner}, uneven, nil
+	return c.sibling(inner), uneven, nil
 }
 
 // Seq is the number of the last operation that was called here. Calls of Barrier and Dup count, and

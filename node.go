@@ -226,5 +226,5 @@ func (n *Node) Communicator(ctx context.Context, name string, size int) (*Commun
 	if err != nil {
 		return nil, err
 	}
-	return &Communicator{inner}, nil
+	return &Communicator{inner, node}, nil
 }

@@ -2,14 +2,13 @@ package actors
 
 import (
 	"testing"
-
-	"github.com/polyrail/polyrail/actors/engine"
 )
 
 func TestARailToAMemberDisturbsWhatIsMeasured(t *testing.T) {
-	n := &node{engine: engine.New(engine.Config{})} // one rail: no balancer is to be told
-	g := newGroup(n, 7, "train", 0, []string{"a", "b"}, nil)
-	g.formed.Store(true)
+	n := &node{}
+	n.shared = n.share() // one rail: no balancer is to be told
+	g := n.shared.NewGroup(7, "train", 0, []string{"a", "b"}, nil)
+	g.Announce()
 	n.groups.Store(&map[uint64]*member{g.ID: {group: g}})
 	for _, c := range []struct {
 		node string

@@ -3,60 +3,19 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
 )
 
-// This file is about how communicators end, on whatever goroutine notices it: no ending
-// depends on an actor's mailbox.
+// This file is about what a node knows of its communicators by their wire ids, and what the fabric and the
+// communicators tell it. It implements communicator.Registry and railactors.Inbound.
 
-// ending is what a group's callers wait on beside the answer to their request, and beside the group's Closing and
-// Ended: an actor that is gone gives no answer.
-type ending struct {
-	gone     chan struct{} // closed when the communicator's actors have stopped, which is last
-	goneOnce sync.Once
-
-	told atomic.Bool // the other ranks know from here why it broke
-}
-
-func newEnding() ending { return ending{gone: make(chan struct{})} }
-
-// stopped: the communicator actor has stopped, and all below it.
-func (g *group) stopped() { g.goneOnce.Do(func() { close(g.gone) }) }
-
-// breakGroup ends all operations of a communicator with the first cause, and tells the other ranks. It may
-// be called on any goroutine that holds no lock of this package or of a peer, and doesn't
-// depend on any actor's health. tell is false where the others know already.
-func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
-	g.Break(cause, seq, func() {
-		if tell {
-			g.tellCause()
-		}
-		if !errors.Is(cause, fault.ErrClosed) {
-			n.log.Warn("communicator broken", "communicator", g.Name, "seq", seq, "cause", cause)
-		}
-		if g.formed.Load() {
-			n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
-		}
-	})
-}
-
-// tellCause tells the other ranks why the communicator broke, once.
-func (g *group) tellCause() {
-	seq, cause := g.Cause()
-	if cause != nil && !g.told.Swap(true) {
-		g.controlAll(g.abortMessage(seq, cause))
-	}
-}
-
-// register makes a group known to readers: frames of its id are kept from now on. A group that
-// another rank has given up already, or whose node closes, is broken at once.
-func (n *node) register(g *group) *member {
+// Register implements communicator.Registry.
+func (n *node) Register(g *communicator.Group) {
 	m := &member{group: g}
 	n.mu.Lock()
 	doom := n.doomed.take(g.ID)
@@ -66,11 +25,10 @@ func (n *node) register(g *group) *member {
 	}
 	n.mu.Unlock()
 	if closed {
-		n.breakGroup(g, n.closedError(), 0, true)
+		g.Fail(n.closedError(), 0)
 	} else if rank, ok := doom.rankIn(g); ok {
-		n.breakGroup(g, g.abortCause(rank, doom.abort), doom.abort.GetSeq(), false)
+		g.End(g.AbortCause(rank, doom.abort), doom.abort.GetSeq(), false)
 	}
-	return m
 }
 
 // doom is an Abort of a communicator that isn't known here: a Dup has failed on another rank and was not
@@ -81,12 +39,12 @@ type doom struct {
 	abort       *messages.Abort
 }
 
-func (d *doom) rankIn(g *group) (rank op.Rank, ok bool) {
+func (d *doom) rankIn(g *communicator.Group) (rank op.Rank, ok bool) {
 	if d == nil {
 		return 0, false
 	}
 	for r, node := range g.Nodes {
-		if node == d.node && r < len(g.procs) && g.procs[r] == d.incarnation {
+		if node == d.node && r < len(g.Procs) && g.Procs[r] == d.incarnation {
 			return op.Rank(r), true
 		}
 	}
@@ -146,12 +104,12 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 	if pid == nil {
 		n.mu.Lock()
 		if pid = m.pid.Load(); pid == nil && len(m.early) < maxEarlyControl {
-			m.early = append(m.early, controlMessage{rank, body})
+			m.early = append(m.early, communicator.Control{From: rank, Body: body})
 		}
 		n.mu.Unlock()
 	}
 	if pid != nil {
-		n.tell(pid, &controlMessage{rank, body})
+		n.tell(pid, &communicator.Control{From: rank, Body: body})
 	}
 }
 
@@ -161,7 +119,7 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 	m := (*n.groups.Load())[comm]
 	if m == nil {
 		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), &messages.Abort{
-			Seq: abort.GetSeq(), Code: abort.GetCode(), Reason: wireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
+			Seq: abort.GetSeq(), Code: abort.GetCode(), Reason: communicator.WireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
 	}
 	n.mu.Unlock()
 	if m == nil {
@@ -172,7 +130,7 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 		n.log.Warn("abort from a node that is no member", "communicator", m.group.Name, "from", from.Node())
 		return
 	}
-	n.breakGroup(m.group, m.group.abortCause(rank, abort), abort.GetSeq(), false)
+	m.group.End(m.group.AbortCause(rank, abort), abort.GetSeq(), false)
 }
 
 // farewell answers a rank that closes a communicator: at once and without the communicator's
@@ -187,7 +145,7 @@ func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *me
 	}
 	if rank, ok := m.group.RankOf(from); ok {
 		if err := m.group.Depart(rank, leave.GetLast()); err != nil {
-			n.breakGroup(m.group, err, leave.GetLast()+1, false)
+			m.group.End(err, leave.GetLast()+1, false)
 		}
 		m.group.Transfers.Depart(rank, leave.GetSent())
 	}
@@ -220,18 +178,27 @@ func (n *node) PeerLeft(p *railactors.Peer, err error) {
 
 func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) {
 	cause := err
-	if lost, ok := asLost(err); ok {
+	if lost := (*fault.RankLostError)(nil); errors.As(err, &lost) {
 		cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
 	}
-	n.breakGroup(m.group, cause, 0, true)
+	m.group.Fail(cause, 0)
 	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(), Err: cause})
 	if pid := m.pid.Load(); pid != nil {
-		n.tell(pid, memberLost(rank))
+		n.tell(pid, communicator.MemberLost(rank))
 	}
 }
 
-// asLost finds the lost rank in a cause.
-func asLost(err error) (lost *fault.RankLostError, ok bool) {
-	ok = errors.As(err, &lost)
-	return lost, ok
+// Formed implements communicator.Registry.
+func (n *node) Formed(g *communicator.Group) {
+	n.events.emit(Event{Kind: CommunicatorFormed, Communicator: g.Name, Rank: int(g.Rank)})
+}
+
+// Broken implements communicator.Registry.
+func (n *node) Broken(g *communicator.Group, cause error) {
+	n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
+}
+
+// TableChanged implements communicator.Registry.
+func (n *node) TableChanged(g *communicator.Group, version uint32) {
+	n.events.emit(Event{Kind: TableChanged, Communicator: g.Name, Rank: int(g.Rank), Version: version})
 }

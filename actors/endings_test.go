@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -18,7 +18,7 @@ import (
 )
 
 // besideASilentRank runs f on rank 1 of two, in virtual time. Rank 0 says what the test lets it say.
-func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *Communicator, other *railactors.Peer)) {
+func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		network := mem.NewNetwork()
 		silent, err := network.Transport("b").Open("rail0")
@@ -31,10 +31,10 @@ func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *Communicat
 		defer cancel()
 		_ = c.Close(ctx) // nobody answers
 		_ = n.fabric.Close(ctx)
-		n.stop(n.pid)
+		n.shared.Stop(n.pid)
 		n.system.Shutdown()
 		n.warm.Close()
-		n.engine.Pool.Close()
+		n.shared.Engine.Pool.Close()
 		silent.Close()
 		<-time.After(time.Minute) // protoactor ends a few goroutines later
 	})
@@ -50,8 +50,8 @@ func prepared(n *node, other *railactors.Peer) {
 func barrier() *engine.Request { return &engine.Request{Kind: op.KindBarrier} }
 
 func TestAHeldCallCountsInTheOperationTimeout(t *testing.T) {
-	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
-		n.config.OperationTimeout = 3 * time.Second
+	besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
+		n.shared.OperationTimeout = 3 * time.Second
 		prepared(n, other)
 		start := time.Now()
 		_, err := c.Start(t.Context(), barrier())
@@ -67,8 +67,8 @@ func TestAHeldCallCountsInTheOperationTimeout(t *testing.T) {
 
 // The time that a call was held is not given to it again.
 func TestAnOperationHasTheTimeThatItWasNotHeld(t *testing.T) {
-	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
-		n.config.OperationTimeout = 3 * time.Second
+	besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
+		n.shared.OperationTimeout = 3 * time.Second
 		prepared(n, other)
 		time.AfterFunc(2*time.Second, func() {
 			n.Control(other, &messages.Control{Comm: 1, Body: &messages.Control_Commit{Commit: &messages.Commit{Version: 2, Effective: 0}}})
@@ -85,21 +85,21 @@ func TestAnOperationHasTheTimeThatItWasNotHeld(t *testing.T) {
 }
 
 func TestAHeldCallEndsWithTheCommunicator(t *testing.T) {
-	for what, end := range map[string]func(n *node, c *Communicator){
-		"broken": func(n *node, c *Communicator) { n.breakGroup(c.group, fault.ErrRail, 0, true) },
-		"closed": func(n *node, c *Communicator) {
+	for what, end := range map[string]func(n *node, c *communicator.Communicator){
+		"broken": func(n *node, c *communicator.Communicator) { c.Group.Fail(fault.ErrRail, 0) },
+		"closed": func(n *node, c *communicator.Communicator) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			_ = c.Close(ctx)
 		},
-		"node closed": func(n *node, c *Communicator) {
+		"node closed": func(n *node, c *communicator.Communicator) {
 			n.closing = make(chan struct{})
 			n.shut()
-			n.breakGroup(c.group, n.closedError(), 0, true)
+			c.Group.Fail(n.closedError(), 0)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
+			besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
 				prepared(n, other)
 				held := make(chan error, 1)
 				go func() { _, err := c.Start(t.Context(), barrier()); held <- err }()
@@ -124,13 +124,15 @@ func TestAHeldCallEndsWithTheCommunicator(t *testing.T) {
 
 // An abort may be faster than the call that makes the communicator known here.
 func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
-	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
-		c.group.procs = []uint64{1, 1}
-		c.group.Nodes = []string{"b", "a"}
-		id := childID(c.group.ID, 5, 0)
+	besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
+		const id = 99
 		n.Control(other, &messages.Control{Comm: id, Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed", LostRank: -1}}})
-		child := n.derive(c.group, id, 5, []op.Rank{0, 1}, c.Table())
-		defer n.unregister(child)
+		child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, c.Table())
+		child.Procs = []uint64{1, 1}
+		child.Attach(0, other)
+		n.fabric.Retain(other)
+		n.Register(child)
+		defer n.Unregister(child)
 		if err := child.Err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), "dup failed") {
 			t.Errorf("the child: %v, want aborted", err)
 		}
@@ -141,13 +143,4 @@ func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 			t.Errorf("%d aborts are kept, at most %d are to be", kept, maxDooms)
 		}
 	})
-}
-
-func TestTextForTheWire(t *testing.T) {
-	for _, s := range []string{"", "plain", "\xff", strings.Repeat("é", maxText), "x" + strings.Repeat("世", maxText), strings.Repeat("\x80", 2*maxText), strings.Repeat("x", maxText-1) + "\xe4\xb8"} {
-		w := wireText(s)
-		if !utf8.ValidString(w) || len(w) > maxText || len(w) < min(len(s), maxText)-3 && !strings.Contains(w, "?") {
-			t.Errorf("%d bytes (%.10q) became %d (%.10q)", len(s), s, len(w), w)
-		}
-	}
 }

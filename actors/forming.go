@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -16,10 +17,11 @@ import (
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
 // nodeActor forms communicators: it feeds the view core with what gossip, peers and
-// callers say, and carries out what it decides (DESIGN §4.5).
+// callers say, and carries out what it decides.
 type nodeActor struct {
 	node   *node
 	core   *view.Core
@@ -39,71 +41,11 @@ type nodeActor struct {
 // forming is a view between Register and Formed.
 type forming struct {
 	view   *view.View
-	group  *group
-	handle *Communicator
+	group  *communicator.Group
+	handle *communicator.Communicator
 	cancel context.CancelFunc // ends the waits for its pairs and its barrier
 	ctx    context.Context
 }
-
-// communicatorCall is a caller's wait. Sent by the caller's goroutine; answered on done.
-type communicatorCall struct {
-	name string
-	size int
-	old  *group // what is to be shrunk; nil otherwise
-	id   uint64
-	done chan formed
-
-	began, told time.Time // told: when the log said last that it waits
-}
-
-// formed answers a communicatorCall.
-type formed struct {
-	communicator *Communicator
-	uneven       view.SeqRange // of what was shrunk
-	err          error
-}
-
-// cancelCall: the caller's context ended.
-type cancelCall struct {
-	call   *communicatorCall
-	reason string
-}
-
-// gossipStarted hands the gossip to the node actor.
-type gossipStarted struct{ gossip *cluster.Gossip }
-
-// gossipFailed: the cluster turned this node down. From the goroutine that watches gossip.
-type gossipFailed struct{ err error }
-
-// gossipEvent and gossipMessage are what gossip says.
-type gossipEvent cluster.Event
-type gossipMessage struct {
-	from    string
-	message *messages.Rendezvous
-}
-
-// peerLost: a node is lost. From the fabric.
-type peerLost struct {
-	node string
-	err  error
-}
-
-// reached: a pair to a member is up, and the others have had their grace (err nil), or none can be.
-// From the goroutine that waited.
-type reached struct {
-	id   uint64
-	node string
-	err  error
-}
-
-// barrierDone: a view's committing barrier has ended. From the goroutine that ran it.
-type barrierDone struct {
-	id  uint64
-	err error
-}
-
-// wake is the alarm that the core asked for.
-type wake struct{}
 
 // gossipHandler turns gossip's calls into messages.
 type gossipHandler struct{ node *node }
@@ -115,7 +57,7 @@ func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
 
 // Communicator waits until size nodes have asked for the name, and returns the communicator that
 // they form.
-func (n *Node) Communicator(ctx context.Context, name string, size int) (*Communicator, error) {
+func (n *Node) Communicator(ctx context.Context, name string, size int) (*communicator.Communicator, error) {
 	if ctx.Err() != nil {
 		return nil, callError(name, context.Cause(ctx))
 	}
@@ -204,7 +146,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.end()
 	case *actor.Started, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
-		a.node.unknown(ctx)
+		supervise.Unknown(ctx, a.node.log)
 	}
 }
 
@@ -332,8 +274,8 @@ func (a *nodeActor) register(v *view.View) {
 		name = call.old.Name
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	g := newGroup(a.node, v.ID, name, op.Rank(rank), nodes, a.node.first)
-	g.procs = procs
+	g := a.node.shared.NewGroup(v.ID, name, op.Rank(rank), nodes, a.node.first)
+	g.Procs = procs
 	a.forming[v.ID] = &forming{view: v, group: g, ctx: ctx, cancel: cancel}
 }
 
@@ -353,7 +295,7 @@ func (a *nodeActor) connect(f *forming) {
 		}
 		f.group.Attach(op.Rank(rank), peer)
 	}
-	n.register(f.group)
+	n.Register(f.group)
 	if failed != nil {
 		n.tell(n.pid, failed)
 		return
@@ -386,7 +328,7 @@ const barrierTimeout = 10 * time.Second
 // barrier runs the committing barrier over the pairs, as the communicator's first operation.
 func (a *nodeActor) barrier(f *forming) {
 	n, id := a.node, f.view.ID
-	f.handle = n.open(f.group)
+	f.handle = n.Open(f.group)
 	go func() { // ends with f.ctx
 		ctx, cancel := context.WithTimeoutCause(f.ctx, barrierTimeout,
 			&fault.TimeoutError{What: "the barrier that commits the view", After: barrierTimeout})
@@ -409,16 +351,16 @@ func (a *nodeActor) unregister(m view.Unregister) {
 	n.log.Info("view given up", "communicator", f.group.Name, "ballot", m.View.Ballot, "reason", m.Reason)
 	if f.handle == nil {
 		f.cancel()
-		n.unregister(f.group)
+		n.Unregister(f.group)
 		return
 	}
 	// Others may hold it for formed: breaking it tells them.
-	n.breakGroup(f.group, &fault.ViewError{Name: f.group.Name, Reason: m.Reason}, 1, m.Entered)
+	f.group.End(&fault.ViewError{Name: f.group.Name, Reason: m.Reason}, 1, m.Entered)
 	f.cancel()
 	go func() { // ends when the barrier has: it was just broken
 		<-f.group.Quiet()
-		n.unregister(f.group)
-		n.stop(f.handle.pid)
+		n.Unregister(f.group)
+		n.shared.Stop(f.handle.PID)
 	}()
 }
 
@@ -427,7 +369,7 @@ func (a *nodeActor) formed(m view.Formed) {
 	delete(a.forming, m.View.ID)
 	f.cancel()
 	a.node.log.Info("communicator formed", "name", f.group.Name, "rank", f.group.Rank, "size", f.group.Size, "ballot", m.View.Ballot)
-	f.group.isFormed()
+	f.group.Announce()
 	a.answer(m.Call, formed{communicator: f.handle, uneven: m.View.Uneven})
 }
 
@@ -450,7 +392,7 @@ func (a *nodeActor) end() {
 	}
 	for _, f := range a.forming {
 		f.cancel()
-		a.node.unregister(f.group)
+		a.node.Unregister(f.group)
 	}
 	a.answerAll(a.node.closedError())
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"google.golang.org/protobuf/encoding/protodelim"
 
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
@@ -33,36 +33,34 @@ func (h hears) Write(b []byte) (int, error) {
 }
 
 // half is a node with a communicator of two ranks, of which the other one has never answered.
-func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *mem.Network) (n *node, c *Communicator, other *railactors.Peer) {
+func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *mem.Network) (n *node, c *communicator.Communicator, other *railactors.Peer) {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(hears{t}, nil))
 	first, err := balance.Static([]uint32{1}, 1<<10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n = &node{log: log, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(), first: first,
+	n = &node{log: log, warm: dispatch.NewWarm(8), first: first,
 		config: Config{Node: "a", Logger: log,
 			Engine: engine.Config{EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, MemoryLimit: 1 << 20, Measured: true}}}
-	n.engine = engine.New(n.config.Engine)
-	n.engine.Rails, n.engine.Closed = 1, n.ended
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
+	n.shared = n.share()
 	n.pid = n.system.Root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
 	n.fabric, err = railactors.Start(n.system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", RankTimeout: time.Hour, Logger: log,
 		Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "rail0"}}}, n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.engine.Revoke = n.fabric.Revoke
-	n.balancing = balancing.NewNode(n.config.Balancing, n.engine, n.system, n.fabric, log)
+	n.connect(1)
 	other, err = n.fabric.Connect(railactors.Remote{Node: "b", Incarnation: 1, Rails: []railactors.RailAddress{silent}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGroup(n, 1, "train", rank, []string{"a", "b"}, first)
+	g := n.shared.NewGroup(1, "train", rank, []string{"a", "b"}, first)
 	g.Attach(1-rank, other)
-	n.register(g)
-	return n, n.open(g), other
+	n.Register(g)
+	return n, n.Open(g), other
 }
 
 // FuzzControl: whatever control messages a member sends, the others neither panic nor hang: a call ends, with an error
@@ -112,7 +110,9 @@ func FuzzControl(f *testing.F) {
 		}
 		n, c, other := half(t, rank, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
 		if leads { // an agreement is under way
-			n.tell(c.coordinator, &balancing.Propose{Entries: []table.Entry{{Weights: []uint32{1}}}, Done: make(chan error, 1)})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_ = c.SetTable(ctx, []table.Entry{{Weights: []uint32{1}}}) // the other rank doesn't answer
+			cancel()
 		}
 		for r := bytes.NewReader(input); ; {
 			m := new(messages.Control)
@@ -134,9 +134,9 @@ func FuzzControl(f *testing.F) {
 		}
 		_ = c.Close(ctx) // the other rank doesn't answer
 		_ = n.fabric.Close(ctx)
-		n.stop(n.pid)
+		n.shared.Stop(n.pid)
 		n.system.Shutdown()
 		n.warm.Close()
-		n.engine.Pool.Close()
+		n.shared.Engine.Pool.Close()
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -33,18 +34,16 @@ type Node struct {
 
 // node is what every part of the package shares. It implements railactors.Inbound.
 type node struct {
-	config    Config
-	log       *slog.Logger
-	system    *actor.ActorSystem
-	warm      *dispatch.Warm   // for the node and communicator actors
-	inline    actor.Dispatcher // for those on the path of an operation
-	fabric    *railactors.Fabric
-	engine    *engine.Engine
-	first     *table.Table // what a communicator begins with
-	balancing *balancing.Node
-	pid       *actor.PID // of the node actor
-	stopLog   func()
-	events    events
+	config  Config
+	log     *slog.Logger
+	system  *actor.ActorSystem
+	warm    *dispatch.Warm // for the node and communicator actors
+	fabric  *railactors.Fabric
+	shared  *communicator.Node
+	first   *table.Table // what a communicator begins with
+	pid     *actor.PID   // of the node actor
+	stopLog func()
+	events  events
 
 	closing chan struct{} // closed when Close begins
 
@@ -56,9 +55,9 @@ type node struct {
 
 // member is a registered group and the actor above it.
 type member struct {
-	group *group
+	group *communicator.Group
 	pid   atomic.Pointer[actor.PID] // nil until the communicator actor runs
-	early []controlMessage          // control messages before that; under node.mu
+	early []communicator.Control    // control messages before that; under node.mu
 }
 
 // maxEarlyControl bounds the control messages kept for a communicator that is being formed.
@@ -66,11 +65,10 @@ const maxEarlyControl = 1024
 
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
-	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), inline: dispatch.Synchronized(),
-		engine: engine.New(cfg.Engine), closing: make(chan struct{})}
-	n.engine.Closed = n.ended
+	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
+	n.shared = n.share()
 	if cfg.Panics != nil {
 		cfg.Panics.Bind(n.system)
 	}
@@ -90,8 +88,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		names = append(names, r.Name)
 	}
 	rails := n.addresses()
-	n.engine.Rails, n.engine.Revoke = len(names), n.fabric.Revoke
-	n.balancing = balancing.NewNode(cfg.Balancing, n.engine, n.system, n.fabric, n.log)
+	n.connect(len(names))
 	if n.first, err = cfg.Table(names); err != nil {
 		return fail(err)
 	}
@@ -102,7 +99,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	forming := &nodeActor{node: n, core: core, rails: rails, calls: make(map[uint64]*communicatorCall),
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
-		actor.WithDispatcher(n.warm), n.strategy(nil).Props()), "node")
+		actor.WithDispatcher(n.warm), n.shared.Strategy(nil).Props()), "node")
 	node.gossip, err = cluster.Start(ctx, cfg.Cluster, &gossipHandler{n})
 	if err != nil {
 		return fail(err)
@@ -110,6 +107,22 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.tell(n.pid, gossipStarted{node.gossip})
 	go node.watchGossip()
 	return node, nil
+}
+
+// share makes what the communicators use of the node.
+func (n *node) share() *communicator.Node {
+	c := &n.config
+	e := engine.New(c.Engine)
+	e.Closed = n.ended
+	return &communicator.Node{Name: c.Node, OperationTimeout: c.OperationTimeout, Engine: e, System: n.system,
+		Warm: n.warm, Inline: dispatch.Synchronized(), Log: n.log, Registry: n}
+}
+
+// connect completes it with the rails, once they are up.
+func (n *node) connect(rails int) {
+	n.shared.Engine.Rails, n.shared.Engine.Revoke = rails, n.fabric.Revoke
+	n.shared.Fabric = n.fabric
+	n.shared.Balancing = balancing.NewNode(n.config.Balancing, n.shared.Engine, n.system, n.fabric, n.log)
 }
 
 // watchGossip reports that the cluster turned this node down after it had started (another
@@ -180,7 +193,7 @@ func (n *Node) close(ctx context.Context) error {
 	var errs []error
 	groups := *n.groups.Load()
 	for _, m := range groups { // all of them first: others wait in each
-		n.breakGroup(m.group, n.closedError(), 0, true)
+		m.group.Fail(n.closedError(), 0)
 	}
 	for _, m := range groups {
 		select {
@@ -188,10 +201,10 @@ func (n *Node) close(ctx context.Context) error {
 		case <-ctx.Done():
 			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w", m.group.Name, context.Cause(ctx)))
 		}
-		m.group.balance.KeepTuning()
-		n.unregister(m.group)
+		m.group.Balance.KeepTuning()
+		n.Unregister(m.group)
 		if pid := m.pid.Load(); pid != nil {
-			n.stop(pid)
+			n.shared.Stop(pid)
 		}
 	}
 	if n.gossip != nil {
@@ -202,7 +215,7 @@ func (n *Node) close(ctx context.Context) error {
 		errs = append(errs, n.fabric.Close(ctx))
 	}
 	if n.pid != nil {
-		n.stop(n.pid)
+		n.shared.Stop(n.pid)
 	}
 	n.stopLog()
 	if n.config.Panics != nil {
@@ -210,7 +223,7 @@ func (n *Node) close(ctx context.Context) error {
 	}
 	n.system.Shutdown()
 	n.warm.Close()
-	n.engine.Pool.Close()
+	n.shared.Engine.Pool.Close()
 	n.events.close()
 	return errors.Join(errs...)
 }
@@ -235,24 +248,8 @@ func (n *Node) Gossip() *cluster.Gossip { return n.gossip }
 // tell sends a message from outside any actor.
 func (n *node) tell(pid *actor.PID, message any) { n.system.Root.Send(pid, message) }
 
-// unknown logs a message that an actor has no case for.
-func (n *node) unknown(ctx actor.Context) { supervise.Unknown(ctx, n.log) }
-
-// strategy supervises one level of the tree: a child that panics breaks its communicator, since the message
-// it was at is lost, and is restarted for the communicators and calls after it.
-func (n *node) strategy(g *group) *supervise.Strategy {
-	cfg := supervise.DefaultConfig()
-	cfg.Report = func(d supervise.Decision) {
-		n.log.Error("actor failed", "decision", d.String())
-		if g != nil {
-			n.breakGroup(g, fmt.Errorf("%w: %v", fault.ErrInternal, d.Reason), 0, true)
-		}
-	}
-	return supervise.New(cfg)
-}
-
-// unregister forgets a group, and lets go of its peers.
-func (n *node) unregister(g *group) {
+// Unregister implements communicator.Registry.
+func (n *node) Unregister(g *communicator.Group) {
 	known := false
 	n.replace(func(groups map[uint64]*member) {
 		if m := groups[g.ID]; m != nil && m.group == g {
@@ -287,26 +284,22 @@ func (n *node) replaceLocked(change func(map[uint64]*member)) {
 	n.groups.Store(&groups)
 }
 
-// open starts the communicator actor of a registered group.
-func (n *node) open(g *group) *Communicator {
-	started := make(chan *Communicator, 1)
-	pid := n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
-		return &communicator{group: g, started: started}
-	}, actor.WithDispatcher(n.warm), n.strategy(g).Props()), "communicator")
-	c := <-started
+// Open implements communicator.Registry.
+func (n *node) Open(g *communicator.Group) *communicator.Communicator {
+	c := g.Open()
 	n.mu.Lock()
 	m := (*n.groups.Load())[g.ID]
-	var early []controlMessage
+	var early []communicator.Control
 	if m != nil {
 		early, m.early = m.early, nil
-		m.pid.Store(pid)
+		m.pid.Store(c.PID)
 	}
 	n.mu.Unlock()
 	if m == nil { // the node has closed meanwhile, and stops only what it knew
-		n.system.Root.Stop(pid)
+		n.system.Root.Stop(c.PID)
 	}
 	for i := range early {
-		n.tell(pid, &early[i])
+		n.tell(c.PID, &early[i])
 	}
 	for _, p := range g.Peers { // one that was lost before there was an actor to hear of it
 		if p != nil && p.Lost() != nil {
@@ -314,13 +307,6 @@ func (n *node) open(g *group) *Communicator {
 		}
 	}
 	return c
-}
-
-// stop ends an actor and what it supervises.
-func (n *node) stop(pid *actor.PID) {
-	if err := n.system.Root.StopFuture(pid).Wait(); err != nil {
-		n.log.Warn("actor did not stop", "actor", pid.GetId(), "error", err)
-	}
 }
 
 // Land implements railactors.Inbound.
@@ -358,7 +344,7 @@ func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
 // measured in its communicators does not count.
 func (n *node) disturb(node string) {
 	for _, m := range *n.groups.Load() {
-		if !m.group.formed.Load() || !slices.Contains(m.group.Nodes, node) {
+		if !m.group.Announced() || !slices.Contains(m.group.Nodes, node) {
 			continue
 		}
 		m.group.Failovers.Add(1)

@@ -1,76 +1,81 @@
 package actors
 
 import (
-	"sync/atomic"
 	"time"
 
-	"github.com/polyrail/polyrail/actors/engine"
-	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/actors/communicator"
+	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
-	"github.com/polyrail/polyrail/railactors"
 )
 
-// The messages between the actors of this package. They are immutable once sent.
+// The messages to the node actor. They are immutable once sent.
 
-// startOperation is a call between its caller and the coordinator: it asks for a seq. Sent by the caller's goroutine;
-// answered on ready with operation set, or err.
-type startOperation struct {
-	request   *engine.Request
-	work      *engine.Work
-	entered   func(seq uint64, inForce *table.Table) // called by the coordinator before anything is sent; may be nil
-	ready     chan struct{}                          // answered by the coordinator
-	operation *engine.Operation                      // the answer …
-	err       error                                  // … or why there is none
-	taken     atomic.Bool                            // by the coordinator, which answers for sure then, or by a caller that waits no longer
-	called    time.Time                              // when it was made; set where operations have a timeout
+// communicatorCall is a caller's wait. Sent by the caller's goroutine; answered on done.
+type communicatorCall struct {
+	name string
+	size int
+	old  *communicator.Group // what is to be shrunk; nil otherwise
+	id   uint64
+	done chan formed
+
+	began, told time.Time // told: when the log said last that it waits
 }
 
-// beginOperation hands a numbered operation to a pooled operation actor. Sent by the
-// coordinator before it answers the caller.
-type beginOperation struct {
-	operation *engine.Operation
-	timeout   time.Duration // 0: none
+// formed answers a communicatorCall.
+type formed struct {
+	communicator *communicator.Communicator
+	uneven       view.SeqRange // of what was shrunk
+	err          error
 }
 
-// transmit asks a worker to send one frame. Sent by whoever carries out a Send action.
-type transmit struct {
-	frame *railactors.Frame
-	to    *railactors.Peer
+// cancelCall: the caller's context ended.
+type cancelCall struct {
+	call   *communicatorCall
+	reason string
 }
 
-// operationEnded: nothing refers to the operation any more. Sent by the goroutine that
-// saw its last event to the operation actor, by that one to the coordinator.
-type operationEnded struct {
-	operation *engine.Operation
-	actor     *operationActor
+// gossipStarted hands the gossip to the node actor.
+type gossipStarted struct{ gossip *cluster.Gossip }
+
+// gossipFailed: the cluster turned this node down. From the goroutine that watches gossip.
+type gossipFailed struct{ err error }
+
+// gossipEvent and gossipMessage are what gossip says.
+type gossipEvent cluster.Event
+type gossipMessage struct {
+	from    string
+	message *messages.Rendezvous
 }
 
-// operationExpired is the operation's own timer.
-type operationExpired struct{ seq uint64 }
-
-// controlMessage is a message from another node about one communicator.
-type controlMessage struct {
-	from op.Rank
-	body *messages.Control
+// peerLost: a node is lost. From the fabric.
+type peerLost struct {
+	node string
+	err  error
 }
 
-// closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
-type closeCommunicator struct{ done chan error }
+// reached: a pair to a member is up, and the others have had their grace (err nil), or none can be.
+// From the goroutine that waited.
+type reached struct {
+	id   uint64
+	node string
+	err  error
+}
 
-// memberLost: a rank's node is lost, and will not answer a farewell. From the fabric to the communicator actor.
-type memberLost op.Rank
+// barrierDone: a view's committing barrier has ended. From the goroutine that ran it.
+type barrierDone struct {
+	id  uint64
+	err error
+}
+
+// wake is the alarm that the core asked for.
+type wake struct{}
 
 // What may still be on its way when its receiver has ended: no news for the log. Who waits for an answer waits for
 // the receiver's end too.
-func (memberLost) IgnoreDeadLetterLogging()         {}
-func (*operationEnded) IgnoreDeadLetterLogging()    {}
-func (*controlMessage) IgnoreDeadLetterLogging()    {}
-func (*startOperation) IgnoreDeadLetterLogging()    {}
-func (*closeCommunicator) IgnoreDeadLetterLogging() {}
-func (peerLost) IgnoreDeadLetterLogging()           {}
-func (*communicatorCall) IgnoreDeadLetterLogging()  {}
-func (*cancelCall) IgnoreDeadLetterLogging()        {}
-func (*reached) IgnoreDeadLetterLogging()           {}
-func (*barrierDone) IgnoreDeadLetterLogging()       {}
-func (wake) IgnoreDeadLetterLogging()               {}
+func (peerLost) IgnoreDeadLetterLogging()          {}
+func (*communicatorCall) IgnoreDeadLetterLogging() {}
+func (*cancelCall) IgnoreDeadLetterLogging()       {}
+func (*reached) IgnoreDeadLetterLogging()          {}
+func (*barrierDone) IgnoreDeadLetterLogging()      {}
+func (wake) IgnoreDeadLetterLogging()              {}

@@ -2,46 +2,29 @@ package actors
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/view"
 )
 
 // This file is about the communicator of those who are left: the caller's part, and what the
 // node actor tells the view core for it.
 
-// Shrink breaks the communicator, ends all its operations, and forms another one with those
+// Shrink breaks a communicator, ends all its operations, and forms another one with those
 // members that live and call Shrink too. uneven are the operations of the old communicator that some
 // of them finished and others did not. The old communicator is closed by success only.
-func (c *Communicator) Shrink(ctx context.Context) (comm *Communicator, uneven view.SeqRange, err error) {
-	n, g := c.group.node, c.group
-	if err := g.ShutError(); err != nil {
+func (n *Node) Shrink(ctx context.Context, c *communicator.Communicator) (comm *communicator.Communicator, uneven view.SeqRange, err error) {
+	if err := c.Abandon(ctx); err != nil {
 		return nil, view.SeqRange{}, err
 	}
-	if err := g.Over(ctx); err != nil {
-		return nil, view.SeqRange{}, err
-	}
-	n.breakGroup(g, fmt.Errorf("rank %d (node %q) shrinks it: %w", g.Rank, n.config.Node, fault.ErrClosed), c.Seq(), true)
-	select {
-	case <-g.Quiet():
-	case <-ctx.Done():
-		return nil, view.SeqRange{}, fmt.Errorf("communicator %q: operations still hold memory: %w", g.Name, context.Cause(ctx))
-	}
+	g := c.Group
 	f := n.await(ctx, &communicatorCall{name: view.ShrinkName(g.ID), size: g.Size, old: g, done: make(chan formed, 1)})
 	if f.communicator == nil {
 		return nil, view.SeqRange{}, f.err
 	}
-	if g.Shut() { // Close may have come first, and does the same
-		g.balance.KeepTuning()
-		c.forget()
-		close(c.closed)
-	}
+	c.Discard()
 	return f.communicator, f.uneven, nil
 }
-
-// Seq is the number of the last operation that was called here.
-func (c *Communicator) Seq() uint64 { return c.group.Seq() }
 
 // shrink gives the core a call, and the losses that are known already.
 func (a *nodeActor) shrink(m *communicatorCall, nonce uint64) {
@@ -49,9 +32,9 @@ func (a *nodeActor) shrink(m *communicatorCall, nonce uint64) {
 	if a.shrinks[m.name] == nil { // the core turns a second one away
 		a.shrinks[m.name] = m
 	}
-	old := view.Old{ID: g.ID, Title: g.Name, Uneven: g.Uneven(), Attempts: g.attempts}
+	old := view.Old{ID: g.ID, Title: g.Name, Uneven: g.Uneven(), Attempts: g.Attempts}
 	for rank, node := range g.Nodes {
-		old.Members = append(old.Members, view.Member{Node: node, Incarnation: g.procs[rank]})
+		old.Members = append(old.Members, view.Member{Node: node, Incarnation: g.Procs[rank]})
 	}
 	a.step(view.Shrink{Call: m.id, Nonce: nonce, Old: old})
 	a.tellLosses()
@@ -68,7 +51,7 @@ func (a *nodeActor) tellLosses() {
 				continue
 			}
 			if err := p.Lost(); err != nil {
-				a.step(view.Lost{Node: g.Nodes[rank], Incarnation: g.procs[rank], Reason: err.Error()})
+				a.step(view.Lost{Node: g.Nodes[rank], Incarnation: g.Procs[rank], Reason: err.Error()})
 			}
 		}
 	}
@@ -84,7 +67,7 @@ func (a *nodeActor) strange(m *view.Announce) bool {
 // callFailed ends a call, and keeps what the next one to shrink the same communicator must know.
 func (a *nodeActor) callFailed(m view.Failed) {
 	if c := a.calls[m.Call]; c != nil && c.old != nil {
-		c.old.attempts = m.Attempts
+		c.old.Attempts = m.Attempts
 	}
 	a.answer(m.Call, formed{err: a.lonely(m.Err)})
 }

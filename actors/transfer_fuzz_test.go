@@ -75,7 +75,7 @@ func FuzzTransferFrames(f *testing.F) {
 			feed(t, n, other, input[0], input[1:1+wire.Size], comm)
 		}
 		all[0].Cancel(errors.New("enough"))
-		n.breakGroup(c.group, errors.New("enough"), 0, true)
+		c.Group.Fail(errors.New("enough"), 0)
 		ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
 		defer stop()
 		_ = c.Close(ctx) // the other rank doesn't answer
@@ -83,13 +83,13 @@ func FuzzTransferFrames(f *testing.F) {
 		for _, x := range all {
 			<-x.Done()
 		}
-		if s := n.engine.Pool.Stats(); s.InUse != 0 {
+		if s := n.shared.Engine.Pool.Stats(); s.InUse != 0 {
 			t.Errorf("%d bytes are still in use", s.InUse)
 		}
-		n.stop(n.pid)
+		n.shared.Stop(n.pid)
 		n.system.Shutdown()
 		n.warm.Close()
-		n.engine.Pool.Close()
+		n.shared.Engine.Pool.Close()
 	})
 }
 

@@ -49,10 +49,12 @@ func model(name string, in [][]int32, counts []int, rank, root int) (out []int32
 		if !isRoot {
 			return in[root]
 		}
-	case "alltoall":
+	case "alltoall", "alltoallv":
 		for _, v := range in {
 			out = append(out, own(v)...)
 		}
+	case "sendrecv":
+		return in[(rank+len(in)-1)%len(in)]
 	case "scan":
 		return sum(in[:rank+1])
 	case "exscan":
@@ -92,7 +94,11 @@ func checkOperation(t *testing.T, o operation, n, root, bytes int) {
 	for r := range n {
 		s := f.setting(&o, r, n, bytes)
 		shape := o.shape(s)
-		want := op.Bytes(model(o.name, inputs, s.counts(), r, root))
+		counts := s.counts()
+		if o.kind == polyrail.KindAllToAllV {
+			counts = s.exchangeCounts()
+		}
+		want := op.Bytes(model(o.name, inputs, counts, r, root))
 		where := fmt.Sprintf("%s of %d bytes, rank %d of %d, root %d", o.name, bytes, r, n, root)
 		if shape.Destination != len(want) || !o.kind.Empty() && shape.Bytes > max(bytes, 4*n) {
 			t.Fatalf("%s: shape %+v, want a result of %d bytes", where, shape, len(want))

@@ -30,6 +30,7 @@ var layers = []layer{
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
 	{dir: "actors", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
+	{dir: "actors/communicator", internal: []string{"actors/engine", "actors/balancing", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/balancing", internal: []string{"actors/engine", "actors/tuning", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/engine", internal: []string{"railactors", "messages/wire", "collective"}}, // no actors
 	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
@@ -104,7 +105,8 @@ func TestImportsPointDown(t *testing.T) {
 		{"actors/coordinator/x.go", `package x; import _ "github.com/polyrail/polyrail/railactors"`, false},
 		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/engine"`, true},
 		{"actors/engine/x.go", `package x; import _ "github.com/polyrail/polyrail/actors"`, true},
-		{"actors/balancing/x.go", `package x; import _ "github.com/polyrail/polyrail/actors"`, true},
+		{"actors/communicator/x.go", `package x; import _ "github.com/polyrail/polyrail/cluster"`, true},
+		{"actors/balancing/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/communicator"`, true},
 		{"actors/balancing/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/engine"`, false},
 		{"actors/engine/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/balancing"`, true},
 		{"actors/engine/x.go", `package x; import _ "github.com/asynkron/protoactor-go/actor"`, true},

@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // coordinator numbers the operations of a communicator, gives each its table, schedule and
 // plan, and an operation actor. It decides nothing about data.
 type coordinator struct {
-	group    *group
+	group    *Group
 	balancer *actor.PID
 	strategy *supervise.Strategy
 	member   *table.Member
@@ -29,9 +29,9 @@ type coordinator struct {
 	spare []*operationActor
 }
 
-func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator {
+func newCoordinator(g *Group, balancer *actor.PID, t *table.Table) *coordinator {
 	c := &coordinator{
-		group: g, balancer: balancer, strategy: g.node.strategy(g), member: table.NewMember(t),
+		group: g, balancer: balancer, strategy: g.node.Strategy(g), member: table.NewMember(t),
 	}
 	if g.Rank == 0 {
 		c.leader = table.NewLeader(g.Size, c.member)
@@ -41,13 +41,13 @@ func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator 
 
 func (c *coordinator) Receive(ctx actor.Context) {
 	c.strategy.Follow(ctx)
-	defer supervise.Recover(ctx, c.group.node.log)
+	defer supervise.Recover(ctx, c.group.node.Log)
 	switch m := ctx.Message().(type) {
 	case *startOperation:
 		c.start(ctx, m)
 	case *operationEnded:
 		c.ended(m)
-	case *controlMessage:
+	case *Control:
 		c.agree(ctx, m)
 	case *balancing.Propose:
 		c.propose(ctx, m)
@@ -84,7 +84,7 @@ func (c *coordinator) resume(ctx actor.Context) {
 			return
 		}
 		if !c.since.IsZero() {
-			c.group.balance.Held.Add(int64(time.Since(c.since)))
+			c.group.Balance.Held.Add(int64(time.Since(c.since)))
 			c.since = time.Time{}
 		}
 		m := c.held[0]
@@ -108,7 +108,7 @@ func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *t
 	o, err := c.group.Number(seq)
 	if err != nil {
 		if c.group.ShutError() == nil {
-			c.group.node.breakGroup(c.group, err, seq, true)
+			c.group.Fail(err, seq)
 		}
 		m.answer(nil, err)
 		return
@@ -118,7 +118,7 @@ func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *t
 	}
 	a := c.actor(ctx)
 	o.Configure(m.request, m.work, t, a)
-	c.group.node.tell(a.pid, &beginOperation{o, m.timeout(c.group.node.config.OperationTimeout)})
+	c.group.node.tell(a.pid, &beginOperation{o, m.timeout(c.group.node.OperationTimeout)})
 	m.answer(o, nil)
 }
 
@@ -130,15 +130,15 @@ func (c *coordinator) actor(ctx actor.Context) *operationActor {
 		c.spare = c.spare[:n-1]
 		return a
 	}
-	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer, strategy: c.group.node.strategy(c.group)}
+	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer, strategy: c.group.node.Strategy(c.group)}
 	ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return a },
-		actor.WithDispatcher(c.group.node.inline), actor.WithSupervisor(a.strategy)), "operation")
+		actor.WithDispatcher(c.group.node.Inline), actor.WithSupervisor(a.strategy)), "operation")
 	return a
 }
 
 func (c *coordinator) ended(m *operationEnded) {
 	c.spare = append(c.spare, m.actor)
-	c.group.node.engine.Recycle(m.operation)
+	c.group.node.Engine.Recycle(m.operation)
 }
 
 // timeout is what is left of the limit after the time that the call was held.

@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"fmt"
@@ -11,25 +11,25 @@ import (
 )
 
 // agree feeds the table's agreement with another rank's message.
-func (c *coordinator) agree(ctx actor.Context, m *controlMessage) {
+func (c *coordinator) agree(ctx actor.Context, m *Control) {
 	var actions []table.Action
 	var err error
-	switch b := m.body.GetBody().(type) {
+	switch b := m.Body.GetBody().(type) {
 	case *messages.Control_Prepare:
-		err = c.prepare(ctx, m.from, preparedOf(b.Prepare))
+		err = c.prepare(ctx, m.From, preparedOf(b.Prepare))
 	case *messages.Control_Commit:
 		err = c.commit(ctx, table.Commit{Version: b.Commit.GetVersion(), Effective: b.Commit.GetEffective()})
 	case *messages.Control_Ready:
 		if c.leader != nil {
-			actions, err = c.leader.Ready(int(m.from), b.Ready.GetVersion())
+			actions, err = c.leader.Ready(int(m.From), b.Ready.GetVersion())
 		}
 	case *messages.Control_TooLate:
 		if c.leader != nil {
-			actions, err = c.leader.TooLate(int(m.from), b.TooLate.GetVersion(), b.TooLate.GetNext())
+			actions, err = c.leader.TooLate(int(m.From), b.TooLate.GetVersion(), b.TooLate.GetNext())
 		}
 	}
 	if err != nil {
-		c.group.node.breakGroup(c.group, fmt.Errorf("table agreement with rank %d (node %q): %w", m.from, c.group.Nodes[m.from], err), c.member.Next(), true)
+		c.group.Fail(fmt.Errorf("table agreement with rank %d (node %q): %w", m.From, c.group.Nodes[m.From], err), c.member.Next())
 		return
 	}
 	c.publish(ctx, actions)
@@ -79,7 +79,7 @@ func (c *coordinator) publish(ctx actor.Context, actions []table.Action) {
 			c.done(a.Ticket)
 		}
 		if err != nil {
-			c.group.node.breakGroup(c.group, fmt.Errorf("table agreement: %w", err), c.member.Next(), true)
+			c.group.Fail(fmt.Errorf("table agreement: %w", err), c.member.Next())
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (c *coordinator) prepare(ctx actor.Context, from op.Rank, p *table.Prepare)
 		return nil
 	}
 	if from == c.group.Rank {
-		c.group.node.tell(ctx.Self(), &controlMessage{c.group.Rank, reply})
+		c.group.node.tell(ctx.Self(), &Control{c.group.Rank, reply})
 		return nil
 	}
 	c.group.control(from, reply)
@@ -117,8 +117,8 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 	}
 	c.group.Table.Store(c.member.Table())
 	c.group.node.tell(c.balancer, balancing.TableSwitched(m.Version))
-	c.group.node.events.emit(Event{Kind: TableChanged, Communicator: c.group.Name, Rank: int(c.group.Rank), Version: m.Version})
-	c.group.node.log.Info("table committed", "communicator", c.group.Name, "version", m.Version, "after", m.Effective)
+	c.group.node.Registry.TableChanged(c.group, m.Version)
+	c.group.node.Log.Info("table committed", "communicator", c.group.Name, "version", m.Version, "after", m.Effective)
 	if released {
 		c.resume(ctx)
 	}

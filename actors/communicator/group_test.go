@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"context"
@@ -21,6 +21,9 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
+// nobody hears what comes; nothing is to.
+type nobody struct{ railactors.Inbound }
+
 // Nobody takes what is sent to node b, and it is not lost yet.
 func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -28,11 +31,10 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		network.Silence("a", "eth0")
 		quiet := slog.New(slog.DiscardHandler)
 		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
-		n := &node{engine: engine.New(engine.Config{}), log: quiet, system: system}
-		n.engine.Rails = 1
-		n.groups.Store(&map[uint64]*member{})
+		n := &Node{Engine: engine.New(engine.Config{}), Log: quiet, System: system}
+		n.Engine.Rails = 1
 		fabric, err := railactors.Start(system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet,
-			Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "eth0"}}}, n)
+			Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "eth0"}}}, nobody{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +42,7 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := newGroup(n, 1, "train", 0, []string{"a", "b"}, nil)
+		g := n.NewGroup(1, "train", 0, []string{"a", "b"}, nil)
 		g.Attach(1, peer)
 		for g.Err() == nil {
 			if err := peer.SendControl(&messages.Control{Body: &messages.Control_Ready{}}); err != nil {

@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 
 // Communicator is the handle of a communicator: what a caller's goroutine holds.
 type Communicator struct {
-	group       *group
-	pid         *actor.PID
+	Group       *Group
+	PID         *actor.PID // of the communicator actor
 	coordinator *actor.PID
 	slots       chan struct{} // one taken for each operation in flight
 	closed      chan struct{} // closed when Close has ended
@@ -28,7 +28,7 @@ type Communicator struct {
 // communicator is the actor that closes a communicator and supervises coordinator, balancer and operations. How it
 // breaks is in ending.go, without the actor.
 type communicator struct {
-	group    *group
+	group    *Group
 	started  chan<- *Communicator
 	handle   *Communicator
 	balancer *actor.PID
@@ -42,11 +42,11 @@ func (c *communicator) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		c.start(ctx)
-	case *controlMessage:
+	case *Control:
 		c.control(m)
 	case *closeCommunicator:
 		c.leave(m)
-	case memberLost:
+	case MemberLost:
 		c.acknowledged(op.Rank(m))
 	case balancing.RailChanged:
 		c.group.node.tell(c.balancer, m)
@@ -72,9 +72,9 @@ func (c *communicator) survive(ctx actor.Context) {
 		panic(r)
 	}
 	n := c.group.node
-	supervise.Log(ctx.Self(), ctx.Message(), r, n.log)
+	supervise.Log(ctx.Self(), ctx.Message(), r, n.Log)
 	cause := fmt.Errorf("%w: communicator: %v", fault.ErrInternal, r)
-	n.breakGroup(c.group, cause, 0, true)
+	c.group.Fail(cause, 0)
 	if m, ok := ctx.Message().(*closeCommunicator); ok {
 		select {
 		case m.done <- cause:
@@ -86,13 +86,13 @@ func (c *communicator) survive(ctx actor.Context) {
 func (c *communicator) start(ctx actor.Context) {
 	n, g := c.group.node, c.group
 	g.Table.CompareAndSwap(nil, c.group.First)
-	inline := actor.WithDispatcher(n.inline)
-	c.balancer = g.balance.Spawn(ctx, n.inline)
+	inline := actor.WithDispatcher(n.Inline)
+	c.balancer = g.Balance.Spawn(ctx, n.Inline)
 	brain := newCoordinator(g, c.balancer, c.group.First) // survives its actor's restart: the ranks' seqs and tables must go on
 	coordinator := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return brain },
 		inline, actor.WithSupervisor(brain.strategy)), "coordinator")
-	c.handle = &Communicator{group: g, pid: ctx.Self(), coordinator: coordinator,
-		slots: make(chan struct{}, n.config.Engine.MaxInFlight), closed: make(chan struct{})}
+	c.handle = &Communicator{Group: g, PID: ctx.Self(), coordinator: coordinator,
+		slots: make(chan struct{}, n.Engine.Config.MaxInFlight), closed: make(chan struct{})}
 	c.left = make([]bool, g.Size)
 	c.left[g.Rank] = true
 	select {
@@ -102,17 +102,17 @@ func (c *communicator) start(ctx actor.Context) {
 }
 
 // control sorts the messages of other ranks.
-func (c *communicator) control(m *controlMessage) {
+func (c *communicator) control(m *Control) {
 	n, g := c.group.node, c.group
-	switch b := m.body.GetBody().(type) {
+	switch b := m.Body.GetBody().(type) {
 	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate, *messages.Control_Commit:
 		n.tell(c.handle.coordinator, m)
 	case *messages.Control_Windows:
-		n.tell(c.balancer, &balancing.Timings{From: m.from, Windows: b.Windows})
+		n.tell(c.balancer, &balancing.Timings{From: m.From, Windows: b.Windows})
 	case *messages.Control_LeaveAck:
-		c.acknowledged(m.from)
+		c.acknowledged(m.From)
 	default:
-		n.log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.from], "type", fmt.Sprintf("%T", b))
+		n.Log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.From], "type", fmt.Sprintf("%T", b))
 	}
 }
 
@@ -157,61 +157,64 @@ func (c *communicator) check() {
 }
 
 // Name is what the members asked for.
-func (c *Communicator) Name() string { return c.group.Name }
+func (c *Communicator) Name() string { return c.Group.Name }
 
 // Rank is this node's number.
-func (c *Communicator) Rank() int { return int(c.group.Rank) }
+func (c *Communicator) Rank() int { return int(c.Group.Rank) }
 
 // Size is the number of members.
-func (c *Communicator) Size() int { return c.group.Size }
+func (c *Communicator) Size() int { return c.Group.Size }
 
 // Nodes are the members' names by rank; the slice is shared.
-func (c *Communicator) Nodes() []string { return c.group.Nodes }
+func (c *Communicator) Nodes() []string { return c.Group.Nodes }
 
 // Err is what closed or broke the communicator, or nil.
-func (c *Communicator) Err() error { return c.group.Usable() }
+func (c *Communicator) Err() error { return c.Group.Usable() }
 
 // Transfers are its messages between two ranks.
-func (c *Communicator) Transfers() *engine.Transfers { return c.group.Transfers }
+func (c *Communicator) Transfers() *engine.Transfers { return c.Group.Transfers }
 
 // Table is the last committed table.
-func (c *Communicator) Table() *table.Table { return c.group.Table.Load() }
+func (c *Communicator) Table() *table.Table { return c.Group.Table.Load() }
 
 // SetTable publishes a table through the agreement of all ranks, and returns when it is
 // committed. Only rank 0 decides.
 func (c *Communicator) SetTable(ctx context.Context, entries []table.Entry) error {
-	g := c.group
+	g := c.Group
 	if err := c.admit(ctx); err != nil {
 		return err
 	}
 	m := &balancing.Propose{Entries: entries, Done: make(chan error, 1)}
 	g.node.tell(c.coordinator, m)
-	return g.balance.Agreed(ctx, m.Done)
+	return g.Balance.Agreed(ctx, m.Done)
 }
 
 // Probe measures the rails of a new communicator, and returns when a table made of that is in force.
-func (c *Communicator) Probe(ctx context.Context) error { return c.group.balance.Probe(ctx, c.Start) }
+func (c *Communicator) Probe(ctx context.Context) error { return c.Group.Balance.Probe(ctx, c.Start) }
 
 // Balance is what rank 0 knows of its rails and has decided for each size.
 func (c *Communicator) Balance(ctx context.Context) (balance.Report, error) {
-	return c.group.balance.Report(ctx)
+	return c.Group.Balance.Report(ctx)
 }
 
 // SaveTuning writes what rank 0 has learned to the tuning file now.
-func (c *Communicator) SaveTuning(ctx context.Context) error { return c.group.balance.SaveTuning(ctx) }
+func (c *Communicator) SaveTuning(ctx context.Context) error { return c.Group.Balance.SaveTuning(ctx) }
 
 // admit turns a call away that can't succeed, before it has any effect.
 func (c *Communicator) admit(ctx context.Context) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	return c.group.Over(ctx)
+	return c.Group.Over(ctx)
 }
+
+// Seq is the number of the last operation that was called here.
+func (c *Communicator) Seq() uint64 { return c.Group.Seq() }
 
 // Close waits for the operations in flight, says farewell to the other ranks and forgets
 // the communicator. A context that ends first ends what is in flight with an error.
 func (c *Communicator) Close(ctx context.Context) error {
-	n, g := c.group.node, c.group
+	n, g := c.Group.node, c.Group
 	if !g.Shut() {
 		select {
 		case <-c.closed:
@@ -226,29 +229,56 @@ func (c *Communicator) Close(ctx context.Context) error {
 	case <-g.Quiet():
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		n.breakGroup(g, fmt.Errorf("%w: %w", fault.ErrClosed, err), 0, true)
+		g.Fail(fmt.Errorf("%w: %w", fault.ErrClosed, err), 0)
 		<-g.Quiet()
 	}
-	g.balance.KeepTuning()
+	g.Balance.KeepTuning()
 	done := make(chan error, 1)
-	n.tell(c.pid, &closeCommunicator{done})
+	n.tell(c.PID, &closeCommunicator{done})
 	select {
 	case failed := <-done:
 		err = cmp.Or(err, failed)
 	case <-g.gone: // the node closes too, and has told the others
-		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name, n.closedError()))
+		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name, cmp.Or(n.Engine.Closed(), fault.ErrClosed)))
 	case <-ctx.Done():
 		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.Name, context.Cause(ctx))
 	}
-	n.log.Debug("communicator closed", "name", g.Name, "frames that nobody waited for", g.DroppedFrames.Load())
+	n.Log.Debug("communicator closed", "name", g.Name, "frames that nobody waited for", g.DroppedFrames.Load())
 	c.forget()
 	return err
 }
 
 // forget ends what is left of a communicator that was shut.
 func (c *Communicator) forget() {
-	n, g := c.group.node, c.group
-	n.breakGroup(g, g.ClosedError(), 0, false) // drops what the others sent for calls that will not be made
-	n.unregister(g)
-	n.stop(c.pid)
+	n, g := c.Group.node, c.Group
+	g.End(g.ClosedError(), 0, false) // drops what the others sent for calls that will not be made
+	n.Registry.Unregister(g)
+	n.Stop(c.PID)
+}
+
+// Abandon breaks a communicator that is to be shrunk, and waits until nothing refers to its callers' memory.
+func (c *Communicator) Abandon(ctx context.Context) error {
+	g := c.Group
+	if err := g.ShutError(); err != nil {
+		return err
+	}
+	if err := g.Over(ctx); err != nil {
+		return err
+	}
+	g.Fail(fmt.Errorf("rank %d (node %q) shrinks it: %w", g.Rank, g.node.Name, fault.ErrClosed), g.Seq())
+	select {
+	case <-g.Quiet():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("communicator %q: operations still hold memory: %w", g.Name, context.Cause(ctx))
+	}
+}
+
+// Discard closes a communicator that was shrunk. Close may have come first, and does the same.
+func (c *Communicator) Discard() {
+	if g := c.Group; g.Shut() {
+		g.Balance.KeepTuning()
+		c.forget()
+		close(c.closed)
+	}
 }

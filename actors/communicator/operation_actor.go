@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"time"
@@ -14,7 +14,7 @@ import (
 // end. The coordinator keeps a pool of them. Everything that must survive the
 // actor's failure is in engine.Operation.
 type operationActor struct {
-	node        *node
+	node        *Node
 	coordinator *actor.PID
 	balancer    *actor.PID
 	strategy    *supervise.Strategy
@@ -29,7 +29,7 @@ type operationActor struct {
 
 func (a *operationActor) Receive(ctx actor.Context) {
 	a.strategy.Follow(ctx)
-	defer supervise.Recover(ctx, a.node.log)
+	defer supervise.Recover(ctx, a.node.Log)
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.start(ctx)
@@ -50,10 +50,10 @@ func (a *operationActor) Receive(ctx actor.Context) {
 func (a *operationActor) start(ctx actor.Context) {
 	a.pid = ctx.Self()
 	a.workers = a.workers[:0]
-	for rail := range a.node.engine.Rails {
+	for rail := range a.node.Engine.Rails {
 		a.workers = append(a.workers, ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
 			return &worker{node: a.node, balancer: a.balancer, rail: rail}
-		}, actor.WithDispatcher(a.node.inline)), "worker"))
+		}, actor.WithDispatcher(a.node.Inline)), "worker"))
 	}
 }
 
@@ -67,7 +67,7 @@ func (a *operationActor) begin(m *beginOperation) {
 
 func (a *operationActor) expire(m *operationExpired) {
 	if o := a.current; o != nil && o.Seq == m.seq {
-		o.Expire(a.node.config.OperationTimeout)
+		o.Expire(a.node.OperationTimeout)
 	}
 }
 

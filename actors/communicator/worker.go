@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ var transmits = sync.Pool{New: func() any { return new(transmit) }}
 // worker is one rail's part in one operation: it hands frames to the peers, and reports what the rail took
 // (Nezha's Timer, §III-E). It belongs to a pooled operation actor.
 type worker struct {
-	node     *node
+	node     *Node
 	balancer *actor.PID
 	rail     int
 }

@@ -1,6 +1,7 @@
-package actors
+package communicator
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -11,13 +12,13 @@ import (
 )
 
 // abortMessage tells the others why an operation ended here.
-func (g *group) abortMessage(seq uint64, cause error) *messages.Control {
+func (g *Group) abortMessage(seq uint64, cause error) *messages.Control {
 	a := &messages.Abort{
-		Seq: seq, Rank: uint32(g.Rank), Node: wireText(g.node.config.Node),
-		Code: uint32(fault.CodeOf(cause)), Reason: wireText(cause.Error()), LostRank: -1,
+		Seq: seq, Rank: uint32(g.Rank), Node: WireText(g.node.Name),
+		Code: uint32(fault.CodeOf(cause)), Reason: WireText(cause.Error()), LostRank: -1,
 	}
 	if lost, ok := asLost(cause); ok {
-		a.LostRank, a.LostNode = int32(lost.Rank), wireText(lost.Node)
+		a.LostRank, a.LostNode = int32(lost.Rank), WireText(lost.Node)
 	}
 	return &messages.Control{Comm: g.ID, Body: &messages.Control_Abort{Abort: a}}
 }
@@ -25,8 +26,8 @@ func (g *group) abortMessage(seq uint64, cause error) *messages.Control {
 // maxText bounds a text in a control message, in bytes.
 const maxText = 1 << 10
 
-// wireText makes any text fit for a message: protobuf refuses one that isn't UTF-8.
-func wireText(s string) string {
+// WireText makes any text fit for a message: protobuf refuses one that isn't UTF-8.
+func WireText(s string) string {
 	if len(s) > maxText {
 		end := maxText
 		for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
@@ -37,13 +38,19 @@ func wireText(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// abortCause is the error here for what another rank reported. A lost rank is named as such:
+// AbortCause is the error here for what another rank reported. A lost rank is named as such:
 // who found it is only the messenger.
-func (g *group) abortCause(from op.Rank, a *messages.Abort) error {
+func (g *Group) AbortCause(from op.Rank, a *messages.Abort) error {
 	code := fault.Code(min(a.GetCode(), uint32(fault.CodeInternal)))
 	if lost := a.GetLostRank(); code == fault.CodeRankLost && lost >= 0 && int(lost) < g.Size && op.Rank(lost) != g.Rank {
 		return &fault.RankLostError{Rank: op.Rank(lost), Node: g.Nodes[lost],
 			Reason: fmt.Sprintf("reported by rank %d (node %q)", from, g.Nodes[from])}
 	}
 	return &fault.AbortError{Rank: from, Node: g.Nodes[from], Code: code, Reason: a.GetReason()}
+}
+
+// asLost finds the lost rank in a cause.
+func asLost(err error) (lost *fault.RankLostError, ok bool) {
+	ok = errors.As(err, &lost)
+	return lost, ok
 }

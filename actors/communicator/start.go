@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"context"
@@ -26,10 +26,10 @@ func (c *Communicator) start(ctx context.Context, m *startOperation) (*engine.Wo
 	if err := c.slot(ctx); err != nil {
 		return nil, err
 	}
-	g := c.group
+	g := c.Group
 	m.ready = make(chan struct{}, 1)
 	m.work = g.NewWork(c.slots)
-	if g.node.config.OperationTimeout > 0 {
+	if g.node.OperationTimeout > 0 {
 		m.called = time.Now()
 	}
 	g.node.tell(c.coordinator, m)
@@ -48,7 +48,7 @@ func (c *Communicator) slot(ctx context.Context) error {
 		return nil
 	default:
 	}
-	g := c.group
+	g := c.Group
 	select {
 	case c.slots <- struct{}{}:
 		return nil
@@ -56,7 +56,7 @@ func (c *Communicator) slot(ctx context.Context) error {
 	case <-g.Ended:
 	case <-ctx.Done():
 		cause := context.Cause(ctx)
-		g.node.breakGroup(g, cause, 0, true)
+		g.Fail(cause, 0)
 		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", g.Name, cap(c.slots), cause)
 	}
 	return c.Err()
@@ -69,9 +69,9 @@ func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
 		return m.err
 	default:
 	}
-	g := c.group
+	g := c.Group
 	var expired <-chan time.Time
-	timeout := g.node.config.OperationTimeout
+	timeout := g.node.OperationTimeout
 	if timeout > 0 {
 		timer := time.NewTimer(timeout)
 		defer timer.Stop()
@@ -96,6 +96,6 @@ func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
 		return c.Err()
 	}
 	cause = fmt.Errorf("held while rank 0 (node %q) has the ranks agree on a table: %w", g.Nodes[0], cause)
-	g.node.breakGroup(g, cause, 0, true)
+	g.Fail(cause, 0)
 	return fmt.Errorf("communicator %q: %w", g.Name, cause)
 }

@@ -1,4 +1,4 @@
-package actors
+package communicator
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 // Dup makes a second communicator of the same members, which begins with the table in force here. It
 // takes a seq of this one.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
-	ranks := make([]op.Rank, c.group.Size)
+	ranks := make([]op.Rank, c.Group.Size)
 	for i := range ranks {
 		ranks[i] = op.Rank(i)
 	}
@@ -31,13 +31,13 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 // Sub makes a communicator of some members: rank i of it is ranks[i] of this one. All members call it with the same
 // ranks; those that aren't among them get nil. It takes a seq of this one.
 func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, error) {
-	g := c.group
+	g := c.Group
 	members := make([]op.Rank, len(ranks))
 	h := fnv.New64a()
 	for i, r := range ranks {
 		if r < 0 || r >= g.Size || slices.Contains(ranks[:i], r) {
 			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w", g.Name, r, g.Size, fault.ErrArgument)
-			g.node.breakGroup(g, err, 0, true) // the others may have called right
+			g.Fail(err, 0) // the others may have called right
 			return nil, err
 		}
 		members[i] = op.Rank(r)
@@ -49,7 +49,7 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 // Split makes a communicator of all members with the same color, in the order of their keys, and of their
 // ranks where keys are equal. A member whose color is negative gets nil. It takes two seqs of this one.
 func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
-	g := c.group
+	g := c.Group
 	all := make([]int64, 2*g.Size)
 	mine := all[2*g.Rank : 2*g.Rank+2]
 	mine[0], mine[1] = int64(color), int64(key)
@@ -74,8 +74,8 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 // derive makes a communicator of some members, with a barrier of all. It is nil where this rank is none of them. All
 // ranks must give the same salt; those of one communicator the same color.
 func (c *Communicator) derive(ctx context.Context, members []op.Rank, salt, color uint64) (*Communicator, error) {
-	n, g := c.group.node, c.group
-	var child *group
+	n, g := c.Group.node, c.Group
+	var child *Group
 	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup, Salt: salt}, entered: func(seq uint64, t *table.Table) {
 		if slices.Contains(members, g.Rank) {
 			child = n.derive(g, childID(g.ID, seq, color), seq, members, t)
@@ -89,36 +89,36 @@ func (c *Communicator) derive(ctx context.Context, members []op.Rank, salt, colo
 	}
 	if err != nil {
 		if child != nil {
-			n.breakGroup(child, err, 0, true) // on other ranks the call may have succeeded
-			n.unregister(child)
+			child.Fail(err, 0) // on other ranks the call may have succeeded
+			n.Registry.Unregister(child)
 		}
 		return nil, err
 	}
 	if child == nil {
 		return nil, nil
 	}
-	handle := n.open(child)
-	child.isFormed()
+	handle := n.Registry.Open(child)
+	child.Announce()
 	return handle, nil
 }
 
 // derive registers the communicator that some members of parent make under seq. It holds the parent's peers: they
 // and their connections are shared.
-func (n *node) derive(parent *group, id, seq uint64, members []op.Rank, first *table.Table) *group {
+func (n *Node) derive(parent *Group, id, seq uint64, members []op.Rank, first *table.Table) *Group {
 	nodes, procs := make([]string, len(members)), make([]uint64, len(members))
 	for i, r := range members {
-		nodes[i], procs[i] = parent.Nodes[r], parent.procs[r]
+		nodes[i], procs[i] = parent.Nodes[r], parent.Procs[r]
 	}
 	rank := op.Rank(slices.Index(members, parent.Rank))
-	g := newGroup(n, id, fmt.Sprintf("%s/%d", parent.Name, seq), rank, nodes, first)
-	g.procs = procs
+	g := n.NewGroup(id, fmt.Sprintf("%s/%d", parent.Name, seq), rank, nodes, first)
+	g.Procs = procs
 	for i, r := range members {
 		if p := parent.Peers[r]; p != nil {
 			g.Attach(op.Rank(i), p)
-			n.fabric.Retain(p)
+			n.Fabric.Retain(p)
 		}
 	}
-	n.register(g)
+	n.Registry.Register(g)
 	return g
 }
 

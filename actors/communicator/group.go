@@ -1,0 +1,80 @@
+package communicator
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/messages"
+)
+
+// Group is what the node and the actors of one communicator share: its data path, and what became of it.
+type Group struct {
+	*engine.Group
+	Balance  *balancing.Group
+	Procs    []uint64     // incarnations by rank; set before the group is registered
+	Attempts []*view.View // to shrink it: barriers entered in vain; the node actor's
+
+	node *Node
+	ending
+	announced atomic.Bool // its members agreed on it: what happens to it is told
+}
+
+// NewGroup makes a group of nodes by rank, which begins with a table. Its peers are attached, and Procs
+// are set, before it is registered.
+func (n *Node) NewGroup(id uint64, name string, rank op.Rank, nodes []string, first *table.Table) *Group {
+	g := &Group{Group: n.Engine.NewGroup(id, name, rank, nodes, first), node: n, ending: newEnding()}
+	g.Fail = func(cause error, seq uint64) { g.End(cause, seq, true) }
+	g.Balance = n.Balancing.NewGroup(g.Group, g.gone, g.control)
+	return g
+}
+
+// Announce tells of a communicator that is its caller's from now on.
+func (g *Group) Announce() {
+	g.announced.Store(true)
+	g.Examine()
+	g.node.Registry.Formed(g)
+}
+
+// Announced reports whether the communicator was announced.
+func (g *Group) Announced() bool { return g.announced.Load() }
+
+// Open starts the communicator actor of a registered group.
+func (g *Group) Open() *Communicator {
+	started := make(chan *Communicator, 1)
+	g.node.System.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
+		return &communicator{group: g, started: started}
+	}, actor.WithDispatcher(g.node.Warm), g.node.Strategy(g).Props()), "communicator")
+	return <-started
+}
+
+// control sends a message about this communicator to one rank; a lost peer is no error here: its loss is
+// reported on its own. One that can't be sent to a living peer would be waited for in vain, so the
+// communicator breaks. Timings alone may be left out.
+func (g *Group) control(to op.Rank, m *messages.Control) {
+	m.Comm = g.ID
+	err := g.Peers[to].SendControl(m)
+	switch {
+	case err == nil:
+	case g.Peers[to].Lost() != nil:
+		g.node.Log.Debug("control message not sent", "communicator", g.Name, "to", g.Nodes[to], "error", err)
+	case m.GetWindows() != nil:
+		g.node.Log.Warn("timings not sent", "communicator", g.Name, "to", g.Nodes[to], "error", err)
+	default:
+		g.Fail(fmt.Errorf("control message to rank %d: %w", to, err), 0)
+	}
+}
+
+// controlAll sends it to every other rank.
+func (g *Group) controlAll(m *messages.Control) {
+	for rank, p := range g.Peers {
+		if p != nil {
+			g.control(op.Rank(rank), m)
+		}
+	}
+}

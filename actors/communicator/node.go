@@ -1,0 +1,73 @@
+package communicator
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/supervise"
+)
+
+// Node is what the communicators of a node share. It is complete before the first of them.
+type Node struct {
+	Name             string
+	OperationTimeout time.Duration // 0: none
+	Engine           *engine.Engine
+	Balancing        *balancing.Node
+	Fabric           *railactors.Fabric
+	System           *actor.ActorSystem
+	Warm             actor.Dispatcher // for communicator actors
+	Inline           actor.Dispatcher // for those on the path of an operation
+	Log              *slog.Logger
+	Registry         Registry
+}
+
+// Registry knows the communicators of a node by their wire ids, and hears what becomes of them. Its methods
+// may be called on any goroutine; the last three don't block.
+type Registry interface {
+	// Register makes a group known: frames and control messages of its id are its own from now on. One
+	// that another rank has given up already, or whose node closes, is broken at once.
+	Register(g *Group)
+	// Unregister forgets a group, and lets go of its peers.
+	Unregister(g *Group)
+	// Open starts the actors of a registered group, and hands them what came before.
+	Open(g *Group) *Communicator
+
+	// Formed: the communicator is its caller's from now on.
+	Formed(g *Group)
+	// Broken: the communicator, which was formed, has broken.
+	Broken(g *Group, cause error)
+	// TableChanged: operations are divided by another table from now on.
+	TableChanged(g *Group, version uint32)
+}
+
+// tell sends a message from outside any actor.
+func (n *Node) tell(pid *actor.PID, message any) { n.System.Root.Send(pid, message) }
+
+// unknown logs a message that an actor has no case for.
+func (n *Node) unknown(ctx actor.Context) { supervise.Unknown(ctx, n.Log) }
+
+// Strategy supervises one level of the tree: a child that panics breaks its communicator, since the message
+// it was at is lost, and is restarted for the communicators and calls after it. g may be nil.
+func (n *Node) Strategy(g *Group) *supervise.Strategy {
+	cfg := supervise.DefaultConfig()
+	cfg.Report = func(d supervise.Decision) {
+		n.Log.Error("actor failed", "decision", d.String())
+		if g != nil {
+			g.Fail(fmt.Errorf("%w: %v", fault.ErrInternal, d.Reason), 0)
+		}
+	}
+	return supervise.New(cfg)
+}
+
+// Stop ends an actor and what it supervises.
+func (n *Node) Stop(pid *actor.PID) {
+	if err := n.System.Root.StopFuture(pid).Wait(); err != nil {
+		n.Log.Warn("actor did not stop", "actor", pid.GetId(), "error", err)
+	}
+}

@@ -1,0 +1,70 @@
+package communicator
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// The messages between the actors of this package. They are immutable once sent.
+
+// startOperation is a call between its caller and the coordinator: it asks for a seq. Sent by the caller's goroutine;
+// answered on ready with operation set, or err.
+type startOperation struct {
+	request   *engine.Request
+	work      *engine.Work
+	entered   func(seq uint64, inForce *table.Table) // called by the coordinator before anything is sent; may be nil
+	ready     chan struct{}                          // answered by the coordinator
+	operation *engine.Operation                      // the answer …
+	err       error                                  // … or why there is none
+	taken     atomic.Bool                            // by the coordinator, which answers for sure then, or by a caller that waits no longer
+	called    time.Time                              // when it was made; set where operations have a timeout
+}
+
+// beginOperation hands a numbered operation to a pooled operation actor. Sent by the
+// coordinator before it answers the caller.
+type beginOperation struct {
+	operation *engine.Operation
+	timeout   time.Duration // 0: none
+}
+
+// transmit asks a worker to send one frame. Sent by whoever carries out a Send action.
+type transmit struct {
+	frame *railactors.Frame
+	to    *railactors.Peer
+}
+
+// operationEnded: nothing refers to the operation any more. Sent by the goroutine that
+// saw its last event to the operation actor, by that one to the coordinator.
+type operationEnded struct {
+	operation *engine.Operation
+	actor     *operationActor
+}
+
+// operationExpired is the operation's own timer.
+type operationExpired struct{ seq uint64 }
+
+// Control is a message from another rank about one communicator. From the fabric to the communicator actor.
+type Control struct {
+	From op.Rank
+	Body *messages.Control
+}
+
+// closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
+type closeCommunicator struct{ done chan error }
+
+// MemberLost says that a rank's node is lost, and will not answer a farewell. From the fabric to the communicator actor.
+type MemberLost op.Rank
+
+// What may still be on its way when its receiver has ended: no news for the log. Who waits for an answer waits for
+// the receiver's end too.
+func (MemberLost) IgnoreDeadLetterLogging()         {}
+func (*operationEnded) IgnoreDeadLetterLogging()    {}
+func (*Control) IgnoreDeadLetterLogging()           {}
+func (*startOperation) IgnoreDeadLetterLogging()    {}
+func (*closeCommunicator) IgnoreDeadLetterLogging() {}
