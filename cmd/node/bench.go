@@ -112,8 +112,8 @@ func newBench() *cobra.Command {
 func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator: how many processes take part")
 	settings.Var(fs, &f.op, "op", "OPERATION", parseCollective, asIs, "operation to measure: allreduce")
-	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64")
-	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor")
+	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64, or of pairs, int32loc … float64loc")
+	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor; of pairs minloc, maxloc")
 	settings.Var(fs, &f.algorithm, "algorithm", "NAME", polyrail.ParseAlgorithm, polyrail.Algorithm.String, "auto, ring, recursive-doubling, bcube or tree")
 	settings.SizesVar(fs, &f.sizes, "sizes", "buffer sizes in bytes; KiB or k, MiB or M, GiB or G")
 	fs.DurationVar(&f.minTime, "min-time", time.Second, "how long each size is measured at least, barriers included")

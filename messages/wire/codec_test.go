@@ -34,7 +34,7 @@ func TestAHeaderSurvivesTheWire(t *testing.T) {
 			Desc: op.Descriptor{
 				Kind:      op.Kind(rapid.IntRange(1, 3).Draw(t, "operation")),
 				DType:     rapid.SampledFrom(op.DTypes).Draw(t, "dtype"),
-				Code:      op.Code(rapid.IntRange(1, 9).Draw(t, "code")),
+				Code:      op.Code(rapid.IntRange(1, 11).Draw(t, "code")),
 				Algorithm: op.Algorithm(rapid.IntRange(1, 3).Draw(t, "algorithm")),
 				Elements:  rapid.Uint64Range(0, MaxElements).Draw(t, "elements"),
 			},
@@ -117,7 +117,7 @@ func TestAHeaderOutOfBoundsIsRefusedByName(t *testing.T) {
 		{"operation's element type", 0, func(h *Header) { h.Desc.DType = 0 }},
 		{"operation's element type", 77, func(h *Header) { h.Desc.Kind, h.Desc.DType = op.KindBarrier, 77 }},
 		{"operation's operator", 0, func(h *Header) { h.Desc.Code = op.CodeNone }},
-		{"operation's operator", 10, func(h *Header) { h.Desc.Code = op.CodeUser + 1 }},
+		{"operation's operator", 12, func(h *Header) { h.Desc.Code = op.CodeMaxLoc + 1 }},
 		{"operation's algorithm", 0, func(h *Header) { h.Desc.Algorithm = op.Auto }},
 	}
 	for _, c := range cases {

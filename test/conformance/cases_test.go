@@ -20,7 +20,7 @@ var (
 	lengths    = []int{0, 1, 7, 100, 1000, 65537} // elements
 	algorithms = []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree}
 	codes      = []op.Code{op.CodeSum, op.CodeProd, op.CodeMin, op.CodeMax, op.CodeAvg,
-		op.CodeBitAnd, op.CodeBitOr, op.CodeBitXor, op.CodeUser}
+		op.CodeBitAnd, op.CodeBitOr, op.CodeBitXor, op.CodeUser, op.CodeMinLoc, op.CodeMaxLoc}
 )
 
 // testCase is one operation on one bed.
@@ -71,7 +71,12 @@ func operator(code op.Code, d op.DType) op.Op {
 	if code == op.CodeUser {
 		return userOp(d)
 	}
-	return op.BuiltIn[code-op.CodeSum]
+	for _, o := range op.BuiltIn {
+		if o.Code() == code {
+			return o
+		}
+	}
+	panic("no operator " + code.String())
 }
 
 // properties are what a pairwise cover pairs up.
@@ -138,6 +143,10 @@ func (c *testCase) forget() { c.operands, c.expected = nil, nil }
 // mixed signs and magnitudes, so that the order of a sum shows, and every kind of special value.
 func operand(d op.DType, length int, rng *rand.Rand) []byte {
 	p := alignedBytes(length * d.Size())
+	if d.Loc() {
+		fillPairs(d, p, rng)
+		return p
+	}
 	for at := 0; at < len(p); at += d.Size() {
 		v := rng.Uint64()
 		if !d.Integer() {

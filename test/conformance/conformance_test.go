@@ -220,8 +220,8 @@ func (c *testCase) check(comm *polyrail.Communicator, number int) error {
 		return nil
 	}
 	for at := 0; ; at += c.dtype.Size() {
-		if got, want := load(c.dtype, dst[at:]), load(c.dtype, c.expected[at:]); got != want {
-			return fmt.Errorf("element %d is %#x, want %#x", at/c.dtype.Size(), got, want)
+		if got, want := dst[at:at+c.dtype.Size()], c.expected[at:at+c.dtype.Size()]; !bytes.Equal(got, want) {
+			return fmt.Errorf("element %d is %x, want %x", at/c.dtype.Size(), got, want)
 		}
 	}
 }

@@ -148,6 +148,10 @@ func expected(d op.DType, code op.Code, a op.Algorithm, base int, operands [][]b
 		expressions[owner] = order.Of(a, n, base, owner)
 	}
 	for at := 0; at < len(result); at += size {
+		if d.Loc() {
+			copy(result[at:], evaluatePair(d, code, expressions[at/block], operands, at))
+			continue
+		}
 		v := evaluate(d, code, expressions[at/block], operands, at)
 		if code == op.CodeAvg {
 			v = divide(d, v, n)

@@ -38,6 +38,11 @@ func New(d op.DType, o op.Op, rank op.Rank, n int) (*Pattern, error) {
 	}
 	p := &Pattern{elemSize: d.Size()}
 	for j := range period {
+		if d.Loc() {
+			p.input = appendLoc(p.input, d, locOf(int(rank), j))
+			p.result = appendLoc(p.result, d, locResult(o.Code(), n, j))
+			continue
+		}
 		if d.Integer() {
 			p.input = appendInt(p.input, d, intValue(o.Code(), int(rank), j))
 			p.result = appendInt(p.result, d, intResult(d, o.Code(), n, j))
