@@ -44,17 +44,31 @@ type Operation struct {
 
 // Run runs an operation. It is a collective call.
 func (c *Communicator) Run(ctx context.Context, o Operation, opts ...Option) error {
-	w, err := c.start(ctx, o, opts)
+	return c.run(ctx, o.request(), opts)
+}
+
+// Start begins an operation and returns. The context governs it: when it ends, the operation does. It
+// blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective call.
+func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (*Work, error) {
+	return c.launch(ctx, o.request(), opts)
+}
+
+func (o Operation) request() *actors.Request {
+	return &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+}
+
+// run starts an operation and waits for its end.
+func (c *Communicator) run(ctx context.Context, r *actors.Request, opts []Option) error {
+	w, err := c.start(ctx, r, opts)
 	if err != nil {
 		return err
 	}
 	return w.Wait(ctx)
 }
 
-// Start begins an operation and returns. The context governs it: when it ends, the operation does. It
-// blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective call.
-func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (*Work, error) {
-	w, err := c.start(ctx, o, opts)
+// launch starts an operation that its context governs.
+func (c *Communicator) launch(ctx context.Context, r *actors.Request, opts []Option) (*Work, error) {
+	w, err := c.start(ctx, r, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +76,11 @@ func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (
 	return &Work{w}, nil
 }
 
-func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*actors.Work, error) {
+func (c *Communicator) start(ctx context.Context, r *actors.Request, opts []Option) (*actors.Work, error) {
 	inner, err := c.with(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
 	for _, option := range opts {
 		option(r)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
@@ -240,6 +241,9 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 		for what, call := range map[string]func(ctx context.Context) error{
 			"AllReduce":      func(ctx context.Context) error { return AllReduce(ctx, c, []float32{1}, Sum) },
 			"StartAllReduce": func(ctx context.Context) error { _, err := StartAllReduce(ctx, c, []float32{1}, Sum); return err },
+			"AllReduceBatch": func(ctx context.Context) error { return AllReduceBatch(ctx, c, [][]float32{{1}}, Sum) },
+			"RunBatch":       func(ctx context.Context) error { return c.RunBatch(ctx, Batch{DType: op.F32, Op: Sum}) },
+			"WaitAll":        func(ctx context.Context) error { return WaitAll(ctx, w) },
 			"Barrier":        func(ctx context.Context) error { return c.Barrier(ctx) },
 			"Dup":            func(ctx context.Context) error { _, err := c.Dup(ctx); return err },
 			"Shrink":         func(ctx context.Context) error { _, _, err := c.Shrink(ctx); return err },

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/polyrail/polyrail/collective/op"
 )
 
 // The rule of this file: every public call, in every state of its node, its communicator and the others, returns
@@ -67,6 +69,32 @@ var matrixCalls = []matrixCall{
 			return err
 		}
 		return w.Wait(ctx)
+	}},
+	{"AllReduceBatch", collective, func(ctx context.Context, s *situation) error {
+		return AllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 10), make([]float32, 5)}, Sum)
+	}},
+	{"StartAllReduceBatch", collective, func(ctx context.Context, s *situation) error {
+		return finish(StartAllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 300_000), make([]float32, 5)}, Sum))
+	}},
+	{"RunBatch", collective, func(ctx context.Context, s *situation) error {
+		return s.comm.RunBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}})
+	}},
+	{"StartBatch", collective, func(ctx context.Context, s *situation) error {
+		return finish(s.comm.StartBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}}))
+	}},
+	{"WaitAll", collective, func(ctx context.Context, s *situation) error {
+		if ctx == nil {
+			return WaitAll(ctx)
+		}
+		var works []*Work
+		for range 2 {
+			w, err := StartAllReduce(ctx, s.comm, make([]float32, 10), Sum)
+			if err != nil {
+				return errors.Join(err, WaitAll(ctx, works...))
+			}
+			works = append(works, w)
+		}
+		return WaitAll(ctx, works...)
 	}},
 	{"Barrier", collective, func(ctx context.Context, s *situation) error { return s.comm.Barrier(ctx) }},
 	{"Dup", collective, func(ctx context.Context, s *situation) error { _, err := s.comm.Dup(ctx); return err }},

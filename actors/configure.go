@@ -18,7 +18,13 @@ import (
 // its seq: the other ranks may have called right.
 func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error {
 	g := c.group
-	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root}
+	if !r.Kind.Rooted() {
+		r.Root = 0
+	}
+	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root, Batch: r.Batch.len()}
+	if r.Batch != nil && r.Batch.fault != nil {
+		return r.Batch.fault
+	}
 	if err := r.measure(g.rank, g.size); err != nil {
 		return err
 	}

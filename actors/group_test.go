@@ -68,6 +68,7 @@ func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
 	if _, err := g.number(1); err != nil {
 		t.Fatal(err)
 	}
+	o.request = &Request{}
 	o.work = &Work{group: g, done: make(chan struct{}), slot: make(chan struct{}, 1)}
 	o.work.slot <- struct{}{}
 	o.cause = errors.New("not defined on float32")

@@ -101,7 +101,7 @@ func (o *operation) launch() {
 		o.retired = true
 		o.discard()
 		o.fail(cause)
-		o.work.finish(o.failure())
+		o.resolve()
 		return
 	}
 	err := o.startParts()
@@ -178,6 +178,9 @@ func (o *operation) compare(rank op.Rank, h *wire.Header) error {
 		e.Explanation = fmt.Sprintf("table version %d here, %d there", o.shape.table, h.Table)
 	case h.Desc == o.shape.desc && o.shape.desc.Code == op.CodeUser:
 		e.Explanation = fmt.Sprintf("here it is %v; the names of the operator or of the operation differ", o.request.Op)
+	case h.Desc == o.shape.desc && o.shape.desc.Batch > 0:
+		e.Explanation = fmt.Sprintf("here it is a batch of buffers of %s elements; the lengths of its buffers, its name, "+
+			"or the limits in the configuration differ", o.request.listed())
 	case h.Desc == o.shape.desc:
 		e.Explanation = "the operation's name, its counts, or the limits in the configuration (eager bytes, Bcube base) differ"
 	}
@@ -271,6 +274,9 @@ func (o *operation) fail(cause error) {
 	o.group.node.breakGroup(o.group, cause, o.seq, true)
 }
 
+// resolve ends the operation for its caller.
+func (o *operation) resolve() { o.work.finish(o.failure(), o.request.Batch) }
+
 // failure is the operation's result: nil, or the cause with the operation's name on it.
 func (o *operation) failure() error {
 	o.mu.Lock()
@@ -300,7 +306,7 @@ func (o *operation) abort(g *group, seq uint64, cause error) {
 	resolved := o.abortParts()
 	o.mu.Unlock()
 	if resolved {
-		o.work.finish(o.failure())
+		o.resolve()
 	}
 	g.node.fabric.Revoke(o)
 }
@@ -312,6 +318,7 @@ func (o *operation) forget() {
 	}
 	o.group.remove(o)
 	if o.work != nil {
+		o.request.Batch.free()
 		<-o.work.slot
 	}
 	if o.actor == nil {

@@ -19,12 +19,13 @@ import (
 type Request struct {
 	Kind      op.Kind
 	DType     op.DType
+	Algorithm op.Algorithm
 	Op        op.Op   // of kinds that reduce
 	Dst, Src  []byte  // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
 	Root      op.Rank // of kinds that have one
 	Counts    []int   // elements of each rank's part, the same on all ranks; nil: equal parts
+	Batch     *Batch  // of an allreduce of many buffers, in place of Dst and Src; nil otherwise
 	Name      string  // compared between ranks; may be empty
-	Algorithm op.Algorithm
 
 	bytes   int                                    // size of the operation: the larger one of a rank's input and output
 	salt    uint64                                 // of a view's barrier or a Dup: enters the digest
@@ -47,6 +48,7 @@ func digest(g *group, r *Request, d op.Descriptor, segment int, eager bool) uint
 	if eager {
 		b[4] = 1
 	}
+	b[5], b[6], b[7] = byte(d.Batch), byte(d.Batch>>8), byte(d.Batch>>16)
 	le.PutUint64(b[8:], d.Elements)
 	le.PutUint64(b[16:], uint64(g.size))
 	le.PutUint64(b[24:], uint64(segment))
@@ -59,6 +61,12 @@ func digest(g *group, r *Request, d op.Descriptor, segment int, eager bool) uint
 	h.Write([]byte(r.Name))
 	for _, count := range r.Counts {
 		h.Write(le.AppendUint64(nil, uint64(count)))
+	}
+	if r.Batch != nil {
+		for _, buf := range r.Batch.Buffers {
+			le.PutUint64(b[:], uint64(len(buf)))
+			h.Write(b[:8])
+		}
 	}
 	if d.Code == op.CodeUser {
 		h.Write([]byte(r.Op.String()))

@@ -24,11 +24,13 @@ func (c *Communicator) Start(ctx context.Context, r *Request) (*Work, error) {
 	g := c.group
 	r.ready = make(chan struct{}, 1)
 	r.work = &Work{group: g, done: make(chan struct{}), slot: c.slots}
+	r.gather(g.node.pool)
 	if g.node.config.OperationTimeout > 0 {
 		r.called = time.Now()
 	}
 	g.node.tell(c.coordinator, &startOperation{r})
 	if err := c.numbered(ctx, r); err != nil {
+		r.Batch.free()
 		<-c.slots
 		return nil, err
 	}

@@ -229,6 +229,7 @@ type Descriptor struct {
 	Code      Code
 	Algorithm Algorithm
 	Root      Rank   // 0 where the kind has none
+	Batch     int    // buffers that an allreduce was called with as a list; 0 where there was none
 	Elements  uint64 // of the larger one of a rank's input and output
 }
 
@@ -236,7 +237,11 @@ func (d Descriptor) String() string {
 	if d.Kind.Empty() {
 		return d.Kind.String()
 	}
-	s := fmt.Sprintf("%v(%d × %v", d.Kind, d.Elements, d.DType)
+	s := fmt.Sprintf("%v(", d.Kind)
+	if d.Batch > 0 {
+		s += fmt.Sprintf("batch of %d, ", d.Batch)
+	}
+	s += fmt.Sprintf("%d × %v", d.Elements, d.DType)
 	if d.Kind.Reduces() {
 		s += ", " + d.Code.String()
 	}

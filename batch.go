@@ -1,0 +1,84 @@
+package polyrail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// This file holds what saves many small operations most of their time: a batch of buffers as one
+// operation, and several operations that are started before the first is waited for.
+
+// Batch is an allreduce of many buffers as a value, for callers that know the element type at run time only. The
+// buffers hold packed elements in the machine's byte order; they need no alignment.
+type Batch struct {
+	DType   DType
+	Op      Op
+	Buffers [][]byte
+}
+
+// RunBatch is AllReduceBatch of a value. It is a collective call.
+func (c *Communicator) RunBatch(ctx context.Context, b Batch, opts ...Option) error {
+	return c.run(ctx, b.request(), opts)
+}
+
+// StartBatch begins a RunBatch; see Communicator.Start.
+func (c *Communicator) StartBatch(ctx context.Context, b Batch, opts ...Option) (*Work, error) {
+	return c.launch(ctx, b.request(), opts)
+}
+
+func (b Batch) request() *actors.Request {
+	return &actors.Request{Kind: KindAllReduce, DType: b.DType, Op: b.Op, Batch: &actors.Batch{Buffers: slices.Clone(b.Buffers)}}
+}
+
+// AllReduceBatch is an AllReduce of all bufs as one operation, for many small buffers: each of them alone would
+// take about as long as all together. All ranks pass the same number of buffers, each as long as the others'
+// buffer at its place; lists that differ are a MismatchError. Only what is in one list is fused.
+//
+// The runtime copies the buffers into memory of its own and the results back, so large buffers do better
+// alone (StartAllReduce, WaitAll): see docs/collectives.md. That memory comes from
+// Config.MemoryLimit, or from the heap where it doesn't suffice.
+//
+// The buffers belong to the runtime until the operation has ended, and must not overlap. After an error they
+// are as they were before. The bits of a sum are those of one AllReduce over all
+// buffers, each on a multiple of 64 bytes: other lists may give others. A user-defined operator is called on
+// the zeros between buffers too.
+func AllReduceBatch[T Element](ctx context.Context, c *Communicator, bufs [][]T, o Op, opts ...Option) error {
+	return c.run(ctx, batchOf(bufs, o), opts)
+}
+
+// StartAllReduceBatch begins an AllReduceBatch; see Communicator.Start.
+func StartAllReduceBatch[T Element](ctx context.Context, c *Communicator, bufs [][]T, o Op, opts ...Option) (*Work, error) {
+	return c.launch(ctx, batchOf(bufs, o), opts)
+}
+
+func batchOf[T Element](bufs [][]T, o Op) *actors.Request {
+	list := make([][]byte, len(bufs))
+	for i, buf := range bufs {
+		list[i] = op.Bytes(buf)
+	}
+	return &actors.Request{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o, Batch: &actors.Batch{Buffers: list}}
+}
+
+// WaitAll waits for the end of all works, and returns the error of the first one that failed; where they are of
+// several communicators, those of each joined. A context that ends first ends them all: see Work.Wait.
+func WaitAll(ctx context.Context, works ...*Work) error {
+	if err := needContext(ctx); err != nil {
+		return err
+	}
+	var faults []error
+	all := make([]*actors.Work, 0, len(works))
+	for i, w := range works {
+		inner, err := w.of()
+		if err != nil {
+			faults = append(faults, fmt.Errorf("work %d of %d: %w", i, len(works), err))
+			continue
+		}
+		all = append(all, inner)
+	}
+	return errors.Join(append(faults, actors.WaitAll(ctx, all))...)
+}
