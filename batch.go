@@ -10,11 +10,11 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// This file holds what saves many small operations most of their time: a batch of buffers as one
+// This file holds what saves small operations their round trips: a batch of buffers as one
 // operation, and several operations that are started before the first is waited for.
 
-// Batch is an allreduce of many buffers as a value, for callers that know the element type at run time only. The
-// buffers hold packed elements in the machine's byte order; they need no alignment.
+// Batch is an allreduce of many buffers as a value, for callers that know the element type at run
+// time only. The buffers hold packed elements in the machine's byte order, at any address.
 type Batch struct {
 	DType   DType
 	Op      Op
@@ -35,18 +35,18 @@ func (b Batch) request() *actors.Request {
 	return &actors.Request{Kind: KindAllReduce, DType: b.DType, Op: b.Op, Batch: &actors.Batch{Buffers: slices.Clone(b.Buffers)}}
 }
 
-// AllReduceBatch is an AllReduce of all bufs as one operation, for many small buffers: each of them alone would
-// take about as long as all together. All ranks pass the same number of buffers, each as long as the others'
-// buffer at its place; lists that differ are a MismatchError. Only what is in one list is fused.
+// AllReduceBatch is an AllReduce of all bufs as one operation, in place. It is for many small
+// buffers, which would each take a round trip of their own. All ranks pass as many buffers, of the
+// same lengths in the same order; lists that differ are a MismatchError. Nothing else is fused.
 //
-// The runtime copies the buffers into memory of its own and the results back, so large buffers do better
-// alone (StartAllReduce, WaitAll): see docs/collectives.md. That memory comes from
-// Config.MemoryLimit, or from the heap where it doesn't suffice.
+// The runtime copies the buffers into memory of its own, and the results back. That memory counts
+// against Config.MemoryLimit; the heap supplies what it can't. From about 256 KiB on a
+// buffer gains nothing by it: call AllReduce for it.
 //
-// The buffers belong to the runtime until the operation has ended, and must not overlap. After an error they
-// are as they were before. The bits of a sum are those of one AllReduce over all
-// buffers, each on a multiple of 64 bytes: other lists may give others. A user-defined operator is called on
-// the zeros between buffers too.
+// The buffers belong to the runtime until the operation has ended, and must not overlap. After an
+// error they hold what they held before. The bits of a sum are those of one AllReduce over all
+// buffers, each on a multiple of 64 bytes, so another list may give others. A user-defined
+// operator is called on the zeros between buffers too.
 func AllReduceBatch[T Element](ctx context.Context, c *Communicator, bufs [][]T, o Op, opts ...Option) error {
 	return c.run(ctx, batchOf(bufs, o), opts)
 }
@@ -64,8 +64,9 @@ func batchOf[T Element](bufs [][]T, o Op) *actors.Request {
 	return &actors.Request{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o, Batch: &actors.Batch{Buffers: list}}
 }
 
-// WaitAll waits for the end of all works, and returns the error of the first one that failed; where they are of
-// several communicators, those of each joined. A context that ends first ends them all: see Work.Wait.
+// WaitAll waits for the end of all works. It returns the error of the first operation that failed,
+// since that broke the communicator and ended the others; of several communicators, each one's
+// joined. A context that ends first ends them all: see Work.Wait.
 func WaitAll(ctx context.Context, works ...*Work) error {
 	if err := needContext(ctx); err != nil {
 		return err

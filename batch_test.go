@@ -90,7 +90,8 @@ func batchEqualsOne(b *bed, c *Communicator, lengths []int, name string, a Algor
 }
 
 func TestBatchesInFlightTogetherWithSkewedCallers(t *testing.T) {
-	inBed(t, 3, 2, func(c *Config) { c.MaxInFlight = 4; c.MemoryLimit = 4 << 20 }, func(b *bed) { // the heap helps out
+	small := func(c *Config) { c.MaxInFlight, c.MemoryLimit = 4, 4<<20 } // the heap helps out
+	inBed(t, 3, 2, small, func(b *bed) {
 		comms := b.form("train")
 		b.each(func(r int) error {
 			<-time.After(time.Duration(r) * 50 * time.Millisecond) // virtual time: the callers' own pace
@@ -335,7 +336,7 @@ func TestABatchAllocatesForItsListOnly(t *testing.T) {
 				})
 			}))
 		}
-		// Once for each rank the buffers themselves; each time 32 bytes a buffer beside what any operation takes.
+		// Beside what any operation takes: once the buffers themselves, each time the list.
 		perCall := (int64(least) - 2*4*buffers*elements) / times / 2
 		if perCall > maxAllocated+64*buffers {
 			t.Errorf("a batch allocates %d bytes on each rank", perCall)

@@ -86,15 +86,11 @@ var matrixCalls = []matrixCall{
 		if ctx == nil {
 			return WaitAll(ctx)
 		}
-		var works []*Work
-		for range 2 {
-			w, err := StartAllReduce(ctx, s.comm, make([]float32, 10), Sum)
-			if err != nil {
-				return errors.Join(err, WaitAll(ctx, works...))
-			}
-			works = append(works, w)
+		w, err := StartAllReduce(ctx, s.comm, make([]float32, 10), Sum)
+		if err != nil {
+			return err
 		}
-		return WaitAll(ctx, works...)
+		return WaitAll(ctx, w, w)
 	}},
 	{"Barrier", collective, func(ctx context.Context, s *situation) error { return s.comm.Barrier(ctx) }},
 	{"Dup", collective, func(ctx context.Context, s *situation) error { _, err := s.comm.Dup(ctx); return err }},

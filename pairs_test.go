@@ -8,7 +8,7 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// Every rank learns which rank has the smallest and which the largest value, by every way to combine.
+// Every rank learns which rank has the smallest and which the largest value, by every algorithm.
 func TestMinLocAndMaxLocFindTheRank(t *testing.T) {
 	for _, n := range []int{2, 5} {
 		inBed(t, n, 2, func(c *Config) { c.SplitBytes = 0 }, func(b *bed) {

@@ -31,7 +31,7 @@ type (
 	BFloat16 = op.BFloat16
 )
 
-// A pair is a value and its index, such as the rank that has it: the elements of MinLoc and MaxLoc.
+// A pair is a value and its index, such as the rank that has it: what MinLoc and MaxLoc combine.
 type (
 	Int32Loc   = op.Loc[int32, int32]
 	Int64Loc   = op.Loc[int64, int64]
@@ -61,8 +61,9 @@ type Op = op.Op
 // built-ins: a NaN wins. Avg is the sum divided once by the number of ranks; integers
 // truncate. The bitwise ones are defined on integers only.
 //
-// MinLoc and MaxLoc are defined on pairs only (Float32Loc, …), and are the only ones that are: the smaller or larger
-// value wins, a NaN before all, and −0 is below +0. Of equal values, and among NaNs, that of the lower index wins.
+// MinLoc and MaxLoc are defined on pairs only (Float32Loc, …), and no other operator of these is.
+// The smaller or larger value wins, a NaN before all, and −0 is below +0. Of equal values, and
+// among NaNs, that of the lower index wins. So neither value nor index depends on any order.
 //
 // float16 and bfloat16 are widened to float32 for each step and rounded to nearest even.
 var (

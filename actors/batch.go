@@ -25,8 +25,8 @@ type Batch struct {
 	pool   *memory.Pool // that lent the memory; nil where the heap did
 }
 
-// gather makes a batched call one of the memory that its buffers are copied into. What is wrong with
-// the list is kept as its fault: the call still takes a seq, since others may have called right.
+// gather copies the buffers of a batched call into one memory, which becomes its Src and Dst. A
+// list that is wrong keeps its fault: the call takes a seq still, as on the other ranks.
 func (r *Request) gather(pool *memory.Pool) {
 	b := r.Batch
 	if b == nil {

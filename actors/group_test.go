@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -44,8 +45,8 @@ func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 	}
 }
 
-// A frame came before its operation, and the call that it was for can't be run.
-func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
+// A frame came before its operation, and the batch that it was for can't be run.
+func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 	pool := memory.NewPool(1 << 20)
 	n := &node{pool: pool, log: slog.New(slog.DiscardHandler)}
 	n.groups.Store(&map[uint64]*member{})
@@ -68,7 +69,8 @@ func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
 	if _, err := g.number(1); err != nil {
 		t.Fatal(err)
 	}
-	o.request = &Request{}
+	o.request = &Request{Kind: op.KindAllReduce, DType: op.F32, Batch: &Batch{Buffers: [][]byte{make([]byte, 1000)}}}
+	o.request.gather(pool)
 	o.work = &Work{group: g, done: make(chan struct{}), slot: make(chan struct{}, 1)}
 	o.work.slot <- struct{}{}
 	o.cause = errors.New("not defined on float32")

@@ -113,7 +113,7 @@ func (w *Work) polls() bool {
 	}
 }
 
-// finish resolves the work, once. The results of a batch are in its buffers before anybody sees the end.
+// finish resolves the work, once. A batch's results are in its buffers before anybody sees the end.
 func (w *Work) finish(err error, b *Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,8 +130,8 @@ func (w *Work) finish(err error, b *Batch) {
 	close(w.done)
 }
 
-// WaitAll waits for all works and returns the error of each communicator's first one that failed: what
-// broke it ends the others too.
+// WaitAll waits for all works and returns the error of each communicator's first one that failed:
+// what broke it has ended the others too.
 func WaitAll(ctx context.Context, works []*Work) error {
 	var failed []*Work
 	for _, w := range works {

@@ -55,9 +55,9 @@ type Op struct {
 // built-ins (a NaN wins). Avg is the sum divided once by the number of ranks;
 // integers truncate. The Bit operators are defined on integers only.
 //
-// MinLoc and MaxLoc are defined on pairs (Loc) only, and no other built-in operator is. The smaller or
-// larger value wins, by the order of Min and Max: a NaN before all, −0 below +0. Of
-// equal values, and among NaNs, that of the lower index wins.
+// MinLoc and MaxLoc are defined on pairs (Loc) only, and no other built-in operator is. The smaller
+// or larger value wins, by the order of Min and Max: a NaN before all, −0 below +0. Of equal
+// values, and among NaNs, that of the lower index wins.
 var (
 	Sum    = Op{code: CodeSum}
 	Prod   = Op{code: CodeProd}

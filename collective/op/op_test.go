@@ -30,6 +30,18 @@ func TestAlgorithmsHaveNamesThatParse(t *testing.T) {
 	}
 }
 
+func TestADescriptorNamesWhatRanksMayDifferIn(t *testing.T) {
+	for want, d := range map[string]Descriptor{
+		"allreduce(10 × float32, sum, ring)":             {KindAllReduce, F32, CodeSum, Ring, 0, 0, 10},
+		"allreduce(batch of 3, 40 × int8, maxloc, tree)": {KindAllReduce, Int8, CodeMaxLoc, Tree, 0, 3, 40},
+		"broadcast(10 × float32loc, root 2, chain)":      {KindBroadcast, F32Loc, CodeNone, Chain, 2, 0, 10},
+	} {
+		if d.String() != want {
+			t.Errorf("%v, want %s", d, want)
+		}
+	}
+}
+
 func TestCheckAllowsOperatorsOnTheirTypesOnly(t *testing.T) {
 	for _, o := range BuiltIn {
 		bitwise := o.Code() == CodeBitAnd || o.Code() == CodeBitOr || o.Code() == CodeBitXor

@@ -23,8 +23,8 @@ func referenceCombine(c op.Code, d op.DType, dst, a, b []byte) {
 	}
 }
 
-// referenceLoc is the pair that wins: that of the lower index, unless Min or Max of the values is one of
-// the two only.
+// referenceLoc is the pair that wins: that of the lower index, unless Min or Max of the values is
+// one of the two only.
 func referenceLoc(c op.Code, d op.DType, a, b []byte) []byte {
 	v := d.Value()
 	x, y := fetch(v, a), fetch(v, b)

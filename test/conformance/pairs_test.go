@@ -7,7 +7,7 @@ import (
 	"github.com/polyrail/polyrail/test/order"
 )
 
-// fillPairs writes pairs of few values and indexes: equal ones meet, and NaNs and zeros of both signs.
+// fillPairs writes pairs of few values and indexes, so that equal ones meet.
 func fillPairs(d op.DType, p []byte, rng *rand.Rand) {
 	v := d.Value()
 	for at := 0; at < len(p); at += d.Size() {
@@ -20,7 +20,7 @@ func fillPairs(d op.DType, p []byte, rng *rand.Rand) {
 	}
 }
 
-// fewNumbers are NaNs with and without payloads, infinities, zeros and ones of both signs, by their bits.
+// fewNumbers are NaNs with and without payloads, infinities, zeros of both signs and some numbers.
 func fewNumbers(v op.DType) []uint64 {
 	if v == op.F64 {
 		return []uint64{0x7ff8000000000000, 0xfff8000000000abc, 0x7ff0000000000000, 0xfff0000000000000,
@@ -42,8 +42,8 @@ func evaluatePair(d op.DType, code op.Code, e *order.Expr, operands [][]byte, at
 	return acc
 }
 
-// combinePair is the reference of one step. The value is that of Min or Max; the index is the lower one of
-// the operands with that value.
+// combinePair is the reference of one step. The value is that of Min or Max; the index is the lower
+// one of the operands with that value.
 func combinePair(d op.DType, code op.Code, a, b []byte) []byte {
 	result := make([]byte, d.Size())
 	if code == op.CodeUser {
