@@ -344,3 +344,42 @@ func TestABatchAllocatesForItsListOnly(t *testing.T) {
 		t.Logf("a batch of %d allocates %d bytes on each rank", buffers, perCall)
 	})
 }
+
+// The rank that comes last finds one rail of another one gone, with frames of the batch on it.
+func TestABatchOutlivesARail(t *testing.T) {
+	for name, fault := range map[string]func(b *bed){
+		"cut":    func(b *bed) { b.rails.Cut("node1", "eth0") },
+		"silent": func(b *bed) { b.rails.Silence("node1", "eth0") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBed(t, 3, 2, nil, func(b *bed) {
+				ctx, cancel := context.WithCancel(b.t.Context())
+				defer cancel()
+				events := b.nodes[0].Events(ctx)
+				comms := b.form("train")
+				_ = collect(events)
+				b.each(func(r int) error {
+					if r == 2 {
+						synctest.Wait() // the others are in the operation
+						fault(b)
+					}
+					list := [][]float32{operand(r, 300_000), operand(r, 10), operand(r, 5000)}
+					if err := AllReduceBatch(ctx, comms[r], list, Sum); err != nil {
+						return err
+					}
+					for _, buf := range list {
+						if err := checkSum(buf, 3); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				<-time.After(time.Second)
+				if story := collect(events); count(story, RailDown) == 0 {
+					t.Errorf("no rail went down: %+v", story)
+				}
+				b.rails.Heal("node1", "eth0")
+			})
+		})
+	}
+}
