@@ -53,7 +53,7 @@ cuts: ## CUTS=n cuts of a rail in each way under load, each held against what it
 pairs: ## PAIRS=n pairs of runs over all rails and over the best alone on unequal rails, and one of changed rates (root only; half an hour)
 	$(GO) test -count=1 -v -timeout 4h -run 'AllRails|ChangedRate' ./test/netlab -pairs $(PAIRS) -changes 1 $(ARGS)
 
-conformance: ## every dtype, operator, size, algorithm and number of ranks and rails
+conformance: ## every kind, algorithm, dtype, operator, root, size and number of rails of 3 ranks; a sample of up to 32
 	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all
 
 sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one again, with its events

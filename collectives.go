@@ -2,9 +2,13 @@ package polyrail
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/polyrail/polyrail/actors"
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // This file holds the collective calls. All ranks of a communicator call the same ones in the
@@ -24,12 +28,16 @@ const (
 	KindScatter       = op.KindScatter
 	KindBroadcast     = op.KindBroadcast
 	KindAllToAll      = op.KindAllToAll
+	KindAllToAllV     = op.KindAllToAllV
 	KindScan          = op.KindScan
 	KindExScan        = op.KindExScan
 )
 
-// Kinds lists them.
+// Kinds lists those that a schedule runs: all but KindAllToAllV.
 func Kinds() []Kind { return append([]Kind(nil), op.Kinds...) }
+
+// Algorithms lists those that run a kind of operation, for WithAlgorithm.
+func Algorithms(k Kind) []Algorithm { return schedule.Algorithms(k) }
 
 // Operation is a collective call as a value, for callers that know its kind or element type at run time
 // only. The memory holds packed elements in the machine's byte order, is aligned for
@@ -40,6 +48,8 @@ type Operation struct {
 	Op       Op     // of kinds that combine
 	Root     int    // of kinds that have one
 	Dst, Src []byte // of a broadcast: the same
+
+	SendCounts, RecvCounts []int // elements by rank, of KindAllToAllV alone
 }
 
 // Run runs an operation. It is a collective call.
@@ -54,7 +64,11 @@ func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (
 }
 
 func (o Operation) request() *actors.Request {
-	return &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	r := &actors.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	if o.Kind == KindAllToAllV {
+		r.External = &actors.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
+	}
+	return r
 }
 
 // run starts an operation and waits for its end.
@@ -80,6 +94,9 @@ func (c *Communicator) start(ctx context.Context, r *actors.Request, opts []Opti
 	inner, err := c.with(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.Contains(op.Kinds, r.Kind) && r.Kind != KindAllToAllV {
+		return nil, fmt.Errorf("%w: %v is no kind of operation that carries data", fault.ErrArgument, r.Kind)
 	}
 	for _, option := range opts {
 		option(r)
@@ -214,4 +231,21 @@ func ExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
 // StartExScan begins an ExScan; see Communicator.Start.
 func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
 	return c.Start(ctx, Operation{Kind: KindExScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+}
+
+// AllToAllV sends sendCounts[j] elements of src to rank j, and puts the recvCounts[j] that rank j has for this one
+// into dst, in both one after the other by rank. Each rank knows its own counts alone: what one sends
+// and the other expects must be equal, else both get an error that names them. The buffers are apart.
+func AllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) error {
+	return c.Run(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
+}
+
+// StartAllToAllV begins an AllToAllV; see Communicator.Start.
+func StartAllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) (*Work, error) {
+	return c.Start(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
+}
+
+func allToAllV[T Element](dst []T, recvCounts []int, src []T, sendCounts []int) Operation {
+	return Operation{Kind: KindAllToAllV, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src),
+		SendCounts: sendCounts, RecvCounts: recvCounts}
 }

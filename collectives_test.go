@@ -179,6 +179,17 @@ func TestCountsMayDiffer(t *testing.T) {
 	})
 }
 
+// Callers that know the kind at run time only may give a root to any: it broke the communicator.
+func TestTheRootOfAKindWithoutOneIsIgnored(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(r int) error {
+			buf := op.Bytes([]float32{1})
+			return comms[r].Run(b.t.Context(), Operation{Kind: KindAllReduce, DType: op.F32, Op: Sum, Root: 1, Dst: buf, Src: buf})
+		})
+	})
+}
+
 // Calls that differ are an error that names both: on every rank, if not of the call, then of the next one. That
 // holds where no rank gets a frame that it doesn't expect, too, since each waits for another.
 func TestCollectivesThatDifferAreNamed(t *testing.T) {
@@ -263,6 +274,31 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 					t.Errorf("rank %d: %v, want %q", r, err, c.want)
 				}
 			}
+		})
+	}
+}
+
+// A root doesn't wait for those that it sends to, so what it may be ahead must be bounded: neither the others' memory
+// nor the window of operations that they look ahead may overflow.
+func TestARootDoesNotRunAway(t *testing.T) {
+	for _, elements := range []int{0, 2, 1000} {
+		inBed(t, 3, 2, nil, func(b *bed) {
+			comms := b.form("train")
+			b.each(func(i int) error {
+				if i == 2 {
+					<-time.After(time.Second) // virtual: it comes when the root has done what it may
+				}
+				for k := range 6000 {
+					buf := slices.Repeat([]int32{int32(k * boolInt(i == 0))}, elements)
+					if err := Broadcast(b.t.Context(), comms[i], buf, 0); err != nil {
+						return fmt.Errorf("broadcast %d: %w", k, err)
+					}
+					if elements > 0 && buf[elements-1] != int32(k) {
+						return fmt.Errorf("broadcast %d gave %d", k, buf[elements-1])
+					}
+				}
+				return nil
+			})
 		})
 	}
 }

@@ -79,6 +79,38 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	return &Communicator{inner}, nil
 }
 
+// Sub makes a communicator of some of this one's members: its rank i is ranks[i] here. All members call it, with
+// the same ranks; those that are not among them get nil. It costs no connection, and begins with the
+// table in force here. It is a collective call.
+func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, error) {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, err = inner.Sub(ctx, ranks)
+	return handle(inner), err
+}
+
+// Split divides the members into communicators: those with the same color form one, in the order of
+// their keys, and of their ranks here where keys are equal. A member whose color is negative gets nil. It costs
+// no connection, and they begin with the table in force here. It is a collective call.
+func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, err = inner.Split(ctx, color, key)
+	return handle(inner), err
+}
+
+// handle is the public side of a communicator, or nil.
+func handle(inner *actors.Communicator) *Communicator {
+	if inner == nil {
+		return nil
+	}
+	return &Communicator{inner}
+}
+
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
 // for the context, which ends what is in flight with an error.
 func (c *Communicator) Close(ctx context.Context) error {

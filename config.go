@@ -27,9 +27,11 @@ type Config struct {
 	// told instead, where they differ.
 	Bind, Advertise string
 	Join            []string // ADDR:PORT of nodes to join; some may be down, one may be this node
+	// Rendezvous is a store by which nodes find each other, besides Join or in place of it.
+	Rendezvous Rendezvous
 
-	// Rails are this host's networks, 32 at most. Rails of equal names on different nodes belong together: all
-	// members of a communicator have the same ones.
+	// Rails are this host's networks, 32 at most. Rails of equal names on different nodes belong
+	// together: all members of a communicator have the same ones.
 	Rails []Rail
 
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
@@ -256,6 +258,7 @@ func (c Config) Validate() error {
 			}
 		}
 	}
+	faults = append(faults, c.Rendezvous.faults()...)
 	if len(c.Rails) == 0 {
 		add("no rails: name at least one network")
 	}

@@ -11,10 +11,7 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
-	"github.com/polyrail/polyrail/messages"
-	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
-	"google.golang.org/protobuf/proto"
 )
 
 // largestTable has as many classes as a table may have, with the longest numbers.
@@ -45,18 +42,6 @@ func TestTheLargestTableIsAgreedOn(t *testing.T) {
 			b.each(func(i int) error { return comms[i].Barrier(b.t.Context()) })
 		}
 	})
-}
-
-func TestTwoOfTheLargestTablesFitAControlFrame(t *testing.T) {
-	large := &messages.Table{Version: 1<<32 - 1}
-	for _, e := range largestTable(table.MaxRails) {
-		large.Entries = append(large.Entries, &messages.TableEntry{MaxBytes: e.MaxBytes, Algorithm: 255, Weights: e.Weights})
-	}
-	m := &messages.Control{Comm: 1<<64 - 1, Body: &messages.Control_Prepare{Prepare: &messages.Prepare{
-		Table: large, Committed: large, Effective: 1<<64 - 1, CommittedEffective: 1<<64 - 1}}}
-	if n := proto.Size(m); n > wire.MaxControl {
-		t.Errorf("%d bytes, the limit is %d", n, wire.MaxControl)
-	}
 }
 
 func TestMoreRailsThanThereMayBeAreAConfigurationError(t *testing.T) {

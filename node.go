@@ -63,7 +63,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip := cluster.DefaultConfig()
 	gossip.Node, gossip.Incarnation, gossip.Cluster = cfg.Name, incarnation, cfg.Cluster
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
-	gossip.Network = cfg.GossipNetwork
+	gossip.Network, gossip.Store = cfg.GossipNetwork, cfg.Rendezvous.store()
 	inner, err := actors.Start(ctx, actors.Config{
 		Measured: cfg.measured(), Free: cfg.Order == OrderFree, Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
 		Node: cfg.Name, Incarnation: incarnation, Panics: cfg.Panics,
@@ -182,7 +182,7 @@ type EventKind = actors.EventKind
 // The kinds of events, and which fields of an Event they set.
 const (
 	RailUp             = actors.RailUp             // Node, Rail: a connection was made
-	RailDown           = actors.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost
+	RailDown           = actors.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost, or missing when the nodes met
 	RailMoved          = actors.RailMoved          // Node, Rail, Unacknowledged, Waiting, Resent, To: what it carried goes over other rails
 	RankLost           = actors.RankLost           // Communicator, Rank, Node, Err
 	CommunicatorFormed = actors.CommunicatorFormed // Communicator, Rank (this node's)

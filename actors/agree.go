@@ -158,7 +158,7 @@ func tableMessage(t *table.Table) *messages.Table {
 	m := &messages.Table{Version: t.Version}
 	for i := range t.Entries {
 		e := &t.Entries[i]
-		m.Entries = append(m.Entries, &messages.TableEntry{MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm), Weights: e.Weights})
+		m.Entries = append(m.Entries, &messages.TableEntry{Family: uint32(e.Family), MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm), Weights: e.Weights})
 	}
 	return m
 }
@@ -166,7 +166,7 @@ func tableMessage(t *table.Table) *messages.Table {
 func tableOf(m *messages.Table) *table.Table {
 	t := &table.Table{Version: m.GetVersion()}
 	for _, e := range m.GetEntries() {
-		t.Entries = append(t.Entries, table.Entry{MaxBytes: e.GetMaxBytes(), Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights()})
+		t.Entries = append(t.Entries, table.Entry{Family: table.Family(min(e.GetFamily(), uint32(table.Families))), MaxBytes: e.GetMaxBytes(), Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights()})
 	}
 	return t
 }
@@ -174,7 +174,7 @@ func tableOf(m *messages.Table) *table.Table {
 func windowsMessage(set []balance.Window) *messages.Control {
 	m := &messages.Windows{}
 	for _, w := range set {
-		m.Windows = append(m.Windows, &messages.Window{Rail: uint32(w.Rail), SizeClass: uint32(w.Class), Table: w.Table,
+		m.Windows = append(m.Windows, &messages.Window{Family: uint32(w.Family), Rail: uint32(w.Rail), SizeClass: uint32(w.Class), Table: w.Table,
 			Operations: uint32(w.Operations), Bytes: w.Bytes, ElapsedNs: int64(w.Elapsed), WholeNs: int64(w.Whole)})
 	}
 	return &messages.Control{Body: &messages.Control_Windows{Windows: m}}
@@ -183,7 +183,7 @@ func windowsMessage(set []balance.Window) *messages.Control {
 // windowsOf translates what came from the network; the core validates it.
 func windowsOf(m *messages.Windows) (set []balance.Window) {
 	for _, w := range m.GetWindows() {
-		set = append(set, balance.Window{Rail: int(w.GetRail()), Class: balance.Class(min(w.GetSizeClass(), balance.Classes)), Table: w.GetTable(),
+		set = append(set, balance.Window{Family: table.Family(min(w.GetFamily(), uint32(table.Families))), Rail: int(w.GetRail()), Class: balance.Class(min(w.GetSizeClass(), balance.Classes)), Table: w.GetTable(),
 			Operations: int(w.GetOperations()), Bytes: w.GetBytes(), Elapsed: time.Duration(w.GetElapsedNs()), Whole: time.Duration(w.GetWholeNs())})
 	}
 	return set

@@ -7,6 +7,7 @@ import (
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
 )
 
@@ -14,50 +15,77 @@ import (
 // whose balancer merges those of all ranks and feeds them to the core. The tables that this
 // decides on are published by the coordinator.
 type balancer struct {
-	group *group
-	timer *balance.Timer
+	group    *group
+	timers   [table.Families]*balance.Timer
+	families [table.Families]*balancedFamily // rank 0 only, and nil where the table is the user's alone
+	proposed bool                            // a table is being agreed on: what comes in until then is of the one before
+	pinned   bool                            // a caller has set the table
+	fresh    bool                            // something was measured that the tuning file doesn't have
+	timed    uint64                          // operations
+	control  balance.Control
+}
 
-	// Rank 0 only, and nil where the table is the user's alone.
+// balancedFamily is what rank 0 knows of the operations of one family. That of allreduces is there from the start; the
+// others begin with its table when something of theirs is measured.
+type balancedFamily struct {
 	collector *balance.Collector
 	core      *balance.Balancer
-	proposed  bool   // a table is being agreed on: what comes in until then is of the one before
-	pinned    bool   // a caller has set the table
-	fresh     bool   // something was measured that the tuning file doesn't have
-	timed     uint64 // operations
-	control   balance.Control
+	entries   []table.Entry // of the last table that core asked for; nil: the family has none
 }
 
 // sampled: of so many timed operations one has the time measured that timing it takes.
 const sampled = 64
 
 func newBalancer(g *group) *balancer {
-	b := &balancer{group: g, timer: balance.NewTimer(g.node.config.SplitBytes)}
-	n, start := g.node, g.table.Load()
+	b := &balancer{group: g}
+	for f := range b.timers {
+		b.timers[f] = balance.NewTimer(g.node.config.SplitBytes)
+		b.timers[f].Family = table.Family(f)
+	}
 	if g.rank != 0 || !g.measured() {
 		return b
 	}
-	b.collector = balance.NewCollector(g.size, n.rails, start.Version, int64(n.config.EagerBytes))
-	setup := balance.Setup{
-		Rails: n.rails, SplitBytes: n.config.SplitBytes, Ranges: n.config.Algorithms, Start: start,
-		Algorithm: func(bytes int64) op.Algorithm {
-			return choose(&Request{Kind: op.KindAllReduce, bytes: int(bytes)}, start.Lookup(bytes).Algorithm, g.size)
-		},
-		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, g.size) },
-	}
-	if n.config.Free {
-		setup.Free = g.rivals
-		setup.Cost = func(a op.Algorithm) schedule.Cost {
-			return schedule.CostOf(op.KindAllReduce, a, g.size, n.config.BcubeBase)
-		}
-	}
-	b.core = balance.NewBalancer(setup)
+	allReduces := b.family(table.AllReduces)
 	if saved, ok := g.tuned(); ok {
-		b.core.Learn(saved.Samples)
+		allReduces.core.Learn(saved.Samples)
 	} else {
-		b.learn(n.probes.of(g)) // of an earlier communicator of these nodes
+		b.learn(g.node.probes.of(g)) // of an earlier communicator of these nodes
 	}
 	return b
 }
+
+// family is what is known of a family, from now on if nothing was. Rank 0 only.
+func (b *balancer) family(f table.Family) *balancedFamily {
+	if b.families[f] != nil {
+		return b.families[f]
+	}
+	g, n, inForce := b.group, b.group.node, b.group.table.Load()
+	start := &table.Table{Version: inForce.Version, Entries: inForce.Of(table.AllReduces)}
+	setup := balance.Setup{
+		Rails: n.rails, SplitBytes: n.config.SplitBytes, Start: start,
+		Algorithm: func(bytes int64) op.Algorithm {
+			return choose(&Request{Kind: f.Kind(), bytes: int(bytes)}, start.Lookup(bytes).Algorithm, g.size)
+		},
+		Owners: func(a op.Algorithm) int { return max(1, schedule.Parts(f.Kind(), a, g.size)) },
+	}
+	collector := balance.NewCollector(g.size, n.rails, inForce.Version, int64(n.config.EagerBytes))
+	if f == table.AllReduces {
+		setup.Ranges = n.config.Algorithms
+		if n.config.Free {
+			setup.Free = g.rivals
+			setup.Cost = func(a op.Algorithm) schedule.Cost {
+				return schedule.CostOf(op.KindAllReduce, a, g.size, n.config.BcubeBase)
+			}
+		}
+	} else {
+		collector.Some()
+	}
+	b.families[f] = &balancedFamily{collector: collector, core: balance.NewBalancer(setup)}
+	return b.families[f]
+}
+
+// balances reports whether this rank decides tables.
+func (b *balancer) balances() bool { return b.families[table.AllReduces] != nil }
 
 func (b *balancer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
@@ -105,7 +133,7 @@ func (b *balancer) time(ctx actor.Context, m *operationTimed) {
 		busy = max(busy, r.Elapsed)
 	}
 	b.control.Busy += busy * time.Duration(m.standsFor)
-	set, full := b.timer.Add(m.table, balance.ClassOf(int64(m.bytes)), m.rails)
+	set, full := b.timers[m.family].Add(m.table, balance.ClassOf(int64(m.bytes)), m.rails)
 	timings.Put(m)
 	if !began.IsZero() {
 		b.control.Spent += sampled * time.Since(began)
@@ -113,7 +141,7 @@ func (b *balancer) time(ctx actor.Context, m *operationTimed) {
 	if !full {
 		return
 	}
-	if b.collector != nil {
+	if b.balances() {
 		b.observe(ctx, int(b.group.rank), set)
 		return
 	}
@@ -122,43 +150,54 @@ func (b *balancer) time(ctx actor.Context, m *operationTimed) {
 
 // disturbed: what this rank has measured since its last windows doesn't count, nor what the others have.
 func (b *balancer) disturbed() {
-	b.timer.Drop()
-	if b.collector != nil {
-		b.collector.Disturbed()
+	b.drop()
+	if b.balances() {
 		return
 	}
 	b.group.control(0, &messages.Control{Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}})
 }
 
+// drop begins all windows anew.
+func (b *balancer) drop() {
+	for f := range b.timers {
+		b.timers[f].Drop()
+		if b.families[f] != nil {
+			b.families[f].collector.Disturbed()
+		}
+	}
+}
+
 // switched: windows of another table count from now on.
 func (b *balancer) switched(version uint32) {
 	b.proposed = false
-	if b.collector != nil {
-		b.collector.Switch(version)
+	for _, f := range b.families {
+		if f != nil {
+			f.collector.Switch(version)
+		}
 	}
 }
 
 // windows takes another rank's timings.
 func (b *balancer) windows(ctx actor.Context, m *controlMessage) {
-	if b.collector == nil {
+	if !b.balances() {
 		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.name, "from", m.from, "rank", b.group.rank)
 		return
 	}
 	if w := m.body.GetWindows(); w.GetDisturbed() {
-		b.timer.Drop()
-		b.collector.Disturbed()
+		b.drop()
 	} else {
 		b.observe(ctx, int(m.from), windowsOf(w))
 	}
 }
 
 func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
-	if b.proposed {
+	if b.proposed || len(set) == 0 || set[0].Family >= table.Families {
 		return
 	}
 	began := time.Now()
 	defer func() { b.control.Spent += time.Since(began) }()
-	merged, complete, err := b.collector.Observe(rank, set)
+	f := b.family(set[0].Family)
+	merged, complete, err := f.collector.Observe(rank, set)
 	if err != nil {
 		b.group.node.log.Warn("timings refused", "communicator", b.group.name, "from", rank, "error", err)
 		return
@@ -170,14 +209,32 @@ func (b *balancer) observe(ctx actor.Context, rank int, set []balance.Window) {
 		b.group.node.log.Debug("timings", "communicator", b.group.name, "rail", w.Rail,
 			"class", w.Class.String(), "bytes", w.Bytes, "mean", w.Elapsed)
 	}
-	if b.core == nil {
-		return
+	if set[0].Family == table.AllReduces {
+		b.fresh = true
+		b.group.keepLater()
 	}
-	b.fresh = true
-	b.group.keepLater()
-	if b.core.Observe(merged) && !b.pinned {
-		b.propose(ctx, &proposeTable{entries: b.core.Table(), balanced: true, done: make(chan error, 1)})
+	if f.core.Observe(merged) && !b.pinned {
+		f.entries = f.core.Table()
+		b.propose(ctx, &proposeTable{entries: b.entries(), balanced: true, done: make(chan error, 1)})
 	}
+}
+
+// entries are those of all families, that of allreduces first.
+func (b *balancer) entries() (all []table.Entry) {
+	for f, family := range b.families {
+		if family == nil {
+			continue
+		}
+		entries := family.entries
+		if f == int(table.AllReduces) && entries == nil {
+			entries = b.group.table.Load().Of(table.AllReduces)
+		}
+		for _, e := range entries {
+			e.Family = table.Family(f)
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // propose has the coordinator, our sister, publish a table.
@@ -188,38 +245,44 @@ func (b *balancer) propose(ctx actor.Context, m *proposeTable) {
 
 func (b *balancer) learn(timings []probeTiming) {
 	for _, t := range timings {
-		b.core.Probed(t.rail, int64(t.bytes), t.elapsed...)
+		b.families[table.AllReduces].core.Probed(t.rail, int64(t.bytes), t.elapsed...)
 	}
 }
 
 // probed makes the first table of what the probe has measured.
 func (b *balancer) probed(ctx actor.Context, m *probed) {
 	b.learn(m.timings)
-	entries := b.core.Decide()
+	f := b.families[table.AllReduces]
+	f.entries = f.core.Decide()
 	if m.saved != nil {
-		entries = b.core.Restore(m.saved.Classes)
+		f.entries = f.core.Restore(m.saved.Classes)
 	}
-	b.propose(ctx, &proposeTable{entries: entries, balanced: true, done: m.done})
+	b.propose(ctx, &proposeTable{entries: b.entries(), balanced: true, done: m.done})
 }
 
 // save answers with what was learned. A caller's table keeps the core from having its way: what it
 // then believes to be in force isn't.
 func (b *balancer) save(m *saveBalance) {
-	if b.core == nil || b.pinned || !b.fresh {
+	if !b.balances() || b.pinned || !b.fresh {
 		m.done <- learned{}
 		return
 	}
-	saved, ok := b.core.Save()
+	saved, ok := b.families[table.AllReduces].core.Save()
 	b.fresh = false
 	m.done <- learned{saved, ok}
 }
 
 func (b *balancer) explain(m *explainBalance) {
-	if b.core == nil {
+	if !b.balances() {
 		m.done <- balance.Report{Static: true}
 		return
 	}
-	r := b.core.Report()
+	r := b.families[table.AllReduces].core.Report()
+	for f, family := range b.families[1:] {
+		if family != nil {
+			r.Others = append(r.Others, balance.FamilyReport{Family: table.Family(f + 1), Classes: family.core.Report().Classes})
+		}
+	}
 	r.Static, r.Control = b.pinned, b.control
 	r.Control.Held = time.Duration(b.group.held.Load())
 	m.done <- r

@@ -3,9 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -134,7 +132,7 @@ func (c *communicator) leave(m *closeCommunicator) {
 			c.left[rank] = true
 			continue
 		}
-		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last}}})
+		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last, Sent: g.transfers.leave(op.Rank(rank))}}})
 	}
 	c.check()
 }
@@ -233,40 +231,6 @@ func (w *Work) Watch(ctx context.Context) {
 	if w.ended {
 		stop()
 	}
-}
-
-// Dup makes a second communicator of the same members, which begins with the table in force here. It takes a seq of this one.
-func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
-	n, g := c.group.node, c.group
-	var child *group
-	r := &Request{Kind: op.KindDup, entered: func(seq uint64, t *table.Table) { child = n.duplicate(g, seq, t) }}
-	work, err := c.Start(ctx, r)
-	if err == nil {
-		err = work.Wait(ctx)
-	}
-	if err == nil {
-		err = child.usable()
-	}
-	if err != nil {
-		if child != nil {
-			n.breakGroup(child, err, 0, true) // on other ranks Dup may have succeeded
-			n.unregister(child)
-		}
-		return nil, err
-	}
-	handle := n.open(child)
-	child.isFormed()
-	return handle, nil
-}
-
-// childID is the wire id of the communicator that Dup makes of parent under seq.
-func childID(parent, seq uint64) uint64 {
-	h := fnv.New64a()
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:], parent)
-	binary.LittleEndian.PutUint64(b[8:], seq)
-	h.Write(b[:])
-	return max(h.Sum64(), 1)
 }
 
 // Close waits for the operations in flight, says farewell to the other ranks and forgets

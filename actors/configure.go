@@ -35,7 +35,7 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 		}
 		o.combine = combine
 	}
-	entry := t.Lookup(int64(r.bytes))
+	entry := t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes))
 	desc := &o.shape.desc
 	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))
 	desc.Algorithm = choose(r, entry.Algorithm, g.size)
@@ -48,9 +48,12 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager)
 	config := &o.shape.config
 	config.Program, config.Plan, config.Eager = cut.program, cut.plan, o.shape.eager
-	if config.InPlace, err = inPlace(r, cut.plan.Blocks); err != nil {
-		return err
+	if r.External == nil {
+		if config.InPlace, err = inPlace(r, cut.plan.Blocks); err != nil {
+			return err
+		}
 	}
+	o.shape.acknowledged = c.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
 	if o.shape.eager && r.bytes <= pollLimit {
 		r.work.from = c.sources(cut)
@@ -58,10 +61,28 @@ func (c *coordinator) configure(o *operation, r *Request, t *table.Table) error 
 	return nil
 }
 
+// aheadUnheard is how many operations a rank may begin without hearing from others.
+const aheadUnheard = 64
+
+// mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In most kinds
+// each rank waits for all others. In these some only send: a root of broadcasts could begin any number of
+// them before the others' first one. So one in a few waits until its frames are on the other side, where credit bounds them.
+func (c *coordinator) mayRunAhead(r *Request) bool {
+	switch r.Kind {
+	case op.KindReduce, op.KindGather, op.KindScatter, op.KindBroadcast, op.KindScan, op.KindExScan:
+	default:
+		if r.Counts == nil {
+			return false
+		}
+	}
+	c.unheard++
+	return c.unheard%aheadUnheard == 0
+}
+
 // measure works out the operation's size, and reports memory that isn't what its kind wants.
 func (r *Request) measure(rank op.Rank, n int) error {
-	if r.Kind.Empty() {
-		r.bytes = 0
+	if r.Kind.Empty() || r.Kind == op.KindAllToAllV {
+		r.bytes = 0 // as the schedule has it
 		return nil
 	}
 	size := r.DType.Size()

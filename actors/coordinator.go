@@ -22,10 +22,11 @@ type coordinator struct {
 	tickets  []uint64 // of waiting
 	pinned   bool     // a caller has set a table
 
-	held  []*Request // turned away by a Prepare; bounded by the operations in flight
-	since time.Time  // of the first of them
-	spare []*operationActor
-	cuts  cuts
+	held    []*Request // turned away by a Prepare; bounded by the operations in flight
+	since   time.Time  // of the first of them
+	spare   []*operationActor
+	cuts    cuts
+	unheard int // operations in which a rank may only send
 }
 
 func newCoordinator(g *group, balancer *actor.PID, t *table.Table) *coordinator {

@@ -47,6 +47,21 @@ func (o *operation) landEarly(rank op.Rank, from *railactors.Peer, h *wire.Heade
 	return railactors.Landing{Dst: e.data, Receiver: e, Keeps: true}, nil
 }
 
+// keepGrant keeps what a rank has granted so far on a lane: one grant of each. Under mu.
+func (o *operation) keepGrant(rank op.Rank, h *wire.Header) {
+	for i := range o.grants {
+		if g := &o.grants[i]; g.from == rank && g.header.Lane == h.Lane {
+			if h.Count > g.header.Count || h.Digest != g.header.Digest {
+				g.header = *h
+			}
+			return
+		}
+	}
+	if int(h.Lane) < o.group.node.rails { // others are no lane of ours
+		o.grants = append(o.grants, earlyGrant{rank, *h})
+	}
+}
+
 type earlyError struct {
 	seq  uint64
 	what string

@@ -87,6 +87,7 @@ func (n *node) breakGroup(g *group, cause error, seq uint64, tell bool) {
 	for _, p := range open {
 		p.operation.abort(g, p.seq, cause)
 	}
+	g.transfers.fail(cause)
 }
 
 // tellCause tells the other ranks why the communicator broke, once.
@@ -232,6 +233,7 @@ func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *me
 	}
 	if rank, ok := m.group.ranks[from]; ok {
 		m.group.depart(rank, leave.GetLast())
+		m.group.transfers.depart(rank, leave.GetSent())
 	}
 }
 

@@ -126,9 +126,9 @@ func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 	besideASilentRank(t, func(t *testing.T, n *node, c *Communicator, other *railactors.Peer) {
 		c.group.procs = []uint64{1, 1}
 		c.group.nodes = []string{"b", "a"}
-		id := childID(c.group.id, 5)
+		id := childID(c.group.id, 5, 0)
 		n.Control(other, &messages.Control{Comm: id, Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed", LostRank: -1}}})
-		child := n.duplicate(c.group, 5, c.Table())
+		child := n.derive(c.group, id, 5, []op.Rank{0, 1}, c.Table())
 		defer n.unregister(child)
 		if err := child.err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), "dup failed") {
 			t.Errorf("the child: %v, want aborted", err)

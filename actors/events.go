@@ -13,7 +13,7 @@ type EventKind uint8
 // The kinds of events.
 const (
 	RailUp             EventKind = 1 + iota // Rail connects this node with Node
-	RailDown                                // it does not any more; Err says why
+	RailDown                                // it does not any more, or did not when the two met; Err says why
 	RankLost                                // Rank of Communicator, Node, is lost; Err says why
 	CommunicatorFormed                      // Communicator, in which this node is Rank
 	CommunicatorBroken                      // Err says why

@@ -22,6 +22,7 @@ import (
 type nodeActor struct {
 	node   *node
 	core   *view.Core
+	rails  []view.Rail // as the core knows them
 	gossip *cluster.Gossip
 
 	lastCall uint64
@@ -31,6 +32,7 @@ type nodeActor struct {
 	waiting  []view.Send                  // before gossip is known here
 	failed   error                        // the cluster turned this node down
 	alarm    *time.Timer
+	reminder *time.Timer // nil: not set
 }
 
 // forming is a view between Register and Formed.
@@ -49,6 +51,8 @@ type communicatorCall struct {
 	old  *group // what is to be shrunk; nil otherwise
 	id   uint64
 	done chan formed
+
+	began, told time.Time // told: when the log said last that it waits
 }
 
 // formed answers a communicatorCall.
@@ -83,7 +87,8 @@ type peerLost struct {
 	err  error
 }
 
-// reached: the pairs to a member are up (err nil) or can't be. From the goroutine that waited.
+// reached: a pair to a member is up, and the others have had their grace (err nil), or none can be.
+// From the goroutine that waited.
 type reached struct {
 	id   uint64
 	node string
@@ -170,6 +175,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.failed = m.err
 		a.answerAll(m.err)
 	case *communicatorCall:
+		a.moved()
 		a.call(m)
 	case *cancelCall:
 		a.step(view.Cancel{Call: m.call.id, Name: m.call.name, Reason: m.reason})
@@ -187,7 +193,10 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.step(view.BarrierDone{ID: m.id, Err: m.err})
 	case peerLost:
 		a.lost(m)
+	case remind:
+		a.remind()
 	case wake:
+		a.moved()
 		a.step(view.Tick{})
 		a.tellLosses()
 	case *actor.Stopping:
@@ -204,8 +213,9 @@ func (a *nodeActor) call(m *communicatorCall) {
 		return
 	}
 	a.lastCall++
-	m.id = a.lastCall
+	m.id, m.began = a.lastCall, time.Now()
 	a.calls[m.id] = m
+	a.watchCalls(waitPatience)
 	var random [8]byte
 	rand.Read(random[:]) // never fails
 	nonce := binary.LittleEndian.Uint64(random[:])
@@ -352,7 +362,11 @@ func (a *nodeActor) connect(f *forming) {
 			continue
 		}
 		go func() { // ends with f.ctx
-			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(f.ctx)})
+			// Before the core's own patience ends, which knows no rails.
+			ctx, cancel := context.WithTimeoutCause(f.ctx, n.config.View.Connect*9/10,
+				&fault.TimeoutError{What: "connecting two nodes", After: n.config.View.Connect * 9 / 10})
+			defer cancel()
+			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(ctx)})
 		}()
 	}
 }
@@ -428,8 +442,10 @@ func (a *nodeActor) answer(call uint64, f formed) {
 
 // end answers every caller when the node closes.
 func (a *nodeActor) end() {
-	if a.alarm != nil {
-		a.alarm.Stop()
+	for _, t := range []*time.Timer{a.alarm, a.reminder} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	for _, f := range a.forming {
 		f.cancel()

@@ -2,13 +2,13 @@ package actors
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
@@ -45,13 +45,15 @@ type group struct {
 	broken   error              // names the first cause; nil while it works
 	cause    error              // the first cause itself …
 	since    uint64             // … and its seq
-	active   int                // operations called here and not yet forgotten
+	active   int                // operations and transfers called here and not yet over
 	idle     chan struct{}      // closed when active becomes 0; nil while nobody asks
 	departed map[op.Rank]uint64 // ranks that have closed, and their last seq
 	finished progress
 	past     [remembered]pastOperation // by seq: the last ones that ended well
 	stalls   *time.Timer               // of the next look at what is in flight; nil: nothing is
 	attempts []*view.View              // to shrink it: barriers entered in vain
+
+	transfers *transfers // messages between two ranks
 
 	table  atomic.Pointer[table.Table] // last committed
 	tuner  tuner
@@ -72,6 +74,7 @@ func newGroup(n *node, id uint64, name string, rank op.Rank, nodes []string) *gr
 		ranks: make(map[*railactors.Peer]op.Rank, len(nodes)),
 		open:  make(map[uint64]*operation), ending: newEnding(),
 	}
+	g.transfers = newTransfers(g)
 	g.spin.Store(int64(n.config.WaitSpin))
 	return g
 }
@@ -120,7 +123,17 @@ func (g *group) isFormed() {
 func (g *group) examine() {
 	g.examining.Lock()
 	defer g.examining.Unlock()
-	g.maimed.Store(slices.ContainsFunc(g.peers, func(p *railactors.Peer) bool { return p != nil && !p.Whole() }))
+	g.maimed.Store(g.missing() != 0)
+}
+
+// missing are the rails that don't connect this rank with all others.
+func (g *group) missing() (down peer.Rails) {
+	for _, p := range g.peers {
+		if p != nil {
+			down |= p.Missing()
+		}
+	}
+	return down
 }
 
 // number opens the next operation. The coordinator alone calls it, with ascending seqs.
@@ -164,13 +177,18 @@ func (g *group) remove(o *operation) {
 		g.remember(o)
 	}
 	if o.phase != phaseHeard {
-		g.active--
+		g.deactivate()
 	}
+	g.mu.Unlock()
+}
+
+// deactivate: a call is over. Under mu.
+func (g *group) deactivate() {
+	g.active--
 	if g.active == 0 && g.idle != nil {
 		close(g.idle)
 		g.idle = nil
 	}
-	g.mu.Unlock()
 }
 
 // fail breaks the group with its first cause, which later calls return, and gives the operations to

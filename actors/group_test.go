@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -22,7 +25,7 @@ import (
 // A peer's frame opens operation 1, it is called here, and before its caller launches it the
 // communicator breaks.
 func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
-	n := &node{}
+	n := &node{rails: 1}
 	n.operations.New = func() any { return new(operation) }
 	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
 	heard, err := g.find(1)
@@ -48,7 +51,7 @@ func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 // A frame came before its operation, and the batch that it was for can't be run.
 func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 	pool := memory.NewPool(1 << 20)
-	n := &node{pool: pool, log: slog.New(slog.DiscardHandler)}
+	n := &node{rails: 1, pool: pool, log: slog.New(slog.DiscardHandler)}
 	n.groups.Store(&map[uint64]*member{})
 	n.operations.New = func() any { return new(operation) }
 	g := newGroup(n, 1, "train", 0, []string{"a", "b"})
@@ -91,7 +94,7 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		network.Silence("a", "eth0")
 		quiet := slog.New(slog.DiscardHandler)
 		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
-		n := &node{log: quiet, system: system}
+		n := &node{rails: 1, log: quiet, system: system}
 		n.groups.Store(&map[uint64]*member{})
 		fabric, err := railactors.Start(system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet,
 			Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "eth0"}}}, n)
@@ -122,4 +125,20 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		fabric.Close(ctx) // what waits is not sent any more
 		system.Shutdown()
 	})
+}
+
+// A Prepare takes the committed table along.
+func TestTwoOfTheLargestTablesFitAControlFrame(t *testing.T) {
+	large := &table.Table{Version: math.MaxUint32}
+	for i := range table.MaxEntries {
+		large.Entries = append(large.Entries, table.Entry{MaxBytes: math.MaxInt64, Algorithm: math.MaxUint8})
+		for range table.MaxRails {
+			large.Entries[i].Weights = append(large.Entries[i].Weights, table.MaxWeight)
+		}
+	}
+	m := &messages.Control{Comm: math.MaxUint64, Body: &messages.Control_Prepare{Prepare: prepareMessage(&table.Prepare{
+		Table: large, Committed: large, Effective: math.MaxUint64, CommittedEffective: math.MaxUint64})}}
+	if n := proto.Size(m); n > wire.MaxControl {
+		t.Errorf("%d bytes, the limit is %d", n, wire.MaxControl)
+	}
 }

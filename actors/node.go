@@ -14,7 +14,6 @@ import (
 	"github.com/polyrail/polyrail/actors/tuning"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -92,12 +91,11 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return fail(err)
 	}
 	var names []string
-	var rails []view.Rail
 	for _, r := range n.fabric.Rails() {
 		n.log.Info("rail", "name", r.Name, "protocol", r.Protocol, "device", r.Chosen, "address", r.Addr)
 		names = append(names, r.Name)
-		rails = append(rails, view.Rail{Name: r.Name, Addr: r.Addr})
 	}
+	rails := n.addresses()
 	n.rails = len(names)
 	n.openTuning()
 	if n.first, err = cfg.Table(names); err != nil {
@@ -107,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return fail(err)
 	}
-	forming := &nodeActor{node: n, core: core, calls: make(map[uint64]*communicatorCall),
+	forming := &nodeActor{node: n, core: core, rails: rails, calls: make(map[uint64]*communicatorCall),
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
 		actor.WithDispatcher(n.warm), n.strategy(nil).Props()), "node")
@@ -282,6 +280,7 @@ func (n *node) unregister(g *group) {
 	if !known {
 		return
 	}
+	g.transfers.fail(fault.ErrClosed) // what waits for receives that will not be made
 	for _, p := range g.peers {
 		if p != nil {
 			n.fabric.Disconnect(p)
@@ -341,26 +340,13 @@ func (n *node) stop(pid *actor.PID) {
 	}
 }
 
-// duplicate registers the communicator that Dup makes of parent under seq.
-func (n *node) duplicate(parent *group, seq uint64, first *table.Table) *group {
-	g := newGroup(n, childID(parent.id, seq), fmt.Sprintf("%s/%d", parent.name, seq), parent.rank, parent.nodes)
-	g.procs = parent.procs
-	g.first = first
-	for rank, p := range parent.peers {
-		if p == nil {
-			continue
-		}
-		g.attach(op.Rank(rank), p)
-		n.fabric.Retain(p)
-	}
-	n.register(g)
-	return g
-}
-
 // Land implements railactors.Inbound.
 func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.land(from, h)
+	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.land(from, h)
 	}
 	return railactors.Landing{}, nil
 }
@@ -369,6 +355,9 @@ func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, 
 func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.granted(from, h)
+	}
+	if m := (*n.groups.Load())[transferID(h.Comm)]; m != nil {
+		return m.group.transfers.answered(from, h)
 	}
 	return nil
 }

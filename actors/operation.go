@@ -67,6 +67,8 @@ type shape struct {
 	table  uint32
 	eager  bool
 	config task.Config // of every part, but for lane and window
+
+	acknowledged bool // it resolves when what it sent is acknowledged, however small
 }
 
 // reuse makes a pooled operation fit for a new seq.
@@ -111,6 +113,9 @@ func (o *operation) launch() {
 		o.fail(err)
 	}
 	o.carryStart()
+	if o.request.External != nil {
+		o.runExternal()
+	}
 	for _, p := range wants {
 		p.GrantEager(o.group.id, o.seq)
 	}
@@ -233,9 +238,7 @@ func (o *operation) Released(f *railactors.Frame, err error) {
 func (o *operation) granted(rank op.Rank, h *wire.Header) {
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
-		if len(o.grants) < maxEarly*o.group.size {
-			o.grants = append(o.grants, earlyGrant{rank, *h})
-		}
+		o.keepGrant(rank, h)
 		return
 	}
 	o.holds++

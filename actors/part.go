@@ -44,6 +44,10 @@ func (o *operation) startParts() error {
 		o.unresolved++
 		o.unretired++
 	}
+	if o.request.External != nil {
+		o.unresolved++
+		o.unretired++
+	}
 	o.startClocks()
 	for i := range o.parts {
 		if p := &o.parts[i]; p.active {

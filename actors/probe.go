@@ -11,6 +11,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/schedule"
 )
 
@@ -82,21 +83,20 @@ func (c *Communicator) probe(ctx context.Context) error {
 	}
 	p := &prober{c: c, ctx: ctx, buf: make([]int64, probeLarge/8)}
 	timings := g.node.probes.of(g)
-	var known int64
-	if g.rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.rails)) {
-		known = 1
-	}
-	known = p.run(0, 8, known) // rank 0 decides the table: what it knows is enough
-	if known == 0 {
-		timings = p.measure(g.node.rails)
+	// Rank 0 decides the table: what it knows is enough.
+	known, down := p.agree(g.rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.rails)))
+	if !known {
+		timings, down = p.measure(g.node.rails, down)
 	}
 	if p.err != nil {
 		return fmt.Errorf("communicator %q: probing the rails: %w", g.name, p.err)
 	}
-	g.node.probes.keep(g, timings)
+	if known || down == 0 { // the next one is to measure what is missing here
+		g.node.probes.keep(g, timings)
+	}
 	if g.rank == 0 && (len(timings) > 0 || saved != nil) {
 		m := &probed{timings: timings, saved: saved, done: make(chan error, 1)}
-		if known != 0 {
+		if known {
 			m.timings = nil // the balancer has begun with them
 		}
 		p.err = c.begin(ctx, m)
@@ -129,29 +129,46 @@ type prober struct {
 	err  error
 }
 
+// agree tells whether rank 0 knows enough, and which rails are down between any two ranks.
+func (p *prober) agree(enough bool) (known bool, down peer.Rails) {
+	p.buf[0], p.buf[1] = 0, int64(p.c.group.missing())
+	if enough {
+		p.buf[0] = 1
+	}
+	p.start(0, 16, op.BitOr)
+	return p.buf[0] != 0, peer.Rails(p.buf[1])
+}
+
 // run does one operation on one rail (numbered from 1; 0: by the table) and returns the largest value of all ranks.
 func (p *prober) run(rail, bytes int, value int64) int64 {
+	p.buf[0] = value
+	p.start(rail, bytes, op.Max)
+	return p.buf[0]
+}
+
+// start does one operation on one rail, in place in the buffer.
+func (p *prober) start(rail, bytes int, o op.Op) {
 	if p.err != nil {
-		return 0
+		return
 	}
 	buf := op.Bytes(p.buf[:bytes/8])
-	p.buf[0] = value
 	algorithm := op.Auto
 	if rail == 0 {
 		algorithm = op.RecursiveDoubling // by name, so that it isn't counted among the caller's operations
 	}
 	start := time.Now()
-	w, err := p.c.Start(p.ctx, &Request{Kind: op.KindAllReduce, DType: op.Int64, Op: op.Max, Dst: buf, Src: buf,
+	w, err := p.c.Start(p.ctx, &Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o, Dst: buf, Src: buf,
 		Name: probeName, Algorithm: algorithm, rail: rail})
 	if err == nil {
 		err = w.Wait(p.ctx)
 	}
 	p.last, p.err = time.Since(start), err
-	return p.buf[0]
 }
 
-// measure goes in rounds over the rails.
-func (p *prober) measure(rails int) (timings []probeTiming) {
+// measure goes in rounds over the rails but those that are down: what is planned for these goes
+// over others, and its time says nothing. So it is with one that goes down meanwhile; it is down
+// afterwards.
+func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ peer.Rails) {
 	results := make([]map[int][]time.Duration, rails)
 	spent := make([]time.Duration, rails)
 	for rail := range results {
@@ -160,7 +177,7 @@ func (p *prober) measure(rails int) (timings []probeTiming) {
 	for n := range probeRounds {
 		for rail := range rails {
 			enough := spent[rail] >= probeEnough && n != 1 && agreed(results[rail])
-			if n > 0 && (enough || spent[rail] >= probeTooMuch) {
+			if down.Has(rail) || n > 0 && (enough || spent[rail] >= probeTooMuch) {
 				continue
 			}
 			best, took := p.round(rail, results[rail][probeSmall])
@@ -172,14 +189,21 @@ func (p *prober) measure(rails int) (timings []probeTiming) {
 			}
 		}
 	}
+	_, later := p.agree(false)
+	down |= later
+	n := p.c.group.node
 	for rail := range rails {
+		if down.Has(rail) {
+			n.log.Warn("rail not measured: it doesn't connect all ranks", "communicator", p.c.group.name, "rail", n.fabric.Rails()[rail].Name)
+			continue
+		}
 		for _, bytes := range []int{8, schedule.TreeBytes, schedule.ShortBytes, probeSmall, probeLarge} {
 			if e := results[rail][bytes]; len(e) > 0 {
 				timings = append(timings, probeTiming{rail, bytes, e})
 			}
 		}
 	}
-	return timings
+	return timings, down
 }
 
 // agreed reports whether what a rail took for the largest operations that it was probed with was seen twice.

@@ -48,6 +48,7 @@ type railFinished struct {
 
 // operationTimed is what the rails took for an operation.
 type operationTimed struct {
+	family    table.Family
 	table     uint32
 	bytes     int // the operation's size
 	standsFor int // how many operations it is one of

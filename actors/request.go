@@ -19,13 +19,14 @@ import (
 type Request struct {
 	Kind      op.Kind
 	DType     op.DType
+	Op        op.Op      // of kinds that reduce
+	Dst, Src  []byte     // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
+	Root      op.Rank    // of kinds that have one
+	Counts    []int      // elements of each rank's part, the same on all ranks; nil: equal parts
+	External  *AllToAllV // of KindAllToAllV
+	Batch     *Batch     // of an allreduce of many buffers, in place of Dst and Src; nil otherwise
+	Name      string     // compared between ranks; may be empty
 	Algorithm op.Algorithm
-	Op        op.Op   // of kinds that reduce
-	Dst, Src  []byte  // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
-	Root      op.Rank // of kinds that have one
-	Counts    []int   // elements of each rank's part, the same on all ranks; nil: equal parts
-	Batch     *Batch  // of an allreduce of many buffers, in place of Dst and Src; nil otherwise
-	Name      string  // compared between ranks; may be empty
 
 	bytes   int                                    // size of the operation: the larger one of a rank's input and output
 	salt    uint64                                 // of a view's barrier or a Dup: enters the digest
@@ -35,6 +36,7 @@ type Request struct {
 	op      *operation                             // the answer …
 	err     error                                  // … or why there is none
 	work    *Work
+	handle  *Communicator
 	taken   atomic.Bool // by the coordinator, which answers for sure then, or by a caller that waits no longer
 	called  time.Time   // when it was made; set where operations have a timeout
 }

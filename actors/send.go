@@ -57,8 +57,8 @@ func (p *part) send(a *task.Action) {
 	f.Header.Step, f.Header.Block = uint32(a.Step), uint32(a.Mark)
 	f.Header.Round, f.Header.Count = uint32(span.First), uint32(span.Count)
 	f.Header.Length = uint32(a.Loc.Len)
-	copied := a.Loc.Len == 0
-	if !copied && o.shape.config.Plan.Bytes <= copyLimit {
+	copied := a.Loc.Len == 0 && !o.shape.acknowledged
+	if !copied && o.shape.config.Plan.Bytes <= copyLimit && !o.shape.acknowledged {
 		if buf := o.group.node.pool.Get(a.Loc.Len); buf != nil {
 			f.Payload = buf[:a.Loc.Len]
 			copy(f.Payload, p.at(a.Loc))

@@ -94,5 +94,5 @@ func (a *nodeActor) callFailed(m view.Failed) {
 		c.old.attempts = m.Attempts
 		c.old.mu.Unlock()
 	}
-	a.answer(m.Call, formed{err: m.Err})
+	a.answer(m.Call, formed{err: a.lonely(m.Err)})
 }

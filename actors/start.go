@@ -23,6 +23,7 @@ func (c *Communicator) Start(ctx context.Context, r *Request) (*Work, error) {
 	}
 	g := c.group
 	r.ready = make(chan struct{}, 1)
+	r.handle = c
 	r.work = &Work{group: g, done: make(chan struct{}), slot: c.slots}
 	r.gather(g.node.pool)
 	if g.node.config.OperationTimeout > 0 {

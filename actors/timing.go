@@ -6,6 +6,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/task"
 )
 
@@ -15,7 +16,7 @@ import (
 func (o *operation) startClocks() {
 	o.begun, o.finish, o.disturbed = time.Time{}, o.finish[:0], o.group.disturbed.Load()
 	r := o.request
-	if !o.group.measured() || r.Kind != op.KindAllReduce || r.Algorithm != op.Auto || r.rail != 0 || r.bytes == 0 ||
+	if !o.group.measured() || r.Kind.Empty() || r.External != nil || r.Algorithm != op.Auto || r.rail != 0 || r.bytes == 0 ||
 		!chosen(o.seq, o.sample()) {
 		return
 	}
@@ -77,13 +78,24 @@ func (o *operation) timed() *operationTimed {
 		return nil
 	}
 	t := timings.Get().(*operationTimed)
+	t.family = table.FamilyOf(o.request.Kind)
 	t.table, t.bytes, t.standsFor, t.rails, t.finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.rails[:0], 0
 	for lane, last := range o.finish {
 		if last.After(o.begun) {
-			t.rails = append(t.rails, balance.RailTime{Rail: lane, Bytes: int64(o.shape.config.Plan.Lanes[lane].Bytes), Elapsed: last.Sub(o.begun)})
+			t.rails = append(t.rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane), Elapsed: last.Sub(o.begun)})
 		}
 	}
 	return t
+}
+
+// carried is how much of the operation a lane carries, over all ranks. Of an allreduce each rank has all blocks; of
+// other kinds it follows from the rounds.
+func (o *operation) carried(lane int) int64 {
+	p := o.shape.config.Plan
+	if o.request.Kind == op.KindAllReduce {
+		return int64(p.Lanes[lane].Bytes)
+	}
+	return int64(p.Bytes) * int64(p.Lanes[lane].Rounds) / int64(p.Rounds)
 }
 
 // measured reports whether the group's rails are balanced by measurement, or its algorithms chosen. It is the same on all ranks.

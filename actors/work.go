@@ -57,7 +57,7 @@ func (w *Work) Wait(ctx context.Context) error {
 		return w.err
 	default:
 	}
-	if w.polls() {
+	if w.group.polls(w.from, w.done) {
 		return w.err
 	}
 	select {
@@ -86,24 +86,24 @@ const pollsPerPause = 16
 // polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
 // wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
 // long is worth it adapts: a wait that polling didn't end halves it, one that it did doubles it.
-func (w *Work) polls() bool {
-	budget := w.group.spin.Load()
-	if len(w.from) == 0 || budget == 0 {
+func (g *group) polls(from []source, done <-chan struct{}) bool {
+	budget := g.spin.Load()
+	if len(from) == 0 || budget == 0 {
 		return false
 	}
 	start := time.Now()
 	for n := 1; ; n++ {
-		for _, s := range w.from {
+		for _, s := range from {
 			s.peer.Poll(s.rail)
 		}
 		select {
-		case <-w.done:
-			w.group.spin.Store(min(2*budget, int64(w.group.node.config.WaitSpin)))
+		case <-done:
+			g.spin.Store(min(2*budget, int64(g.node.config.WaitSpin)))
 			return true
 		default:
 		}
 		if int64(time.Since(start)) > budget {
-			w.group.spin.Store(max(budget/2, int64(w.group.node.config.WaitSpin)/8))
+			g.spin.Store(max(budget/2, int64(g.node.config.WaitSpin)/8))
 			return false
 		}
 		if n%pollsPerPause == 0 {

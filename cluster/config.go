@@ -31,11 +31,13 @@ type Config struct {
 	Advertise   string // ADDR:PORT for the others to use; empty: what is bound
 	// Join lists seeds, ADDR:PORT. They need not be up yet, and may include this node itself.
 	Join []string
+	// Store, if set, is where nodes leave their addresses for one another, besides Join.
+	Store Store
 
 	Logger  *slog.Logger // nil: slog.Default()
 	Network Network      // nil: real sockets
 
-	// JoinTimeout bounds WaitJoined; the search for seeds goes on beyond it.
+	// JoinTimeout bounds WaitJoined, while the search for seeds goes on, and how long Start waits for the Store.
 	JoinTimeout time.Duration
 	// RetryMin to RetryMax are the pauses between attempts to reach seeds before one was reached.
 	RetryMin, RetryMax time.Duration
@@ -43,6 +45,10 @@ type Config struct {
 	Rejoin time.Duration
 	// StreamTimeout bounds connecting, reading and writing of one message.
 	StreamTimeout time.Duration
+	// EntryTTL is how long an entry stays in the Store unless it is renewed; the same on all nodes.
+	EntryTTL time.Duration
+	// StoreTimeout bounds one call of the Store.
+	StoreTimeout time.Duration
 	// LeaveTimeout bounds Leave where its context has no deadline.
 	LeaveTimeout time.Duration
 
@@ -69,6 +75,8 @@ func DefaultConfig() Config {
 		Rejoin:        5 * time.Second,
 		StreamTimeout: time.Second,
 		LeaveTimeout:  2 * time.Second,
+		EntryTTL:      15 * time.Second,
+		StoreTimeout:  2 * time.Second,
 
 		ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 40 * time.Millisecond, SuspicionMult: 3,
 		GossipInterval: 20 * time.Millisecond, PushPullInterval: 2 * time.Second,
@@ -104,10 +112,12 @@ func (c *Config) Validate() error {
 	}{
 		{"JoinTimeout", c.JoinTimeout}, {"RetryMin", c.RetryMin}, {"RetryMax", c.RetryMax}, {"Rejoin", c.Rejoin},
 		{"StreamTimeout", c.StreamTimeout}, {"LeaveTimeout", c.LeaveTimeout}, {"ProbeInterval", c.ProbeInterval},
-		{"ProbeTimeout", c.ProbeTimeout}, {"GossipInterval", c.GossipInterval}, {"PushPullInterval", c.PushPullInterval},
+		{"EntryTTL", c.EntryTTL}, {"StoreTimeout", c.StoreTimeout}, {"ProbeTimeout", c.ProbeTimeout}, {"GossipInterval", c.GossipInterval}, {"PushPullInterval", c.PushPullInterval},
 	} {
 		add(d.value > 0, "%s is %v, must be positive", d.name, d.value)
 	}
+	add(c.Store == nil || validCluster(c.Cluster), "cluster name %q: a store needs valid UTF-8", c.Cluster)
+	add(c.EntryTTL > 2*c.StoreTimeout, "EntryTTL %v is not above two StoreTimeouts of %v", c.EntryTTL, c.StoreTimeout)
 	add(c.RetryMin <= c.RetryMax, "RetryMin %v is above RetryMax %v", c.RetryMin, c.RetryMax)
 	add(c.ProbeTimeout < c.ProbeInterval, "ProbeTimeout %v is not below ProbeInterval %v", c.ProbeTimeout, c.ProbeInterval)
 	add(c.SuspicionMult > 0, "SuspicionMult is %d, must be positive", c.SuspicionMult)
@@ -132,6 +142,10 @@ func checkAddr(addr string, listen bool) error {
 		return errors.New("port 0")
 	}
 	return nil
+}
+
+func validCluster(name string) bool {
+	return name != "" && len(name) <= memberlist.LabelMaxSize && utf8.ValidString(name)
 }
 
 func validNode(name string) bool {

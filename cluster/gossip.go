@@ -37,20 +37,26 @@ type Gossip struct {
 	log     *slog.Logger
 	handler Handler
 
-	list   *memberlist.Memberlist
-	roster *roster
-	inbox  *inbox
-	outbox *outbox
+	list      *memberlist.Memberlist
+	roster    *roster
+	inbox     *inbox
+	outbox    *outbox
+	registrar *registrar
+	hints     hints // the seeker's own
 
 	started time.Time
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	// published ends by unpublish, with Leave or Close: then the entry is removed from the store.
+	published context.Context
+	unpublish context.CancelFunc
 
-	itself []string // addresses at which this node reached itself; the seeker's own
+	itself     []string  // addresses at which this node reached itself; the seeker's own
+	complained time.Time // when it was last warned that no seed answers; the seeker's own
 
 	poke   chan struct{} // wakes the seeker
-	tried  chan struct{} // closed after the first attempt to join
+	tried  chan struct{} // closed after the first attempt to join with the store's answer, or that joined
 	joined chan struct{} // closed when the cluster is reached
 	failed chan struct{} // closed when err is set
 
@@ -79,9 +85,11 @@ type Stats struct {
 
 // Start listens, tries once to reach the seeds, and goes on trying in the background: nodes may start
 // in any order. WaitJoined tells when the cluster is reached. The context bounds the start only.
+// A Store that does not answer is waited for, until another node is known or JoinTimeout has passed.
 //
 // Errors: an invalid configuration or a name that a living node has (*ConflictError), both
-// fault.ErrConfig; a cluster of another version (*VersionError); an address that cannot be bound.
+// fault.ErrConfig; a cluster of another version (*VersionError); an address that cannot be bound; a
+// Store that could not be used (*StoreError).
 func Start(ctx context.Context, cfg Config, h Handler) (*Gossip, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -91,17 +99,38 @@ func Start(ctx context.Context, cfg Config, h Handler) (*Gossip, error) {
 		return nil, err
 	}
 	g.run()
-	select {
-	case <-g.tried:
-	case <-ctx.Done():
-		g.Close()
-		return nil, fmt.Errorf("gossip on %s: %w", cfg.Bind, context.Cause(ctx))
-	}
-	if err := g.Err(); err != nil {
+	if err := g.awaitFirstAttempt(ctx); err != nil {
 		g.Close()
 		return nil, err
 	}
 	return g, nil
+}
+
+func (g *Gossip) awaitFirstAttempt(ctx context.Context) error {
+	var timeout <-chan time.Time // without a store the attempt is bounded by itself
+	if g.cfg.Store != nil {
+		timer := time.NewTimer(g.cfg.JoinTimeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-g.tried:
+		return g.Err()
+	case <-timeout:
+	case <-ctx.Done():
+	}
+	over := context.Cause(ctx) // nil after JoinTimeout
+	if _, err := g.registrar.found(); err != nil {
+		err = &StoreError{Store: g.cfg.Store.String(), After: time.Since(g.started), Err: err}
+		if over != nil {
+			err = fmt.Errorf("%w: %w", err, over)
+		}
+		return fmt.Errorf("gossip on %s: %w", g.cfg.Bind, err)
+	}
+	if over != nil {
+		return fmt.Errorf("gossip on %s: %w", g.cfg.Bind, over)
+	}
+	return nil // the store works, and dead entries take their time
 }
 
 func newGossip(cfg Config, h Handler) *Gossip {
@@ -121,6 +150,9 @@ func (g *Gossip) run() {
 	g.running.Add(2)
 	go g.dispatch()
 	go g.seek()
+	if g.cfg.Store != nil {
+		g.running.Go(func() { g.registrar.run(g.published) })
+	}
 }
 
 // listen brings memberlist up, speaking the given version.
@@ -131,6 +163,7 @@ func (g *Gossip) listen(version uint32) error {
 		return fmt.Errorf("gossip cannot listen on %s: %w", g.cfg.Bind, err)
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.published, g.unpublish = context.WithCancel(g.ctx)
 	g.inbox = newInbox()
 	g.roster = newRoster(g.self, g.inbox.wake)
 	g.outbox = newOutbox(g.deliver, g.lost)
@@ -149,6 +182,7 @@ func (g *Gossip) listen(version uint32) error {
 	g.roster.mu.Lock()
 	g.roster.self.Addr = g.self.Addr
 	g.roster.mu.Unlock()
+	g.registrar = newRegistrar(g)
 	return nil
 }
 
@@ -192,6 +226,17 @@ func (g *Gossip) WaitJoined(ctx context.Context) error {
 		return fault.ErrClosed
 	}
 	return g.joinError()
+}
+
+// Unjoined is nil once another node was reached, or if there is no seed but this node. Before that
+// it is a *JoinError, which names the seeds that don't answer.
+func (g *Gossip) Unjoined() error {
+	select {
+	case <-g.joined:
+		return nil
+	default:
+		return g.joinError()
+	}
 }
 
 func (g *Gossip) joinError() *JoinError {
@@ -255,6 +300,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	}
 	g.leaving = true
 	g.mu.Unlock()
+	g.unpublish() // it is done while the farewell is said
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(g.cfg.LeaveTimeout)

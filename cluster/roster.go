@@ -227,8 +227,8 @@ func (r *roster) alone() bool {
 	return len(r.living) == 0
 }
 
-// missing lists the addresses of seeds and lost members that belong to no living process.
-func (r *roster) missing(seeds []string, now time.Time) []string {
+// addresses are those of the living processes, this one included.
+func (r *roster) addresses() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lives := map[string]bool{r.self.Addr: true}
@@ -237,6 +237,14 @@ func (r *roster) missing(seeds []string, now time.Time) []string {
 			lives[m.Addr] = true
 		}
 	}
+	return lives
+}
+
+// missing lists the addresses of seeds and lost members that belong to no living process.
+func (r *roster) missing(seeds []string, now time.Time) []string {
+	lives := r.addresses()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var addrs []string
 	add := func(addr string) {
 		if !lives[addr] && !slices.Contains(addrs, addr) {

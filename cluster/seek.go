@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -14,14 +15,15 @@ import (
 func (g *Gossip) seek() {
 	defer g.running.Done()
 	pause := g.cfg.RetryMin
-	first := true
+	starting := true
 	for {
-		reached := g.attempt()
+		entries, storeErr := g.registrar.found()
+		reached := g.attempt(entries, storeErr)
 		if reached {
 			g.announceJoined()
 		}
-		if first {
-			first = false
+		if starting && (storeErr == nil || !g.roster.alone() || g.Err() != nil) {
+			starting = false
 			close(g.tried)
 		}
 		if g.Err() != nil {
@@ -29,7 +31,7 @@ func (g *Gossip) seek() {
 			return
 		}
 		wait := g.cfg.Rejoin
-		if !reached {
+		if !reached || g.cfg.Store != nil && g.roster.alone() {
 			wait = pause
 			pause = min(2*pause, g.cfg.RetryMax)
 		}
@@ -39,8 +41,8 @@ func (g *Gossip) seek() {
 	}
 }
 
-// pauseSeeking waits; it returns false when gossip ends. A poke looks at rivals and, while
-// the cluster isn't reached, at whether somebody has reached us.
+// pauseSeeking waits, until there is news in the store at most; it returns false when gossip ends. A poke
+// looks at rivals and, while the cluster isn't reached, at whether somebody has reached us.
 func (g *Gossip) pauseSeeking(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -50,6 +52,8 @@ func (g *Gossip) pauseSeeking(d time.Duration) bool {
 			return !g.isLeaving()
 		case <-g.ctx.Done():
 			return false
+		case <-g.registrar.news:
+			return !g.isLeaving()
 		case <-g.poke:
 			if g.isLeaving() {
 				return false
@@ -90,16 +94,16 @@ func (g *Gossip) announceJoined() {
 	}
 }
 
-// attempt tries to reach every seed and lost member that is missing. It reports whether this node is part of
-// a cluster: another node is known, or no seed is another node.
-func (g *Gossip) attempt() bool {
+// attempt tries to reach every seed and lost member that is missing, and nodes that left entries in the
+// store. It reports whether this node is part of a cluster: another node is known, or no seed is
+// another node, the store works, and none of its entries leads to a living node.
+func (g *Gossip) attempt(entries []Entry, storeErr error) bool {
 	seeds, errs := g.resolveSeeds()
-	others := len(errs) > 0
 	for _, addr := range g.roster.missing(seeds, time.Now()) {
 		if g.ctx.Err() != nil || g.isLeaving() {
 			return false
 		}
-		err := g.join(addr)
+		err := g.reach(addr)
 		var v *VersionError
 		switch {
 		case errors.As(err, &v):
@@ -109,25 +113,52 @@ func (g *Gossip) attempt() bool {
 			}
 			g.log.Warn("seed refused", "seed", addr, "error", v)
 		case err != nil:
-			others = true
 			errs = append(errs, SeedError{addr, err})
-		case !g.roster.alone():
-		case g.answers(addr, g.self):
-			g.itself = append(g.itself, addr)
-		default:
-			others = true
-			errs = append(errs, SeedError{addr, errors.New("it is leaving the cluster")})
 		}
 	}
+	followed := g.followHints(entries)
+	if storeErr != nil {
+		errs = append(errs, SeedError{g.cfg.Store.String(), storeErr})
+	}
 	g.checkRivals()
-	reached := !g.roster.alone() || !others
+	reached := !g.roster.alone() || len(errs) == 0 && followed
 	g.mu.Lock()
 	g.seeds = errs
 	g.mu.Unlock()
 	if !reached {
-		g.log.Debug("no seed reached yet", "error", g.joinError())
+		g.complain()
 	}
 	return reached
+}
+
+// reach joins the node at addr. That may turn out to be this node itself, under another address.
+func (g *Gossip) reach(addr string) error {
+	err := g.join(addr)
+	switch {
+	case err != nil:
+		return err
+	case !g.roster.alone():
+		return nil
+	case g.answers(addr, g.self):
+		g.itself = append(g.itself, addr)
+		return nil
+	}
+	return errors.New("it is leaving the cluster")
+}
+
+// Seeds that don't answer are warned of after a while, and again and again.
+const (
+	seedPatience = 3 * time.Second
+	seedReminder = 15 * time.Second
+)
+
+// complain logs that no seed is reached.
+func (g *Gossip) complain() {
+	level := slog.LevelDebug
+	if now := time.Now(); now.Sub(g.started) >= seedPatience && now.Sub(g.complained) >= seedReminder {
+		g.complained, level = now, slog.LevelWarn
+	}
+	g.log.Log(g.ctx, level, "no node to join by answers", "cluster", g.cfg.Cluster, "error", g.joinError())
 }
 
 // join exchanges all that is known with the node at addr.

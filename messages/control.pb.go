@@ -86,11 +86,11 @@ type Hello struct {
 	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`                                             // who is meant
 	ToIncarnation uint64                 `protobuf:"varint,6,opt,name=to_incarnation,json=toIncarnation,proto3" json:"to_incarnation,omitempty"` // 0: any
 	Rail          string                 `protobuf:"bytes,7,opt,name=rail,proto3" json:"rail,omitempty"`
-	Generation    uint64                 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`                    // of the pair; the dialer proposes, the higher of both counts
-	Probe         bool                   `protobuf:"varint,9,opt,name=probe,proto3" json:"probe,omitempty"`                              // only asks whether the runtime is there; the connection closes after the answer
-	Session       uint64                 `protobuf:"varint,10,opt,name=session,proto3" json:"session,omitempty"`                         // of the speaker with the other node: a number that a node gives anew whenever it starts over with a peer
-	ToSession     uint64                 `protobuf:"varint,11,opt,name=to_session,json=toSession,proto3" json:"to_session,omitempty"`    // the other node's; 0 until it is known
-	EagerBytes    uint64                 `protobuf:"varint,12,opt,name=eager_bytes,json=eagerBytes,proto3" json:"eager_bytes,omitempty"` // credit that the speaker gives the other node to begin with
+	Generation    uint64                 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`                       // of the pair; the dialer proposes, the higher of both counts
+	Probe         bool                   `protobuf:"varint,9,opt,name=probe,proto3" json:"probe,omitempty"`                                 // only asks whether the runtime is there; the connection closes after the answer
+	Session       uint64                 `protobuf:"varint,10,opt,name=session,proto3" json:"session,omitempty"`                            // of the speaker with the other node: a number that a node gives anew whenever it starts over with a peer
+	ToSession     uint64                 `protobuf:"varint,11,opt,name=to_session,json=toSession,proto3" json:"to_session,omitempty"`       // the other node's; 0 until it is known
+	CreditBytes   uint64                 `protobuf:"varint,12,opt,name=credit_bytes,json=creditBytes,proto3" json:"credit_bytes,omitempty"` // credit that the speaker gives the other node to begin with
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,9 +202,9 @@ func (x *Hello) GetToSession() uint64 {
 	return 0
 }
 
-func (x *Hello) GetEagerBytes() uint64 {
+func (x *Hello) GetCreditBytes() uint64 {
 	if x != nil {
-		return x.EagerBytes
+		return x.CreditBytes
 	}
 	return 0
 }
@@ -278,6 +278,7 @@ type Control struct {
 	//	*Control_Leave
 	//	*Control_LeaveAck
 	//	*Control_RailClosed
+	//	*Control_RailOpened
 	Body          isControl_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,6 +409,15 @@ func (x *Control) GetRailClosed() *RailClosed {
 	return nil
 }
 
+func (x *Control) GetRailOpened() *RailOpened {
+	if x != nil {
+		if x, ok := x.Body.(*Control_RailOpened); ok {
+			return x.RailOpened
+		}
+	}
+	return nil
+}
+
 type isControl_Body interface {
 	isControl_Body()
 }
@@ -448,6 +458,10 @@ type Control_RailClosed struct {
 	RailClosed *RailClosed `protobuf:"bytes,10,opt,name=rail_closed,json=railClosed,proto3,oneof"`
 }
 
+type Control_RailOpened struct {
+	RailOpened *RailOpened `protobuf:"bytes,11,opt,name=rail_opened,json=railOpened,proto3,oneof"`
+}
+
 func (*Control_Abort) isControl_Body() {}
 
 func (*Control_Windows) isControl_Body() {}
@@ -465,6 +479,8 @@ func (*Control_Leave) isControl_Body() {}
 func (*Control_LeaveAck) isControl_Body() {}
 
 func (*Control_RailClosed) isControl_Body() {}
+
+func (*Control_RailOpened) isControl_Body() {}
 
 // Abort: an operation ended with an error on the sender and breaks the communicator.
 // To every other member, once. Nothing answers.
@@ -663,6 +679,7 @@ func (x *Descriptor) GetName() string {
 // Window is the mean of ten operations of one size class on one rail.
 type Window struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Family        uint32                 `protobuf:"varint,8,opt,name=family,proto3" json:"family,omitempty"` // of kinds; the same in all windows of a set
 	Rail          uint32                 `protobuf:"varint,1,opt,name=rail,proto3" json:"rail,omitempty"`
 	SizeClass     uint32                 `protobuf:"varint,2,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	Table         uint32                 `protobuf:"varint,3,opt,name=table,proto3" json:"table,omitempty"` // version under which it was measured
@@ -702,6 +719,13 @@ func (x *Window) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Window.ProtoReflect.Descriptor instead.
 func (*Window) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Window) GetFamily() uint32 {
+	if x != nil {
+		return x.Family
+	}
+	return 0
 }
 
 func (x *Window) GetRail() uint32 {
@@ -808,6 +832,7 @@ func (x *Windows) GetDisturbed() bool {
 
 type TableEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Family        uint32                 `protobuf:"varint,5,opt,name=family,proto3" json:"family,omitempty"`                     // of kinds; entries ascend by it
 	MaxBytes      int64                  `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // the class holds sizes up to this; entries ascend, the last is open (0)
 	Algorithm     uint32                 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`               // 0: by the fixed rule
 	Weights       []uint32               `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`            // by rail, in parts of the sum of all
@@ -843,6 +868,13 @@ func (x *TableEntry) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TableEntry.ProtoReflect.Descriptor instead.
 func (*TableEntry) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TableEntry) GetFamily() uint32 {
+	if x != nil {
+		return x.Family
+	}
+	return 0
 }
 
 func (x *TableEntry) GetMaxBytes() int64 {
@@ -1139,10 +1171,12 @@ func (x *Commit) GetEffective() uint64 {
 	return 0
 }
 
-// Leave: the sender closes the communicator after its seq last. Answered by LeaveAck.
+// Leave: the sender closes the communicator after its seq last, and after so many messages to the
+// receiver (Send). Answered by LeaveAck.
 type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
+	Sent          uint64                 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1184,6 +1218,13 @@ func (x *Leave) GetLast() uint64 {
 	return 0
 }
 
+func (x *Leave) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
 type LeaveAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1220,6 +1261,60 @@ func (*LeaveAck) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
+// RailOpened: the sender's device for a rail was absent when it started, and is there now. To every peer, at once or
+// when they meet. Nothing answers.
+type RailOpened struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rail          string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
+	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"` // where the sender listens on it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RailOpened) Reset() {
+	*x = RailOpened{}
+	mi := &file_control_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RailOpened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RailOpened) ProtoMessage() {}
+
+func (x *RailOpened) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RailOpened.ProtoReflect.Descriptor instead.
+func (*RailOpened) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RailOpened) GetRail() string {
+	if x != nil {
+		return x.Rail
+	}
+	return ""
+}
+
+func (x *RailOpened) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
 // RailClosed (failover, DESIGN §4.2): the sender has closed this generation of the rail, holds no
 // memory of it any more and had received this many frames whole. Each side sends it once for every
 // generation that it used; a side that never used it answers, so that the other one learns that too.
@@ -1235,7 +1330,7 @@ type RailClosed struct {
 
 func (x *RailClosed) Reset() {
 	*x = RailClosed{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1342,7 @@ func (x *RailClosed) String() string {
 func (*RailClosed) ProtoMessage() {}
 
 func (x *RailClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1355,7 @@ func (x *RailClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RailClosed.ProtoReflect.Descriptor instead.
 func (*RailClosed) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RailClosed) GetRail() string {
@@ -1295,7 +1390,7 @@ var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
 	"\n" +
-	"\rcontrol.proto\x12\bpolyrail\"\xcc\x02\n" +
+	"\rcontrol.proto\x12\bpolyrail\"\xce\x02\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -1311,9 +1406,8 @@ const file_control_proto_rawDesc = "" +
 	"\asession\x18\n" +
 	" \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
-	"to_session\x18\v \x01(\x04R\ttoSession\x12\x1f\n" +
-	"\veager_bytes\x18\f \x01(\x04R\n" +
-	"eagerBytes\"\x82\x01\n" +
+	"to_session\x18\v \x01(\x04R\ttoSession\x12!\n" +
+	"\fcredit_bytes\x18\f \x01(\x04R\vcreditBytes\"\x82\x01\n" +
 	"\x06Refuse\x12)\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x15.polyrail.Refuse.CodeR\x04code\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"5\n" +
@@ -1321,7 +1415,7 @@ const file_control_proto_rawDesc = "" +
 	"\x05OTHER\x10\x00\x12\b\n" +
 	"\x04GONE\x10\x01\x12\v\n" +
 	"\aLEAVING\x10\x02\x12\v\n" +
-	"\aNOT_YET\x10\x03\"\xc6\x03\n" +
+	"\aNOT_YET\x10\x03\"\xff\x03\n" +
 	"\aControl\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x04R\x04comm\x12'\n" +
 	"\x05abort\x18\x02 \x01(\v2\x0f.polyrail.AbortH\x00R\x05abort\x12-\n" +
@@ -1334,7 +1428,9 @@ const file_control_proto_rawDesc = "" +
 	"\tleave_ack\x18\t \x01(\v2\x12.polyrail.LeaveAckH\x00R\bleaveAck\x127\n" +
 	"\vrail_closed\x18\n" +
 	" \x01(\v2\x14.polyrail.RailClosedH\x00R\n" +
-	"railClosedB\x06\n" +
+	"railClosed\x127\n" +
+	"\vrail_opened\x18\v \x01(\v2\x14.polyrail.RailOpenedH\x00R\n" +
+	"railOpenedB\x06\n" +
 	"\x04body\"\xdb\x01\n" +
 	"\x05Abort\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
@@ -1353,8 +1449,9 @@ const file_control_proto_rawDesc = "" +
 	"\talgorithm\x18\x04 \x01(\rR\talgorithm\x12\x1a\n" +
 	"\belements\x18\x05 \x01(\x04R\belements\x12\x17\n" +
 	"\aop_name\x18\x06 \x01(\tR\x06opName\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"\xc1\x01\n" +
-	"\x06Window\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\"\xd9\x01\n" +
+	"\x06Window\x12\x16\n" +
+	"\x06family\x18\b \x01(\rR\x06family\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\rR\x04rail\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x02 \x01(\rR\tsizeClass\x12\x14\n" +
@@ -1368,9 +1465,10 @@ const file_control_proto_rawDesc = "" +
 	"\bwhole_ns\x18\a \x01(\x03R\awholeNs\"S\n" +
 	"\aWindows\x12*\n" +
 	"\awindows\x18\x01 \x03(\v2\x10.polyrail.WindowR\awindows\x12\x1c\n" +
-	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"g\n" +
+	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"\x7f\n" +
 	"\n" +
-	"TableEntry\x12\x1b\n" +
+	"TableEntry\x12\x16\n" +
+	"\x06family\x18\x05 \x01(\rR\x06family\x12\x1b\n" +
 	"\tmax_bytes\x18\x01 \x01(\x03R\bmaxBytes\x12\x1c\n" +
 	"\talgorithm\x18\x03 \x01(\rR\talgorithm\x12\x18\n" +
 	"\aweights\x18\x04 \x03(\rR\aweightsJ\x04\b\x02\x10\x03\"Q\n" +
@@ -1389,11 +1487,16 @@ const file_control_proto_rawDesc = "" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\"@\n" +
 	"\x06Commit\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x1c\n" +
-	"\teffective\x18\x02 \x01(\x04R\teffective\"\x1b\n" +
+	"\teffective\x18\x02 \x01(\x04R\teffective\"/\n" +
 	"\x05Leave\x12\x12\n" +
-	"\x04last\x18\x01 \x01(\x04R\x04last\"\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\x12\x12\n" +
+	"\x04sent\x18\x02 \x01(\x04R\x04sent\"\n" +
 	"\n" +
-	"\bLeaveAck\"t\n" +
+	"\bLeaveAck\"4\n" +
+	"\n" +
+	"RailOpened\x12\x12\n" +
+	"\x04rail\x18\x01 \x01(\tR\x04rail\x12\x12\n" +
+	"\x04addr\x18\x02 \x01(\tR\x04addr\"t\n" +
 	"\n" +
 	"RailClosed\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12\x1e\n" +
@@ -1416,7 +1519,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_control_proto_goTypes = []any{
 	(Refuse_Code)(0),   // 0: polyrail.Refuse.Code
 	(*Hello)(nil),      // 1: polyrail.Hello
@@ -1434,7 +1537,8 @@ var file_control_proto_goTypes = []any{
 	(*Commit)(nil),     // 13: polyrail.Commit
 	(*Leave)(nil),      // 14: polyrail.Leave
 	(*LeaveAck)(nil),   // 15: polyrail.LeaveAck
-	(*RailClosed)(nil), // 16: polyrail.RailClosed
+	(*RailOpened)(nil), // 16: polyrail.RailOpened
+	(*RailClosed)(nil), // 17: polyrail.RailClosed
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: polyrail.Refuse.code:type_name -> polyrail.Refuse.Code
@@ -1446,17 +1550,18 @@ var file_control_proto_depIdxs = []int32{
 	13, // 6: polyrail.Control.commit:type_name -> polyrail.Commit
 	14, // 7: polyrail.Control.leave:type_name -> polyrail.Leave
 	15, // 8: polyrail.Control.leave_ack:type_name -> polyrail.LeaveAck
-	16, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
-	5,  // 10: polyrail.Abort.operation:type_name -> polyrail.Descriptor
-	6,  // 11: polyrail.Windows.windows:type_name -> polyrail.Window
-	8,  // 12: polyrail.Table.entries:type_name -> polyrail.TableEntry
-	9,  // 13: polyrail.Prepare.table:type_name -> polyrail.Table
-	9,  // 14: polyrail.Prepare.committed:type_name -> polyrail.Table
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
+	16, // 10: polyrail.Control.rail_opened:type_name -> polyrail.RailOpened
+	5,  // 11: polyrail.Abort.operation:type_name -> polyrail.Descriptor
+	6,  // 12: polyrail.Windows.windows:type_name -> polyrail.Window
+	8,  // 13: polyrail.Table.entries:type_name -> polyrail.TableEntry
+	9,  // 14: polyrail.Prepare.table:type_name -> polyrail.Table
+	9,  // 15: polyrail.Prepare.committed:type_name -> polyrail.Table
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1474,6 +1579,7 @@ func file_control_proto_init() {
 		(*Control_Leave)(nil),
 		(*Control_LeaveAck)(nil),
 		(*Control_RailClosed)(nil),
+		(*Control_RailOpened)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1481,7 +1587,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

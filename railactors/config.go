@@ -26,7 +26,7 @@ type Config struct {
 	AckBytes      int           // received bytes after which a lone acknowledgement goes out; 512 KiB
 	AckDelay      time.Duration // time after which one goes out; 10 ms
 	InFlightBytes int           // unacknowledged bytes in flight per pair; 2 MiB
-	EagerBytes    int           // credit given to each peer for eager data; 1 MiB
+	CreditBytes   int           // given to each peer for eager data; 1.25 MiB
 	Linger        time.Duration // how long a peer that nobody uses stays connected; 5 s
 	Logger        *slog.Logger  // nil: slog.Default()
 
@@ -89,7 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.AckBytes, 512<<10)
 	setDefault(&c.AckDelay, 10*time.Millisecond)
 	setDefault(&c.InFlightBytes, 2<<20)
-	setDefault(&c.EagerBytes, 1<<20)
+	setDefault(&c.CreditBytes, 5<<18)
 	setDefault(&c.Linger, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -132,8 +132,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.InFlightBytes < wire.MaxPayload+wire.Size {
 		add("%d bytes in flight: needs room for one frame, %d", c.InFlightBytes, wire.MaxPayload+wire.Size)
 	}
-	if c.EagerBytes < 1 {
-		add("eager credit of %d bytes: needs to be positive", c.EagerBytes)
+	if c.CreditBytes <= wire.EagerCost {
+		add("eager credit of %d bytes: needs to be more than %d", c.CreditBytes, wire.EagerCost)
 	}
 	if len(faults) == 0 {
 		return c, nil

@@ -89,24 +89,13 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 		p.fabric.rails[rail].reconnects.Add(1)
 	}
 	p.met.Add(rail)
-	if !p.isReady && p.allUp() {
-		p.isReady = true
-		close(p.ready)
-	}
+	p.predecessor = nil
+	p.nearReady()
 	p.fabric.group.Go(c.read)
 	p.fabric.group.Go(c.write)
 	p.unlock(fx)
 	p.tellPair(rail, &connectionUp{conn: c})
 	return nil
-}
-
-func (p *Peer) allUp() bool {
-	for _, c := range p.conns {
-		if c == nil {
-			return false
-		}
-	}
-	return true
 }
 
 // fail closes the connection. Only the first reason counts.

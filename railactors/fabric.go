@@ -52,7 +52,8 @@ type Fabric struct {
 	sessions uint64
 	peers    map[string]*Peer   // the latest of each node
 	all      map[*Peer]struct{} // that haven't finished
-	awaited  map[string]chan struct{}
+	awaited  map[string]*awaiting
+	late     []int           // rails whose devices came after the start
 	losses   map[string]loss // the last one of each node
 	held     int
 	shaking  map[transport.Conn]struct{} // in a handshake
@@ -67,7 +68,7 @@ type Remote struct {
 	Rails       []RailAddress
 }
 
-// RailAddress is where a node listens on a rail.
+// RailAddress is where a node listens on a rail; Addr is empty while its device is absent.
 type RailAddress struct{ Name, Addr string }
 
 // Start opens the rails' devices and starts their actors. In hears of everything that
@@ -78,18 +79,14 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), done: make(chan struct{}),
-		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}), awaited: make(map[string]chan struct{}), losses: make(map[string]loss),
+		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}), awaited: make(map[string]*awaiting), losses: make(map[string]loss),
 		shaking: make(map[transport.Conn]struct{})}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	for _, rc := range slices.SortedFunc(slices.Values(cfg.Rails), func(a, b RailConfig) int { return cmp.Compare(a.Name, b.Name) }) {
-		device, err := rc.Transport.Open(rc.Device)
-		if err != nil {
-			f.closeDevices()
-			f.cancel()
-			return nil, &fault.RailError{Rail: rc.Name, Node: cfg.Node, Err: fmt.Errorf("device %q: %w", rc.Device, err)}
-		}
-		f.log.Info("rail opened", "rail", rc.Name, "protocol", rc.Transport.Protocol(), "device", device.Chosen(), "addr", device.Addr())
-		f.rails = append(f.rails, &rail{name: rc.Name, transport: rc.Transport, device: device, cpus: rc.CPUs})
+	byName := slices.SortedFunc(slices.Values(cfg.Rails), func(a, b RailConfig) int { return cmp.Compare(a.Name, b.Name) })
+	if err := f.openDevices(byName); err != nil {
+		f.closeDevices()
+		f.cancel()
+		return nil, err
 	}
 	if err := f.startActors(); err != nil {
 		f.closeDevices()
@@ -97,15 +94,18 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 		return nil, err
 	}
 	for i := range f.rails {
-		f.group.Go(func() { f.listen(i) })
-		f.group.Go(func() { f.watchLink(i) })
+		f.group.Go(func() { f.serve(i) })
 	}
 	return f, nil
 }
 
 func (f *Fabric) closeDevices() {
 	for _, r := range f.rails {
-		if err := r.device.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		d := r.device()
+		if d == nil {
+			continue
+		}
+		if err := d.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			f.log.Warn("closing a device", "rail", r.name, "error", err)
 		}
 	}
@@ -122,8 +122,9 @@ func (f *Fabric) railIndex(name string) int {
 // listen accepts a rail's connections. It lives as long as the device, above whatever restarts.
 func (f *Fabric) listen(i int) {
 	r := f.rails[i]
+	device := r.device()
 	for failures := 0; ; {
-		conn, err := r.device.Accept()
+		conn, err := device.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			r.deaf.Store(true)
 			return
@@ -214,6 +215,9 @@ func (f *Fabric) Connect(r Remote) (*Peer, error) {
 		if old.lingers != nil {
 			old.lingers.Stop()
 		}
+		old.mu.Lock()
+		old.learn(addrs)
+		old.mu.Unlock()
 		f.mu.Unlock()
 		return old, nil
 	}
@@ -224,11 +228,13 @@ func (f *Fabric) Connect(r Remote) (*Peer, error) {
 	}
 	f.peers[r.Node] = p
 	f.all[p] = struct{}{}
-	if called := f.awaited[r.Node]; called != nil {
-		close(called)
+	if w := f.awaited[r.Node]; w != nil {
+		close(w.called)
 		delete(f.awaited, r.Node)
 	}
+	late := slices.Clone(f.late)
 	f.mu.Unlock()
+	p.tellOpened(late)
 	if old != nil && old.incarnation != r.Incarnation {
 		old.lose(fmt.Sprintf("incarnation %d of it has come up", r.Incarnation))
 	}
@@ -241,16 +247,16 @@ func (f *Fabric) match(r Remote) ([]string, error) {
 	if r.Node == "" || r.Node == f.cfg.Node || !utf8.ValidString(r.Node) {
 		return nil, fmt.Errorf("rails: node %q can't be connected to node %q", r.Node, f.cfg.Node)
 	}
-	addrs := make([]string, len(f.rails))
+	addrs, found := make([]string, len(f.rails)), make([]bool, len(f.rails))
 	for _, a := range r.Rails {
 		i := f.railIndex(a.Name)
 		if i < 0 {
 			return nil, &fault.RailError{Rail: a.Name, Node: f.cfg.Node, Err: fmt.Errorf("node %q has this rail, this node lacks it", r.Node)}
 		}
-		addrs[i] = a.Addr
+		addrs[i], found[i] = a.Addr, true
 	}
-	for i, a := range addrs {
-		if a == "" {
+	for i, ok := range found {
+		if !ok {
 			return nil, &fault.RailError{Rail: f.rails[i].name, Node: r.Node, Err: errors.New("this node has the rail, the other one lacks it")}
 		}
 	}
@@ -303,11 +309,21 @@ func (f *Fabric) Revoke(owner any) {
 	}
 }
 
-// unhold: a handshake doesn't wait for Connect any more.
-func (f *Fabric) unhold() {
+// awaiting are the handshakes that wait for Connect to be called for a node.
+type awaiting struct {
+	called chan struct{} // closed by Connect
+	held   int
+}
+
+// unhold: a handshake doesn't wait for Connect any more. The last one to leave takes the entry
+// along: nodes that are never asked for must leave nothing behind.
+func (f *Fabric) unhold(node string, w *awaiting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held--
+	if w.held--; w.held == 0 && f.awaited[node] == w {
+		delete(f.awaited, node)
+	}
 }
 
 // forget drops a finished peer.
@@ -356,7 +372,7 @@ func (f *Fabric) Close(ctx context.Context) error {
 	}
 	close(f.done)
 	f.cancel()
-	f.closeDevices()
+	f.closeDevices() // after cancel: see came
 	f.mu.Lock()
 	f.down = true
 	for conn := range f.shaking {

@@ -38,7 +38,7 @@ type testNode struct {
 	grants   []wire.Header
 	wants    []wire.Header
 	lost     map[string]error
-	left     map[string]bool
+	left     map[*Peer]bool
 	released map[uint64][]error // by Frame.Tag
 	land     func(from *Peer, h *wire.Header) (Landing, error)
 	keep     bool // the credit of what arrives
@@ -109,10 +109,10 @@ func (n *testNode) PeerLost(p *Peer, err error) {
 
 func (n *testNode) PeerLeft(p *Peer, _ error) {
 	n.note(func() {
-		if n.left[p.Node()] {
+		if n.left[p] {
 			n.t.Errorf("node %s was told twice that %s has left", n.name, p.Node())
 		}
-		n.left[p.Node()] = true
+		n.left[p] = true
 	})
 }
 
@@ -156,7 +156,7 @@ func (b *bed) start(names ...string) []*testNode {
 
 func (b *bed) startNode(name string, incarnation uint64) *testNode {
 	b.t.Helper()
-	n := &testNode{t: b.t, name: name, frames: map[uint64][]byte{}, arrivals: map[uint64]int{}, lost: map[string]error{}, left: map[string]bool{},
+	n := &testNode{t: b.t, name: name, frames: map[uint64][]byte{}, arrivals: map[uint64]int{}, lost: map[string]error{}, left: map[*Peer]bool{},
 		released: map[uint64][]error{}}
 	n.changed = sync.NewCond(&n.mu)
 	n.sys = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))

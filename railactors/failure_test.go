@@ -246,7 +246,7 @@ func TestDisconnectIsNoLossUntilSomebodySends(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		n[1].mu.Lock()
-		told, left := n[1].lost["a"], n[1].left["a"]
+		told, left := n[1].lost["a"], n[1].left[ba]
 		n[1].mu.Unlock()
 		if told != nil || !left || ba.Lost() == nil {
 			t.Errorf("b was told %v, that it has left: %v, its peer says %v", told, left, ba.Lost())

@@ -72,7 +72,7 @@ func end(c transport.Conn) {
 // dialed, it costs the node no more than that connection.
 func FuzzFirstFrame(f *testing.F) {
 	fits := func() *messages.Hello {
-		return &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1, To: "b", Rail: "rail0", Generation: 1, Session: 1, EagerBytes: 1 << 20}
+		return &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1, To: "b", Rail: "rail0", Generation: 1, Session: 1, CreditBytes: 1 << 20}
 	}
 	for _, change := range []func(*messages.Hello){
 		func(*messages.Hello) {},
@@ -83,7 +83,7 @@ func FuzzFirstFrame(f *testing.F) {
 		func(h *messages.Hello) { h.Incarnation = 0 },
 		func(h *messages.Hello) { h.Generation = 1 << 63 },
 		func(h *messages.Hello) { h.Session, h.ToSession = 1<<63, 1<<63 },
-		func(h *messages.Hello) { h.EagerBytes = 1 << 63 },
+		func(h *messages.Hello) { h.CreditBytes = 1 << 63 },
 		func(h *messages.Hello) { h.Node = "d"; h.To = "c" },
 	} {
 		h := fits()

@@ -102,7 +102,7 @@ func (p *Peer) hello(rail int, generation uint64, probe bool) *messages.Hello {
 	return &messages.Hello{
 		Version: wire.Version, Cluster: f.cfg.Cluster, Node: f.cfg.Node, Incarnation: f.cfg.Incarnation,
 		To: p.node, ToIncarnation: p.incarnation, Rail: f.rails[rail].name, Generation: generation, Probe: probe,
-		Session: p.session, ToSession: p.remoteSession, EagerBytes: uint64(f.cfg.EagerBytes),
+		Session: p.session, ToSession: p.remoteSession, CreditBytes: uint64(f.cfg.CreditBytes),
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 		return refuse(messages.Refuse_GONE, "session %d of node %q has ended", h.Session, p.node)
 	case p.remoteSession == 0 && !h.Probe:
 		p.remoteSession = h.Session
-		p.core.Limit(h.EagerBytes, &fx.Effects)
+		p.core.Limit(h.CreditBytes, &fx.Effects)
 	}
 	return nil
 }
@@ -151,14 +151,21 @@ func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
 	f := p.fabric
 	ctx, cancel := context.WithTimeout(ctx, 2*f.cfg.RankTimeout)
 	defer cancel()
-	if p.predecessor != nil {
+	p.mu.Lock()
+	predecessor := p.predecessor
+	p.mu.Unlock()
+	if predecessor != nil {
 		select {
-		case <-p.predecessor.ended:
+		case <-predecessor.ended:
 		case <-ctx.Done():
 			return fmt.Errorf("farewell to its former session: %w", ctx.Err())
 		}
 	}
-	conn, err := f.connect(ctx, rail, p.addrs[rail])
+	addr, err := p.reachable(rail)
+	if err != nil {
+		return err
+	}
+	conn, err := f.connect(ctx, rail, addr)
 	if err != nil {
 		return err
 	}
@@ -181,7 +188,7 @@ func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
 func (f *Fabric) connect(ctx context.Context, rail int, addr string) (transport.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(leastConnect, f.cfg.RankTimeout/4))
 	defer cancel()
-	return f.rails[rail].device.Dial(ctx, addr)
+	return f.rails[rail].device().Dial(ctx, addr)
 }
 
 // offer makes the dialing side's part of the handshake and returns the generation that the
@@ -307,26 +314,26 @@ func (f *Fabric) expect(h *messages.Hello) (*Peer, error) {
 	timeout := time.NewTimer(f.cfg.RankTimeout / 4) // the other side needs to hear from us
 	defer timeout.Stop()
 	for {
-		p, called, err := f.lookup(h)
+		p, w, err := f.lookup(h)
 		if p != nil || err != nil {
 			return p, err
 		}
 		select {
-		case <-called:
+		case <-w.called:
 		case <-timeout.C:
-			f.unhold()
+			f.unhold(h.Node, w)
 			return nil, refuse(messages.Refuse_NOT_YET, "node %q has not asked for node %q yet", f.cfg.Node, h.Node)
 		case <-f.done:
-			f.unhold()
+			f.unhold(h.Node, w)
 			return nil, refuse(messages.Refuse_GONE, "node %q closes", f.cfg.Node)
 		}
-		f.unhold()
+		f.unhold(h.Node, w)
 	}
 }
 
-// lookup returns the peer, or a channel that is closed when Connect is called for the node;
-// then unhold must be called.
-func (f *Fabric) lookup(h *messages.Hello) (*Peer, <-chan struct{}, error) {
+// lookup returns the peer, or what tells that Connect is called for the node; then unhold must be
+// called.
+func (f *Fabric) lookup(h *messages.Hello) (*Peer, *awaiting, error) {
 	f.mu.Lock()
 	p := f.peers[h.Node]
 	f.mu.Unlock()
@@ -349,19 +356,20 @@ func (f *Fabric) lookup(h *messages.Hello) (*Peer, <-chan struct{}, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.peers[h.Node] != p {
-		closed := make(chan struct{}) // it was called meanwhile
-		close(closed)
+		w := &awaiting{called: make(chan struct{}), held: 1} // it was called meanwhile
+		close(w.called)
 		f.held++
-		return nil, closed, nil
+		return nil, w, nil
 	}
 	if f.held >= maxHeld {
 		return nil, nil, refuse(messages.Refuse_OTHER, "%d connections wait at node %q", f.held, f.cfg.Node)
 	}
 	f.held++
-	called := f.awaited[h.Node]
-	if called == nil {
-		called = make(chan struct{})
-		f.awaited[h.Node] = called
+	w := f.awaited[h.Node]
+	if w == nil {
+		w = &awaiting{called: make(chan struct{})}
+		f.awaited[h.Node] = w
 	}
-	return nil, called, nil
+	w.held++
+	return nil, w, nil
 }

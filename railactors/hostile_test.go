@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,34 @@ func TestAHelloThatDoesNotFitIsRefusedWithTheReason(t *testing.T) {
 			c.Close()
 		}
 	})
+}
+
+func TestARailThatCannotBeOpenedChangesNothing(t *testing.T) {
+	for name, m := range map[string]*messages.RailOpened{
+		"unknown rail": {Rail: "rail7", Addr: "mem:a/rail7#1"},
+		"no address":   {Rail: "rail0"},
+		"long address": {Rail: "rail0", Addr: strings.Repeat("x", maxAddrBytes+1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 1, func(b *bed, _ *mem.Network) {
+				n := b.start("a", "b")
+				ab, ba := join(n[0], n[1])
+				before := ba.addrs[0]
+				if err := ab.SendControl(&messages.Control{Body: &messages.Control_RailOpened{RailOpened: m}}); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(100 * time.Millisecond)
+				ba.mu.Lock()
+				defer ba.mu.Unlock()
+				if ba.addrs[0] != before {
+					t.Errorf("the address is %.20q now", ba.addrs[0])
+				}
+				if n[1].fabric.rails[0].reconnects.Load() != 0 {
+					t.Error("the connection broke")
+				}
+			})
+		})
+	}
 }
 
 func TestConnectionsThatSayNothingAreLimitedAndEnd(t *testing.T) {

@@ -48,6 +48,9 @@ func (p *Peer) endLocked(cause error, loud bool, fx *effects) {
 	}
 	p.cause, p.state, p.loud = cause, ending, loud
 	p.watch.Stop()
+	if p.grace != nil {
+		p.grace.Stop()
+	}
 	for _, c := range p.conns {
 		if c != nil {
 			c.failLocked(cause, fx)
@@ -85,7 +88,7 @@ func (p *Peer) finish() {
 	if p.partTimer != nil {
 		p.partTimer.Stop()
 	}
-	p.finished = true
+	p.finished, p.predecessor = true, nil
 	p.mu.Unlock()
 	p.tellLost()
 	p.fabric.forget(p)
@@ -189,6 +192,9 @@ func (p *Peer) tick() {
 		v.Lost = fmt.Sprintf("%d connections broke before the nodes could settle", n)
 	}
 	if v.Lost != "" {
+		if p.met == 0 {
+			v.Lost += ": " + p.obstacles()
+		}
 		p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: v.Lost}, true, fx)
 	}
 	p.unlock(fx)

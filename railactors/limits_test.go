@@ -129,7 +129,7 @@ func TestUnacknowledgedBytesInFlightAreLimited(t *testing.T) {
 
 func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 	virtual(t, 2, func(b *bed, _ *mem.Network) {
-		b.tune = func(c *Config) { c.EagerBytes = 10_000 }
+		b.tune = func(c *Config) { c.CreditBytes = 10_000 }
 		n := b.start("a", "b")
 		ab, ba := join(n[0], n[1])
 		n[1].keep = true
@@ -153,7 +153,8 @@ func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 		ba.ReturnCredit(4000)
 		n[1].expect("a", 5)
 		ba.GrantEager(1, 5) // too late, and no harm
-		ba.ReturnCredit(8000)
+		ba.ReturnCredit(4000)
+		ba.ReturnCredit(4000)
 		n[0].expectReleased(5, nil)
 		<-time.After(time.Second)
 		for seq := range uint64(2) {
@@ -165,7 +166,7 @@ func TestEagerFramesWaitForCreditOrAGrant(t *testing.T) {
 
 func TestTheCreditOfSunkFramesGoesBackByItself(t *testing.T) {
 	virtual(t, 1, func(b *bed, _ *mem.Network) {
-		b.tune = func(c *Config) { c.EagerBytes = 10_000 }
+		b.tune = func(c *Config) { c.CreditBytes = 10_000 }
 		n := b.start("a", "b")
 		ab, _ := join(n[0], n[1])
 		n[1].land = func(*Peer, *wire.Header) (Landing, error) { return Landing{}, nil }

@@ -1,9 +1,7 @@
 package railactors
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,18 +30,18 @@ type Peer struct {
 	node        string
 	incarnation uint64
 	session     uint64                       // this node's number for its dealings with that one
-	addrs       []string                     // by rail index
+	addrs       []string                     // by rail index; empty where the device is absent; guarded by mu
 	dials       bool                         // this side dials
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
 	users       int                          // Connect less Disconnect; guarded by fabric.mu
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
-	predecessor *Peer                        // that has yet to say farewell to the same process; nil if none
 
-	ready chan struct{} // closed when all rails were up at once
+	ready chan struct{} // closed when the peer may be used: ready.go
 	ended chan struct{} // closed when nothing of it is in use any more
 
 	mu            sync.Mutex
+	predecessor   *Peer // that has yet to say farewell to the same process; nil if none, and once this one is connected
 	core          *peer.Core[*Frame]
 	live          *peer.Liveness
 	silence       *peer.Silence
@@ -68,6 +66,7 @@ type Peer struct {
 	farewell      bool          // a farewell went out
 	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
 	isReady       bool
+	grace         *time.Timer  // of the rails that were not connected with the first one; nil before
 	pairs         []*actor.PID // by rail index; nil where no actor runs
 }
 
@@ -95,7 +94,7 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 		dials: f.cfg.Node < r.Node, signals: make([]signal, n), pollable: make([]atomic.Pointer[connection], n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
-			CreditBytes: max(1, f.cfg.EagerBytes/4), AckDelay: f.cfg.AckDelay}),
+			CreditBytes: max(1, f.cfg.CreditBytes/4), AckDelay: f.cfg.AckDelay}),
 		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
 		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
 	}
@@ -140,50 +139,11 @@ func (p *Peer) usable() bool {
 	return p.cause == nil && !p.farewell && !p.parted
 }
 
-// Ready is closed when all rails were connected. It stays open if the peer ends before.
-func (p *Peer) Ready() <-chan struct{} { return p.ready }
-
-// Whole reports whether every rail connects the two nodes.
-func (p *Peer) Whole() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.allUp()
-}
-
-// WaitReady waits until all rails were connected. The error says why the peer ended, or
-// wraps the context's and names the node, the missing rails and what keeps them.
-func (p *Peer) WaitReady(ctx context.Context) error {
-	select {
-	case <-p.ready:
-		return nil
-	case <-p.ended:
-		return p.Lost()
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isReady {
-		return nil
-	}
-	var missing []string
-	for r, c := range p.conns {
-		if c != nil {
-			continue
-		}
-		s := p.fabric.rails[r].name
-		if p.attempts[r] != nil {
-			s += " (" + p.attempts[r].Error() + ")"
-		}
-		missing = append(missing, s)
-	}
-	return fmt.Errorf("node %q: not connected on rail %s: %w", p.node, strings.Join(missing, ", "), context.Cause(ctx))
-}
-
-// Send takes a frame of kind Data or Grant for its rail, or for
-// another one while that is down. It never blocks: a small frame is written at once if the
-// rail is free, others are queued. The caller bounds how much it queues. When the
-// peer has ended the frame is released with the reason before Send returns; so is one that is longer
-// than wire.MaxPayload, which the other node would refuse each time that it came.
+// Send takes a frame of kind Data or Grant for its rail, or for another one while that is
+// down. It never blocks: a small frame is written at once if the rail is free, others
+// are queued. The caller bounds how much it queues. When the peer has ended the frame is released
+// with the reason before Send returns; so is one that is longer than wire.MaxPayload, which the
+// other node would refuse each time that it came.
 func (p *Peer) Send(fr *Frame) {
 	if n := len(fr.Payload); n > wire.MaxPayload {
 		if fr.Owner != nil {
@@ -196,7 +156,7 @@ func (p *Peer) Send(fr *Frame) {
 		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
 	}
 	if !it.Ahead && fr.Header.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
-		it.Credit = len(fr.Payload)
+		it.Credit = len(fr.Payload) + wire.EagerCost
 	}
 	fx := newEffects()
 	p.mu.Lock()
@@ -215,9 +175,10 @@ func (p *Peer) Send(fr *Frame) {
 	p.unlock(fx)
 }
 
-// SendControl sends a control message over whichever rail is up, ahead of data. It fails when
-// the peer has ended, when the message is longer than wire.MaxControl, or when too many wait. Messages
-// that end something (Abort, LeaveAck) have as much room again; a peer that takes none of those is lost.
+// SendControl sends a control message over whichever rail is up, ahead of data. It fails when the
+// peer has ended, when the message is longer than wire.MaxControl, or when too many wait. Messages
+// that end something (Abort, LeaveAck) have as much room again; a peer that takes none of those is
+// lost.
 func (p *Peer) SendControl(m *messages.Control) error {
 	payload, err := proto.Marshal(m)
 	if err != nil {
@@ -282,7 +243,7 @@ func (p *Peer) GrantEager(comm, seq uint64) {
 func (p *Peer) ReturnCredit(bytes int) {
 	fx := newEffects()
 	p.mu.Lock()
-	p.core.ReturnCredit(bytes, &fx.Effects)
+	p.core.ReturnCredit(bytes+wire.EagerCost, &fx.Effects)
 	p.unlock(fx)
 }
 

@@ -252,7 +252,7 @@ func (r *reader) count(h *wire.Header, credit bool) {
 	fx := newEffects()
 	p.mu.Lock()
 	if credit && h.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
-		p.core.ReturnCredit(int(h.Length), &fx.Effects)
+		p.core.ReturnCredit(int(h.Length)+wire.EagerCost, &fx.Effects)
 	}
 	p.core.Received(r.rail, r.generation, wire.Size+int(h.Length), h.Flags&wire.FlagAckNow != 0, &fx.Effects)
 	p.unlock(fx)
@@ -394,6 +394,10 @@ func (r *reader) controlMessage(h *wire.Header) error {
 	m := new(messages.Control)
 	if err := proto.Unmarshal(b, m); err != nil {
 		return fmt.Errorf("control message: %w", err)
+	}
+	if m.GetRailOpened() != nil {
+		r.peer.opened(m.GetRailOpened())
+		return nil
 	}
 	closed := m.GetRailClosed()
 	if closed == nil {

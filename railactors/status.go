@@ -13,7 +13,9 @@ import (
 type rail struct {
 	name         string
 	transport    transport.Transport
-	device       transport.Device
+	selector     string                    // of the device
+	absence      error                     // why it could not be opened at the start
+	open         atomic.Pointer[opened]    // nil while the device is absent
 	cpus         []int                     // that its readers and writers are bound to; none: any
 	pid          atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
 	unidentified atomic.Int64              // accepted connections whose Hello isn't in yet
@@ -28,8 +30,8 @@ type rail struct {
 // RailStatus is what a rail of this node is and did.
 type RailStatus struct {
 	Name, Protocol string
-	Chosen         string // device
-	Addr           string // where peers reach it
+	Chosen         string // device, or why there is none
+	Addr           string // where peers reach it; empty while the device is absent
 	CPUs           []int  // cores that its readers and writers are bound to; none: any
 	Up             bool   // it listens, its link isn't known to be down, and it is connected to some peer if there are any
 	BytesSent      uint64 // payload of data frames, once for each time that it was sent
@@ -58,8 +60,8 @@ func (f *Fabric) Rails() []RailStatus {
 	status := make([]RailStatus, len(f.rails))
 	for i, r := range f.rails {
 		status[i] = RailStatus{
-			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.device.Chosen(), Addr: r.device.Addr(), CPUs: r.cpus,
-			Up:        !r.deaf.Load() && !r.unplugged.Load() && (connected[i] || len(peers) == 0),
+			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.chosen(), Addr: r.addr(), CPUs: r.cpus,
+			Up:        r.device() != nil && !r.deaf.Load() && !r.unplugged.Load() && (connected[i] || len(peers) == 0),
 			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
 			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
 			Resent: r.resent.Load(), ResentBytes: r.resentBytes.Load(), Reconnects: r.reconnects.Load(),

@@ -21,7 +21,7 @@ const atOnce = time.Nanosecond
 // watchLink follows the state of a rail's link. Like listen, it lives as long as the device.
 func (f *Fabric) watchLink(i int) {
 	r := f.rails[i]
-	w, ok := r.device.(transport.LinkWatcher)
+	w, ok := r.device().(transport.LinkWatcher)
 	if !ok {
 		return
 	}
@@ -49,14 +49,14 @@ func (f *Fabric) linkChanged(i int, up bool) {
 		return
 	}
 	if up {
-		f.log.Info("link up", "rail", r.name, "device", r.device.Chosen())
+		f.log.Info("link up", "rail", r.name, "device", r.chosen())
 		for _, p := range f.snapshot() {
 			p.tellPair(i, &railBack{fresh: true})
 		}
 		return
 	}
 	r.linkDowns.Add(1)
-	f.log.Warn("link down", "rail", r.name, "device", r.device.Chosen())
+	f.log.Warn("link down", "rail", r.name, "device", r.chosen())
 	for _, p := range f.snapshot() {
 		fx := newEffects()
 		p.mu.Lock()

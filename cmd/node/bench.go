@@ -8,30 +8,42 @@ import (
 	"log/slog"
 	"os"
 	"runtime/pprof"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cmd/node/internal/measure"
-	"github.com/polyrail/polyrail/cmd/node/internal/osu"
-	"github.com/polyrail/polyrail/cmd/node/internal/pattern"
-	"github.com/polyrail/polyrail/cmd/node/internal/profile"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-const benchLong = `bench measures a collective operation as OSU's and NVIDIA's benchmarks do. Start it once
+var benchLong = `bench measures collective operations as OSU's and NVIDIA's benchmarks do. Start it once
 on each host with the same flags but its own --name, --bind and devices: the processes meet
 by gossip, form the communicator "bench" of --ranks ranks, and rank 0 prints a line per size.
+
+--op says what is measured; "all" is one table for each operation:
+
+` + operationsHelp() + `
+A size is the larger one of a rank's input and output, as nccl-tests count: of an allgather of size S
+each rank contributes S/n, rounded down to whole elements, but one at least. The sizes printed are the
+real ones. Where callers give lengths (names that end in v), rank r's part is in proportion to r+1 and
+all have S together. A barrier has one line. --root is the rank that has, or gets, all of the data.
+
+algbw is size / mean time. busbw = algbw * factor is what the busiest rank's links carry at
+least: compare it with the sum of the rails' rates. Scans have the factor of a reduce.
 
 One operation is in flight at a time. Before each stands a barrier that is not timed; the
 times are rank 0's. cpu is the user and system time that a process spends during one
 operation, mean over the ranks. The share of a rail is its part of the bytes that all ranks sent.
 
+--warmup N runs N operations of each size before those that are measured; by default 6 up to
+64KiB, 3 up to 4MiB, 1 above.
+
 The result of the last iteration is verified on every rank, with --check that of each
-iteration. Wrong elements are counted under errors and make all ranks exit with 1.
+iteration: each byte, and that operands are as they were. Wrong elements are counted under errors and
+make all ranks exit with 1.
 
 --profile adds, under each size's line, where rank 0's processor time went: a hundred samples a
 second of it, so --min-time 5s or more gives shares that can be compared.
@@ -45,6 +57,8 @@ rank 0's own counters: shares.csv and rates.csv, and a picture of each.
 
 const benchExample = `  node bench --local 4
   node bench --local 4 --rails 3 --sizes 8,64KiB,1MiB --check --json
+  node bench --local 4 --op broadcast --root 2 --algorithm chain --sizes 1MiB --warmup 20
+  node bench --local 3 --op all --sizes 1KiB,1MiB --min-time 200ms --check
   node bench --local 2 --rail a=tcp:127.0.0.1,weight=3 --rail b=tcp:127.0.0.2,weight=1
 
   node bench --local 2 --sizes 8,16MiB --min-time 5s --profile
@@ -56,6 +70,9 @@ const benchExample = `  node bench --local 4
   node bench --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2
   node bench --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2`
 
+// maxWarmUp bounds a number that would be a mistake.
+const maxWarmUp = 1 << 20
+
 // benchFlags are what bench measures, and how.
 type benchFlags struct {
 	common
@@ -65,6 +82,8 @@ type benchFlags struct {
 	algorithm  polyrail.Algorithm
 	sizes      []int
 	minTime    time.Duration
+	warmUp     int
+	root       int
 	ranks      int
 	check      bool
 	json       bool
@@ -111,11 +130,13 @@ func newBench() *cobra.Command {
 
 func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator: how many processes take part")
-	settings.Var(fs, &f.op, "op", "OPERATION", parseCollective, asIs, "operation to measure: allreduce")
+	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, asIs, "operation to measure: "+strings.Join(operationNames(), ", "))
 	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64, or of pairs, int32loc … float64loc")
 	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor; of pairs minloc, maxloc")
-	settings.Var(fs, &f.algorithm, "algorithm", "NAME", polyrail.ParseAlgorithm, polyrail.Algorithm.String, "auto, ring, recursive-doubling, bcube or tree")
-	settings.SizesVar(fs, &f.sizes, "sizes", "buffer sizes in bytes; KiB or k, MiB or M, GiB or G")
+	settings.Var(fs, &f.algorithm, "algorithm", "NAME", polyrail.ParseAlgorithm, polyrail.Algorithm.String, "auto, ring, recursive-doubling, bcube, tree, chain or direct, as the operation has it")
+	fs.IntVar(&f.root, "root", 0, "`RANK` that has or gets all data, of operations that have a root")
+	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")
+	fs.IntVar(&f.warmUp, "warmup", -1, "operations of each size before those that are measured; -1: by size")
 	fs.DurationVar(&f.minTime, "min-time", time.Second, "how long each size is measured at least, barriers included")
 	fs.BoolVar(&f.check, "check", false, "verify every element of every iteration on every rank")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object per size and line")
@@ -125,13 +146,6 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	f.affinity.register(fs)
 	fs.StringVar(&f.plot, "plot", "", "write shares and rates of the rails over time to `DIR`, as CSV and as pictures")
 	f.local.register(fs, "measure them")
-}
-
-func parseCollective(s string) (string, error) {
-	if s != "allreduce" {
-		return "", fmt.Errorf("%q cannot be measured (allreduce)", s)
-	}
-	return s, nil
 }
 
 // validate reports every fault that the flags' own parsers cannot see.
@@ -155,8 +169,21 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 	if f.minTime < 0 {
 		fault("--min-time %v is negative", f.minTime)
 	}
-	if _, err := pattern.New(f.dtype, f.reduce, 0, max(f.ranks, f.local.processes, 1)); err != nil {
-		fault("--reduce: %w", err)
+	if f.warmUp < -1 || f.warmUp > maxWarmUp {
+		fault("--warmup %d is outside 0…%d", f.warmUp, maxWarmUp)
+	}
+	ranks := max(f.ranks, f.local.processes, 1)
+	if f.root < 0 || f.root >= ranks {
+		fault("--root %d is none of %d ranks", f.root, ranks)
+	}
+	if f.plot != "" && (f.op == everyOperation || chosen(f.op)[0].kind.Empty()) {
+		fault("--plot draws one operation that carries data, not --op %s", f.op)
+	}
+	for _, o := range chosen(f.op) {
+		if o.faults(f, ranks) != nil {
+			faults = append(faults, o.faults(f, ranks)...)
+			break // the others' would be alike
+		}
 	}
 	if len(faults) == 0 {
 		return nil
@@ -185,87 +212,6 @@ func (f *benchFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Wri
 		return fmt.Errorf("%d wrong elements in the results", wrong)
 	}
 	return nil
-}
-
-// measure runs all sizes and returns how many elements were wrong, over all ranks.
-func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io.Writer) (wrong int64, err error) {
-	c, err := node.Communicator(ctx, "bench", f.ranks)
-	if err != nil {
-		return 0, err
-	}
-	g := &group{Communicator: c, node: node, dtype: f.dtype, reduce: f.reduce, algorithm: f.algorithm}
-	if f.plot != "" && c.Rank() == 0 {
-		plot, err := startPlot(f.plot, g)
-		if err != nil {
-			return 0, err
-		}
-		g.plot = plot
-		defer func() { err = errors.Join(err, plot.finish()) }()
-	}
-	operands, err := pattern.New(f.dtype, f.reduce, op.Rank(c.Rank()), c.Size())
-	if err != nil {
-		return 0, err
-	}
-	var printer interface{ Print(osu.Result) error }
-	if c.Rank() == 0 {
-		if printer, err = f.printer(stdout, node); err != nil {
-			return 0, err
-		}
-	}
-	for _, size := range f.sizes {
-		r, err := f.measureSize(ctx, g, measure.Config{Op: f.op, Bytes: size, MinTime: f.minTime, CheckAll: f.check, Pattern: operands})
-		if err != nil {
-			return 0, err
-		}
-		wrong += r.Errors
-		if printer == nil {
-			continue
-		}
-		if err := printer.Print(r); err != nil {
-			return 0, fmt.Errorf("standard output: %w", err)
-		}
-	}
-	if f.explain && c.Rank() == 0 {
-		if err := explainTo(ctx, stdout, c, node); err != nil {
-			return wrong, err
-		}
-	}
-	return wrong, c.Close(ctx)
-}
-
-// measureSize measures one size, and profiles it on rank 0 if that was asked for.
-func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config) (osu.Result, error) {
-	g.plot.begin(c.Bytes)
-	defer g.plot.end()
-	if !f.profile || g.Rank() != 0 {
-		return measure.Run(ctx, g, c)
-	}
-	capture, err := profile.Start()
-	if err != nil {
-		return osu.Result{}, err
-	}
-	r, err := measure.Run(ctx, g, c)
-	p, stopErr := capture.Stop()
-	r.Profile = p
-	return r, errors.Join(err, stopErr)
-}
-
-func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node) (interface{ Print(osu.Result) error }, error) {
-	if f.json {
-		return osu.NewJSON(stdout), nil
-	}
-	checked := "of the last iteration"
-	if f.check {
-		checked = "of every iteration"
-	}
-	h := osu.Header{Op: f.op, DType: f.dtype.String(), Reduce: f.reduce.String(), Algorithm: f.algorithm.String(), Ranks: f.ranks, Checked: checked}
-	for _, r := range node.Rails() {
-		h.Rails = append(h.Rails, r.Name)
-		if len(r.CPUs) > 0 {
-			h.Affinity = append(h.Affinity, fmt.Sprintf("%s on %s", r.Name, polyrail.FormatCPUs(r.CPUs)))
-		}
-	}
-	return osu.NewTable(stdout, h)
 }
 
 // startProfile profiles this process into file until stop is called; without a file it does nothing.

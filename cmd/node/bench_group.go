@@ -6,13 +6,12 @@ import (
 	"github.com/polyrail/polyrail"
 )
 
-// group is the communicator as package measure sees it.
+// group is the communicator as package measure sees it, for one operation of one size.
 type group struct {
 	*polyrail.Communicator
 	node      *polyrail.Node
-	dtype     polyrail.DType
-	reduce    polyrail.Op
-	algorithm polyrail.Algorithm
+	operation *operation
+	setting   setting
 	plot      *plot // nil: nothing is recorded
 }
 
@@ -22,9 +21,9 @@ func (g *group) Barrier(ctx context.Context) error {
 	return g.Communicator.Barrier(ctx)
 }
 
-func (g *group) AllReduce(ctx context.Context, dst, src []byte) error {
+func (g *group) Operate(ctx context.Context, dst, src []byte) error {
 	g.plot.count()
-	return polyrail.AllReduceBytes(ctx, g.Communicator, dst, src, g.dtype, g.reduce, polyrail.WithAlgorithm(g.algorithm))
+	return g.operation.call(g.setting, ctx, g.Communicator, dst, src)
 }
 
 func (g *group) Sum(ctx context.Context, v []int64) error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,47 @@ func TestBenchOverProcesses(t *testing.T) {
 			"rates.csv": "seconds,bytes,rail,", "rates.png": "\x89PNG"} {
 			if text, err := os.ReadFile(filepath.Join(dir, "plots", name)); err != nil || !strings.HasPrefix(string(text), begin) {
 				t.Errorf("%s: %v, %.60q", name, err, text)
+			}
+		}
+	})
+	t.Run("rendezvous", func(t *testing.T) { benchByRendezvous(t, program) })
+	t.Run("every operation", func(t *testing.T) {
+		out := bench(t, "--op", "all", "--json", "--sizes", "8,100KiB", "--root", "1", "--warmup", "2", "--min-time", "1ms")
+		lines := map[string][]int{}
+		for line := range strings.Lines(out) {
+			var r osu.Result
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			lines[r.Op] = append(lines[r.Op], r.Bytes)
+			if r.Errors != 0 || r.Iterations < 3 {
+				t.Errorf("result %+v", r)
+			}
+		}
+		for _, o := range operations {
+			want := []int{8, 100 << 10}
+			if o.kind.Empty() {
+				want = []int{0}
+			}
+			if !slices.Equal(lines[o.name], want) {
+				t.Errorf("%s: sizes %v, want %v", o.name, lines[o.name], want)
+			}
+		}
+	})
+	t.Run("every operation on pairs", func(t *testing.T) {
+		out := bench(t, "--op", "all", "--json", "--sizes", "16,100KiB", "--root", "1", "--dtype", "float32loc", "--reduce", "minloc", "--min-time", "1ms")
+		for line := range strings.Lines(out) {
+			var r osu.Result
+			if err := json.Unmarshal([]byte(line), &r); err != nil || r.Errors != 0 {
+				t.Errorf("%q: %d wrong elements, %v", line, r.Errors, err)
+			}
+		}
+	})
+	t.Run("tables", func(t *testing.T) {
+		out := bench(t, "--op", "gatherv", "--sizes", "64KiB", "--root", "1", "--min-time", "1ms")
+		for _, want := range []string{"# polyrail gatherv, float32, root 1, parts as 1:2:…:n, algorithm auto, 2 ranks", "busbw = algbw * (n-1)/n"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is missing:\n%s", want, out)
 			}
 		}
 	})

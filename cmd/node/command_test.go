@@ -80,6 +80,9 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"run", "--rank-timeout", "soon"}, []string{"--rank-timeout", "soon"}},
 		{[]string{"run", "--rail", "eth0"}, []string{"--rail", "eth0"}},
 		{[]string{"run", "--join", "host"}, []string{"--join", `"host"`}},
+		{[]string{"run", "--rendezvous", "list:10.0.0.1:7946"}, []string{"--rendezvous", "--join"}},
+		{[]string{"run", "--rendezvous", "dir://relative"}, []string{"--rendezvous", "three slashes"}},
+		{[]string{"bench", "--local", "2", "--rendezvous", "dir:///tmp"}, []string{"--rendezvous", "--local"}},
 		{[]string{"run", "--log-level", "loud"}, []string{"--log-level", "loud"}},
 		{[]string{"run", "--algorithms", "64KiB=rign"}, []string{"--algorithms", "rign"}},
 		{[]string{"run", "--algorithms", "0=ring"}, []string{"--algorithms", "0=ring"}},
@@ -89,7 +92,15 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--ranks", "2", "--sizes", "1MB"}, []string{"--sizes", "1MB"}},
 		{[]string{"bench", "--ranks", "2", "--dtype", "float31"}, []string{"--dtype", "float31"}},
 		{[]string{"bench", "--ranks", "2", "--reduce", "bitand"}, []string{"--reduce", "bitand", "float32"}},
-		{[]string{"bench", "--ranks", "2", "--op", "alltoall"}, []string{"--op", "alltoall"}},
+		{[]string{"bench", "--ranks", "2", "--op", "gossip"}, []string{"--op", "gossip", "allgatherv"}},
+		{[]string{"bench", "--ranks", "2", "--op", "sendrecv"}, []string{"--op", "sendrecv is not in this build"}},
+		{[]string{"bench", "--ranks", "2", "--op", "broadcast", "--algorithm", "ring"}, []string{"--algorithm ring", "broadcast", "tree, chain"}},
+		{[]string{"bench", "--ranks", "2", "--op", "barrier", "--algorithm", "tree"}, []string{"--algorithm tree", "barrier"}},
+		{[]string{"bench", "--ranks", "2", "--op", "all", "--algorithm", "ring"}, []string{"--algorithm ring", "reduce"}},
+		{[]string{"bench", "--ranks", "2", "--op", "scan", "--reduce", "avg"}, []string{"--reduce avg", "scan"}},
+		{[]string{"bench", "--ranks", "2", "--op", "gather", "--root", "2"}, []string{"--root 2", "2 ranks"}},
+		{[]string{"bench", "--ranks", "2", "--warmup", "-2"}, []string{"--warmup -2"}},
+		{[]string{"bench", "--ranks", "2", "--op", "all", "--plot", "x"}, []string{"--plot", "--op all"}},
 		{[]string{"bench", "--ranks", "2", "--algorithm", "star"}, []string{"--algorithm", "star"}},
 		{[]string{"bench", "--local", "2", "--name", "a", "--rails", "0"}, []string{"--name", "--rails 0"}},
 		{[]string{"bench", "--ranks", "2", "--rail", "a=tcp:127.0.0.1", "--affinity", "b=0"}, []string{"--affinity b=0", `"b"`}},
@@ -129,6 +140,8 @@ func sample(flag *pflag.Flag) string {
 		return "a=0-3+8 b=1"
 	case "join":
 		return "127.0.0.1:1,127.0.0.1:2"
+	case "rendezvous":
+		return "redis://me:secret@127.0.0.1:1/7"
 	case "algorithms":
 		return "64KiB=recursive-doubling,rest=ring"
 	case "balance":
@@ -140,7 +153,7 @@ func sample(flag *pflag.Flag) string {
 	case "log-level":
 		return "error"
 	case "op":
-		return "allreduce"
+		return "alltoall"
 	case "dtype":
 		return "int64"
 	case "reduce":

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/measure"
 	"github.com/polyrail/polyrail/cmd/node/internal/pattern"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -118,31 +119,34 @@ const (
 	maxRepetitions = 200
 )
 
-// time runs allreduce on comms with a buffer of size bytes of float32 and checks every element on every rank.
-func (c *demoCluster) time(ctx context.Context, comms []*polyrail.Communicator, size int) (t demoTiming, err error) {
-	operands := make([]*pattern.Pattern, len(comms))
+// time runs an operation of size bytes of float32 on comms and checks every element on every rank.
+func (c *demoCluster) time(ctx context.Context, comms []*polyrail.Communicator, o *operation, size int) (t demoTiming, err error) {
+	operands, err := pattern.New(op.F32, o.combines(polyrail.Sum), len(comms))
+	if err != nil {
+		return t, err
+	}
+	settings, shapes := make([]setting, len(comms)), make([]measure.Shape, len(comms))
 	src, dst := make([][]byte, len(comms)), make([][]byte, len(comms))
 	for rank := range comms {
-		if operands[rank], err = pattern.New(op.F32, polyrail.Sum, op.Rank(rank), len(comms)); err != nil {
-			return t, err
-		}
-		src[rank], dst[rank] = make([]byte, size), make([]byte, size)
-		operands[rank].Fill(src[rank])
+		settings[rank] = setting{kind: o.kind, dtype: op.F32, reduce: polyrail.Sum, rank: rank, n: len(comms), bytes: size}
+		shapes[rank] = o.shape(settings[rank])
+		src[rank], dst[rank] = make([]byte, shapes[rank].Source), make([]byte, shapes[rank].Destination)
+		operands.Fill(op.Rank(rank), src[rank])
 	}
 	before := c.sent()
 	var times []time.Duration
 	for start := time.Now(); len(times) < minRepetitions || time.Since(start) < demoTime && len(times) < maxRepetitions; {
 		begin := time.Now()
 		err := onEach(len(comms), func(rank int) error {
-			return polyrail.AllReduceBytes(ctx, comms[rank], dst[rank], src[rank], op.F32, polyrail.Sum)
+			return o.call(settings[rank], ctx, comms[rank], dst[rank], src[rank])
 		})
 		if err != nil {
 			return t, err
 		}
 		times = append(times, time.Since(begin))
 		for rank := range comms {
-			t.wrong += int64(operands[rank].Wrong(dst[rank]))
-			t.checked += int64(size / op.F32.Size())
+			t.wrong += int64(operands.Wrong(dst[rank], shapes[rank].Result))
+			t.checked += int64(len(dst[rank]) / op.F32.Size())
 			clear(dst[rank])
 		}
 	}

@@ -12,9 +12,11 @@ func TestDemoSizesEndWithinTheTime(t *testing.T) {
 			rate := demoRate(nodes, rails)
 			var total time.Duration
 			sizes := demoSizes(nodes, rate)
-			for _, size := range sizes {
-				once := time.Duration(float64(2*(nodes-1)*size) / float64(nodes*rate) * float64(time.Second))
-				total += 2 * max(minRepetitions*once, demoTime+once)
+			for _, o := range demoOperations(nodes, rate) {
+				for _, size := range o.sizes {
+					once := time.Duration(o.bus.Of(nodes) * float64(size) / float64(rate) * float64(time.Second))
+					total += 2 * max(minRepetitions*once, demoTime+once)
+				}
 			}
 			if len(sizes) < 4 || total > 20*time.Second {
 				t.Errorf("%d nodes, %d rails: %d sizes take %v", nodes, rails, len(sizes), total)
@@ -51,6 +53,11 @@ func TestDemoChecksEveryElement(t *testing.T) {
 	}
 	if !strings.Contains(out, "none wrong") {
 		t.Errorf("no word of a check:\n%s", out)
+	}
+	for _, operation := range []string{"allreduce of\n", "allgather of\n"} {
+		if !strings.Contains(out, operation) {
+			t.Errorf("no %q:\n%s", operation, out)
+		}
 	}
 	for line := range strings.Lines(out) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {

@@ -43,7 +43,7 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 	if f.processes == 0 {
 		return faults
 	}
-	for _, name := range []string{"name", "bind", "advertise", "join", "ranks"} {
+	for _, name := range []string{"name", "bind", "advertise", "join", "rendezvous", "ranks"} {
 		if fs.Changed(name) {
 			fault("--%s does not go with --local, which chooses it", name)
 		}
@@ -55,7 +55,7 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 }
 
 // localOnly are the flags that the parent of --local decides for its children, or that are not theirs.
-var localOnly = []string{"local", "rails", "ranks", "name", "bind", "advertise", "join", "cpuprofile", settings.ConfigFlag}
+var localOnly = []string{"local", "rails", "ranks", "name", "bind", "advertise", "join", "rendezvous", "cpuprofile", settings.ConfigFlag}
 
 // run starts the processes of this command, the first of them with further arguments, and waits for them.
 // What rank 0 prints, whichever process that is, goes to standard output.

@@ -22,7 +22,9 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Name, "name", cfg.Name, "`NAME` of this node, unique in the cluster")
 	fs.StringVar(&cfg.Bind, "bind", cfg.Bind, "`ADDR:PORT` that gossip listens on (port 0: any)")
 	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
-	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by")
+	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by; a fixed list, the same on all nodes, will do")
+	settings.Var(fs, &cfg.Rendezvous, "rendezvous", "URL", polyrail.ParseRendezvous, polyrail.Rendezvous.URL,
+		"where nodes leave their addresses for each other, besides --join:\nredis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a directory that all hosts mount.\n--bind, or --advertise, must name an address that the others reach")
 	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,weight=W][,cpus=LIST]", " \t\n", polyrail.ParseRail, formatRail,
 		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail.\nRails of equal names on different nodes belong together")
 	registerRuntime(fs, cfg)

@@ -19,6 +19,9 @@ func newRun() *cobra.Command {
 		Long: `run starts a node, joins the cluster by gossip and stays a member until SIGINT or
 SIGTERM, then leaves it. A second signal ends the process at once.
 
+Nodes find each other by --join, by --rendezvous or by both. With a rendezvous no node
+has to be first, and addresses need not be known ahead: see docs/rendezvous.md.
+
 What it chose for each rail, and the members it found, are logged. A configuration
 file for a host with two NICs:
 
@@ -31,6 +34,8 @@ file for a host with two NICs:
   rank-timeout: 1s`,
 		Example: `  node run --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
   node run --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
+  node run --name c --bind 10.0.0.3:0 --rendezvous redis://10.0.0.9:6379/0 --rail r0=tcp:eth1
+  node run --name d --bind 10.0.0.4:0 --rendezvous dir:///shared/polyrail --rail r0=tcp:eth1
   node run --config /etc/polyrail.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.Logger = flags.logger(cmd)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 // stopAt ends a context as soon as a line with the text is logged.
@@ -41,6 +42,28 @@ func TestRunNamesARailWithoutDevice(t *testing.T) {
 	code := execute(t.Context(), []string{"run", "--name", "a", "--bind", "127.0.0.1:0", "--rail", "r0=tcp:nosuch0"}, io.Discard, &errs)
 	if code == exitOK || !strings.Contains(errs.String(), "nosuch0") {
 		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+func TestBenchSaysWhomItWaitsForAndWhichAddressDoesNotAnswer(t *testing.T) {
+	dead, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	errs := &stopAt{text: "still waiting for a communicator", stop: cancel}
+	code := execute(ctx, []string{"bench", "--ranks", "2", "--name", "a", "--bind", "127.0.0.1:0", "--join", dead,
+		"--rail", "r0=tcp:127.0.0.1", "--rail", "r1=tcp:nosuch0"}, io.Discard, errs)
+	log := errs.String()
+	last := log[strings.LastIndex(strings.TrimSpace(log), "\n")+1:]
+	if code != exitFailure || !strings.Contains(last, dead) || !strings.Contains(last, "1 of 2 nodes have asked (a)") {
+		t.Errorf("exit code %d, at last: %s", code, last)
+	}
+	for _, want := range []string{"rail is absent", "nosuch0", "no node to join by answers"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("%q is not logged:\n%s", want, log)
+		}
 	}
 }
 

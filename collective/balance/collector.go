@@ -2,6 +2,7 @@ package balance
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type Collector struct {
 	eager        Class // the largest whose operations don't wait for their receivers
 	table        uint32
 	columns      map[Class]*column
+	some         bool // not all ranks measure: in some kinds a rank receives nothing
 
 	since []map[Class]struct{} // by rank: classes of which a set has come since a rail was lost or came back; nil: none was
 }
@@ -38,6 +40,13 @@ type column struct {
 func NewCollector(ranks, rails int, table uint32, eagerBytes int64) *Collector {
 	c := &Collector{ranks: ranks, rails: rails, eager: ClassOf(eagerBytes), columns: make(map[Class]*column)}
 	c.Switch(table)
+	return c
+}
+
+// Some lets rounds be complete without ranks that measure nothing: a round ends when a rank reports its second
+// set, too. It is for families of kinds in which a rank may receive nothing.
+func (c *Collector) Some() *Collector {
+	c.some = true
 	return c
 }
 
@@ -88,14 +97,19 @@ func (c *Collector) Observe(rank int, set []Window) (merged []Window, complete b
 		col = &column{sets: make([][]Window, c.ranks), missing: c.ranks}
 		c.columns[class] = col
 	}
-	if col.sets[rank] != nil {
+	again := col.sets[rank] != nil
+	if again && !c.some {
 		return nil, false, nil
 	}
-	col.sets[rank] = set
-	if col.missing--; col.missing > 0 {
+	if !again {
+		col.sets[rank] = set
+		col.missing--
+	}
+	if col.missing > 0 && !again {
 		return nil, false, nil
 	}
 	delete(c.columns, class)
+	col.sets = slices.DeleteFunc(col.sets, func(set []Window) bool { return set == nil })
 	return c.merge(class, col.sets), true, nil
 }
 

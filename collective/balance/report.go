@@ -4,13 +4,21 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
 )
 
 // Report is a Balancer's state in words that a person can check.
 type Report struct {
-	Static  bool // the table is the configured one, or a caller's
-	Classes []ClassReport
+	Static  bool           // the table is the configured one, or a caller's
+	Classes []ClassReport  // of allreduces
+	Others  []FamilyReport // of other kinds, where something was measured
 	Control Control
+}
+
+// FamilyReport is what is known of another family of kinds.
+type FamilyReport struct {
+	Family  table.Family
+	Classes []ClassReport
 }
 
 // Control is what balancing has cost on this rank, against what it is for.

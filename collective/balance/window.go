@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/polyrail/polyrail/collective/table"
 )
 
 // What makes a set of windows: the mean of ten operations (Nezha §IV-B), and so many more that the time
@@ -32,6 +34,8 @@ type Window struct {
 	// The same in all windows of a set. It isn't always the same rail that ends last, so operations take longer than the rail that does on the mean.
 	Whole time.Duration // mean of the operations, each as long as its slowest rail; of a merged set: on the slowest rank
 	Took  time.Duration // of a merged set: the same without the waiting for late ranks; in a rank's own: 0
+
+	Family table.Family
 }
 
 // wholeOf is what a set's operations took, as a logarithm of seconds.
@@ -72,6 +76,8 @@ func validateSet(set []Window, rails int) error {
 			return fmt.Errorf("window of rail %d after the one of rail %d", w.Rail, set[i-1].Rail)
 		case !w.Class.Valid():
 			return fmt.Errorf("window of size class %d, there are %d", uint8(w.Class), Classes)
+		case w.Family >= table.Families || w.Family != first.Family:
+			return fmt.Errorf("a set of windows of %v and %v", first.Family, w.Family)
 		case w.Class != first.Class || w.Table != first.Table:
 			return fmt.Errorf("a set of windows of classes %d and %d, tables %d and %d", uint8(first.Class), uint8(w.Class), first.Table, w.Table)
 		case w.Operations < 1 || w.Operations > maxOperations:
@@ -92,7 +98,8 @@ type RailTime struct {
 
 // Timer collects the completion times of one rank into sets of windows. It is not safe for concurrent use.
 type Timer struct {
-	divided Class // the smallest that can be divided
+	Family  table.Family // of the operations
+	divided Class        // the smallest that can be divided
 	table   uint32
 	classes [Classes]sums
 }
@@ -120,12 +127,12 @@ func NewTimer(splitBytes int64) *Timer { return &Timer{divided: ClassOf(splitByt
 // Add takes one operation's times, of each rail that carried a part of it, and the version of the table that
 // divided it. full: set is complete, and the next one begins.
 // Times under an older table are ignored; a newer table begins all sets anew, after what is transient.
-func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, full bool) {
-	if table < t.table || len(times) == 0 {
+func (t *Timer) Add(version uint32, class Class, times []RailTime) (set []Window, full bool) {
+	if version < t.table || len(times) == 0 {
 		return nil, false
 	}
-	if table > t.table {
-		t.table = table
+	if version > t.table {
+		t.table = version
 		t.Drop()
 		for c := range t.classes {
 			t.classes[c].needed, t.classes[c].passed = 0, 0
@@ -158,14 +165,14 @@ func (t *Timer) Add(table uint32, class Class, times []RailTime) (set []Window, 
 	if s.operations < WindowOperations || s.elapsed-s.slowest < max(s.needed, windowElapsed) && s.operations < maxOperations {
 		return nil, false
 	}
-	set = s.windows(table, class)
+	set = s.windows(t.Family, version, class)
 	s.needed = min(2*max(s.needed, windowElapsed), quietElapsed)
 	s.reset()
 	return set, true
 }
 
 // windows are the means without the slowest operation. A rail that worked in that one alone has none.
-func (s *sums) windows(table uint32, class Class) (set []Window) {
+func (s *sums) windows(family table.Family, version uint32, class Class) (set []Window) {
 	for _, m := range s.worst {
 		r := &s.rails[m.Rail]
 		r.operations--
@@ -175,7 +182,7 @@ func (s *sums) windows(table uint32, class Class) (set []Window) {
 	whole := (s.elapsed - s.slowest) / time.Duration(s.operations-1)
 	for rail, r := range s.rails {
 		if r.operations > 0 {
-			set = append(set, Window{Rail: rail, Class: class, Table: table, Operations: r.operations,
+			set = append(set, Window{Family: family, Rail: rail, Class: class, Table: version, Operations: r.operations,
 				Bytes: r.bytes / int64(r.operations), Elapsed: r.elapsed / time.Duration(r.operations), Whole: whole})
 		}
 	}

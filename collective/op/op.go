@@ -143,11 +143,13 @@ const (
 	KindAllToAll
 	KindScan
 	KindExScan
+	KindAllToAllV // each rank knows its own counts alone
+	KindSendRecv  // a message between two ranks; not numbered with the collectives
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup", "reduce", "reducescatter",
-	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan"}
+	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan", "alltoallv", "sendrecv"}
 
 // Kinds lists every kind of operation that carries data, in wire order.
 var Kinds = []Kind{KindAllReduce, KindReduce, KindReduceScatter, KindAllGather, KindGather, KindScatter,
@@ -236,6 +238,9 @@ type Descriptor struct {
 func (d Descriptor) String() string {
 	if d.Kind.Empty() {
 		return d.Kind.String()
+	}
+	if d.Kind == KindAllToAllV {
+		return fmt.Sprintf("%v(%v)", d.Kind, d.DType)
 	}
 	s := fmt.Sprintf("%v(", d.Kind)
 	if d.Batch > 0 {

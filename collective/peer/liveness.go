@@ -15,9 +15,10 @@ type Liveness struct {
 	lastTick time.Duration
 	resumed  time.Duration // this node itself stood still until then
 	met      bool          // the other node should be heard
+	contact  bool          // a rail was up
 	up       Rails
-	refused  Rails // since they were up
-	all      Rails
+	refused  Rails           // since they were up
+	proven   Rails           // were up once; before the first contact: all
 	deaf     []time.Duration // by rail: its reader was last seen at work on a frame
 }
 
@@ -37,7 +38,7 @@ type Verdict struct {
 
 // NewLiveness returns the watch over a node of so many rails.
 func NewLiveness(timeout time.Duration, rails int, now time.Duration) *Liveness {
-	return &Liveness{timeout: timeout, lastTick: now, resumed: now, all: Rails(1)<<rails - 1, deaf: make([]time.Duration, rails)}
+	return &Liveness{timeout: timeout, lastTick: now, resumed: now, proven: Rails(1)<<rails - 1, deaf: make([]time.Duration, rails)}
 }
 
 // Expect: the other node should answer from now on. (Where it is the one to make the
@@ -46,7 +47,11 @@ func (l *Liveness) Expect() { l.met = true }
 
 // Connected: a connection was made on the rail.
 func (l *Liveness) Connected(rail int) {
+	if !l.contact {
+		l.contact, l.proven = true, 0
+	}
 	l.met = true
+	l.proven.Add(rail)
 	l.up.Add(rail)
 	l.refused &^= 1 << rail
 }
@@ -54,13 +59,14 @@ func (l *Liveness) Connected(rail int) {
 // Disconnected: the rail's connection was lost.
 func (l *Liveness) Disconnected(rail int) { l.up &^= 1 << rail }
 
-// Refused: the other host says that nobody listens on the rail. It reports whether that is
-// now so on all of them: then the process is gone.
+// Refused: the other host says that nobody listens on the rail. It reports whether that is now so
+// on all rails that were ever connected: then the process is gone. What a rail that never was says
+// about the process counts only before the first contact.
 func (l *Liveness) Refused(rail int) bool {
 	if !l.up.Has(rail) {
 		l.refused.Add(rail)
 	}
-	return l.refused == l.all
+	return l.proven&^l.refused == 0
 }
 
 // Tick judges. Rails has one Signal per rail.

@@ -106,7 +106,13 @@ func (b *builder) reduceFinal(args ...Value) Value {
 		head := b.reduce(args[0], args[:i]...)
 		args = append([]Value{head}, args[i:]...)
 	}
-	return b.add(Instr{Kind: Reduce, Last: true, Args: args, Store: Place{Kind: Final}, Hazards: b.hazards()})
+	return b.add(Instr{Kind: Reduce, Last: b.averages(), Args: args, Store: Place{Kind: Final}, Hazards: b.hazards()})
+}
+
+// averages reports whether results are sums over all ranks. Those of a scan are not, and are sums
+// that ranks pass on.
+func (b *builder) averages() bool {
+	return b.p.Kind.Reduces() && b.p.Kind != op.KindScan && b.p.Kind != op.KindExScan
 }
 
 // copyFinal copies a value, or the current block of a wide value, into Final.
@@ -125,7 +131,7 @@ func (b *builder) alone() {
 	for part := range b.p.Parts {
 		in := b.part(part, source, target)
 		if source && target {
-			b.add(Instr{Kind: Copy, Last: b.p.Kind.Reduces(), Args: []Value{in}, Store: Place{Kind: Final}})
+			b.add(Instr{Kind: Copy, Last: b.averages(), Args: []Value{in}, Store: Place{Kind: Final}})
 		}
 	}
 }

@@ -28,6 +28,7 @@ var forms = map[form]func(*builder){
 	{op.KindScatter, op.Direct}:              (*builder).scatterDirect,
 	{op.KindScatter, op.Tree}:                (*builder).scatterTree,
 	{op.KindAllToAll, op.Direct}:             (*builder).allToAllDirect,
+	{op.KindAllToAllV, op.Direct}:            func(*builder) {}, // its data goes as messages, beside schedules
 	{op.KindScan, op.RecursiveDoubling}:      (*builder).scanDoubling,
 	{op.KindScan, op.Chain}:                  (*builder).scanChain,
 	{op.KindExScan, op.RecursiveDoubling}:    (*builder).scanDoubling,
@@ -55,6 +56,8 @@ func Algorithms(k op.Kind) (algorithms []op.Algorithm) {
 // Parts is the number of parts that an operation's data is divided in: 1, or one for each rank.
 func Parts(k op.Kind, a op.Algorithm, n int) int {
 	switch formOf(k) {
+	case op.KindAllToAllV:
+		return 0
 	case op.KindReduce, op.KindBroadcast, op.KindScan, op.KindExScan:
 		return 1
 	case op.KindAllReduce:

@@ -69,7 +69,7 @@ const (
 // after the other. Only a Copy makes a wide value of others, or takes a part of one.
 type Instr struct {
 	Kind   InstrKind
-	Last   bool    // Reduce, Copy: the result is the final value of a reduction (here an average is divided)
+	Last   bool    // Reduce, Copy: the result is the final value over all ranks (here an average is divided)
 	Blocks []int   // what its value consists of; of a Send: what it sends
 	Step   int     // Recv, Send: with Mark, names the frame at its receiver
 	Mark   int     // Recv, Send: a block's number in the receiver's program

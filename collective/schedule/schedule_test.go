@@ -309,6 +309,22 @@ func TestEveryValueIsUsedAndDefinedBefore(t *testing.T) {
 	})
 }
 
+// An average is divided where a sum over all ranks is complete. The sums of a scan are passed on:
+// divided, they would be so again at the next rank.
+func TestOnlySumsOverAllRanksAreLast(t *testing.T) {
+	each(t, func(t *testing.T, v variant, programs []*schedule.Program) {
+		averages := v.kind == op.KindAllReduce || v.kind == op.KindReduce || v.kind == op.KindReduceScatter
+		for r, p := range programs {
+			for _, in := range p.Code {
+				final := in.Store.Kind == schedule.Final && in.Kind != schedule.Recv
+				if in.Last != (averages && final) {
+					t.Errorf("rank %d: %+v", r, in)
+				}
+			}
+		}
+	})
+}
+
 func TestBuildRefusesWhatMakesNoSense(t *testing.T) {
 	for _, s := range []schedule.Spec{
 		{Kind: op.KindAllReduce, Algorithm: op.Ring, N: 0},

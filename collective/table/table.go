@@ -23,8 +23,49 @@ const (
 	MaxWeight  = 1 << 24 // of one rail; the sum over MaxRails fits 32 bits
 )
 
+// Family is a group of kinds whose operations use the rails alike, and share their entries.
+type Family uint8
+
+// The families.
+const (
+	AllReduces Family = iota // to each rank and back: an operation of n ranks sends 2(n-1)/n of its bytes over each link
+	Scatters                 // reduce-scatters and allgathers: half of that
+	Pipelines                // broadcasts, reduces and scans: all bytes over each link of a chain
+	Rooted                   // gathers and scatters: one rank's link carries all
+	Exchanges                // all to all
+	Families
+)
+
+// FamilyOf is the family of a kind.
+func FamilyOf(k op.Kind) Family {
+	switch k {
+	case op.KindReduceScatter, op.KindAllGather:
+		return Scatters
+	case op.KindBroadcast, op.KindReduce, op.KindScan, op.KindExScan:
+		return Pipelines
+	case op.KindGather, op.KindScatter:
+		return Rooted
+	case op.KindAllToAll, op.KindAllToAllV:
+		return Exchanges
+	}
+	return AllReduces
+}
+
+// Kind is a kind that stands for its family.
+func (f Family) Kind() op.Kind {
+	return [Families]op.Kind{op.KindAllReduce, op.KindReduceScatter, op.KindBroadcast, op.KindGather, op.KindAllToAll}[f]
+}
+
+func (f Family) String() string {
+	if f >= Families {
+		return fmt.Sprintf("family(%d)", uint8(f))
+	}
+	return [Families]string{"allreduce", "reducescatter, allgather", "broadcast, reduce, scans", "gather, scatter", "alltoall"}[f]
+}
+
 // Entry says how operations of one size class are run.
 type Entry struct {
+	Family    Family       // entries ascend by it; one that has none uses those of AllReduces
 	MaxBytes  int64        // the class holds sizes up to and including this, in bytes; 0: it is open
 	Weights   []uint32     // by rail index, in parts of their sum; 0: the rail carries nothing
 	Algorithm op.Algorithm // op.Auto: by the fixed rule of size, n, dtype and op
@@ -36,14 +77,27 @@ type Table struct {
 	Entries []Entry
 }
 
-// Lookup is the entry for an operation of that many bytes. The table must be valid.
-func (t *Table) Lookup(bytes int64) *Entry {
-	for i := range t.Entries[:len(t.Entries)-1] {
-		if bytes <= t.Entries[i].MaxBytes {
-			return &t.Entries[i]
+// Lookup is the entry for an allreduce of that many bytes. The table must be valid.
+func (t *Table) Lookup(bytes int64) *Entry { return t.LookupIn(AllReduces, bytes) }
+
+// LookupIn is the entry for an operation of a family, of that many bytes. The table must be valid.
+func (t *Table) LookupIn(f Family, bytes int64) *Entry {
+	for i := range t.Entries {
+		if e := &t.Entries[i]; e.Family == f && (bytes <= e.MaxBytes || e.MaxBytes == 0) {
+			return e
 		}
 	}
-	return &t.Entries[len(t.Entries)-1]
+	return t.LookupIn(AllReduces, bytes)
+}
+
+// Of are the entries of one family.
+func (t *Table) Of(f Family) (entries []Entry) {
+	for _, e := range t.Entries {
+		if e.Family == f {
+			entries = append(entries, e)
+		}
+	}
+	return entries
 }
 
 // Clone is a deep copy.
@@ -69,11 +123,21 @@ func (t *Table) Validate(rails int) error {
 	var faults []error
 	var below int64 // the classes before hold sizes up to this
 	for i := range t.Entries {
-		e, last := &t.Entries[i], i == len(t.Entries)-1
+		e, last := &t.Entries[i], i == len(t.Entries)-1 || t.Entries[i+1].Family != t.Entries[i].Family
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Errorf("table entry %d: %w", i, fmt.Errorf(format, args...)))
 		}
+		first := i == 0 || t.Entries[i-1].Family != e.Family
+		if first {
+			below = 0
+		}
 		switch {
+		case e.Family >= Families:
+			fault("%v is unknown", e.Family)
+		case i == 0 && e.Family != AllReduces:
+			fault("the table begins with %v; it needs entries of %v", e.Family, AllReduces)
+		case i > 0 && e.Family < t.Entries[i-1].Family:
+			fault("%v after %v", e.Family, t.Entries[i-1].Family)
 		case last && e.MaxBytes != 0:
 			fault("the last class ends at %d bytes; it must be open (0)", e.MaxBytes)
 		case !last && e.MaxBytes <= below:

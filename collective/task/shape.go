@@ -18,6 +18,7 @@ type shape struct {
 	ready       []int    // instructions that can run at the start, ordered by step
 	counts0     counts   // of a span in which all blocks take part
 	sends0      []counts // by link: of the Sends of such a span
+	recvs0      []int    // by link of Program.From: Recvs of such a span
 }
 
 // counts are numbers of instructions: all of them, and those that touch a memory.
@@ -41,6 +42,7 @@ func (s *shape) set(p *schedule.Program, inPlace bool) {
 	s.need0 = resize(s.need0, len(p.Code))
 	s.argsAt = resize(s.argsAt, len(p.Code))
 	s.sends0 = resize(s.sends0, len(p.To))
+	s.recvs0 = resize(s.recvs0, len(p.From))
 	for i := range p.Code {
 		in := &p.Code[i]
 		s.argsAt[i] = s.argsPerSpan
@@ -60,6 +62,8 @@ func (s *shape) set(p *schedule.Program, inPlace bool) {
 			s.argsPerSpan += len(in.Pieces)
 		case schedule.Send:
 			s.sends0[in.Link].add(in, 1)
+		case schedule.Recv:
+			s.recvs0[in.Link]++
 		}
 	}
 	s.ready = s.ready[:0]
@@ -89,12 +93,16 @@ func (t *Task) Reset(c Config) {
 	t.next = grow(t.next, spans*len(c.Program.Code))
 	t.need = grow(t.need, spans*len(c.Program.Code))
 	t.args = grow(t.args, spans*t.argsPerSpan)
-	t.parked = resize(t.parked, links*spans)
+	t.parked = resize(t.parked, (links+1)*spans)
 	t.limits = resize(t.limits, links)
 	t.sends = resize(t.sends, links)
 	t.scratch = resize(t.scratch, spans)
 	for link, n := range t.sends0 {
 		t.sends[link] = counts{all: spans * n.all, user: spans * n.user}
+	}
+	t.comes = resize(t.comes, len(c.Program.From))
+	for link, n := range t.recvs0 {
+		t.comes[link] = spans * n
 	}
 	t.left, t.userLeft = spans*t.counts0.all, spans*t.counts0.user
 	for span := range spans {
@@ -126,8 +134,11 @@ func (t *Task) skip(span int) {
 		if in.Scratch {
 			t.scratch[span]--
 		}
-		if in.Kind == schedule.Send {
+		switch in.Kind {
+		case schedule.Send:
 			t.sends[in.Link].add(in, -1)
+		case schedule.Recv:
+			t.comes[in.Link]--
 		}
 		for _, u := range in.Uses {
 			t.need[t.ref(span, int(u))]--

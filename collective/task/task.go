@@ -27,9 +27,10 @@ type Task struct {
 	given   int      // spans that our senders may send
 	scratch []int    // by span: instructions that touch its scratch and aren't done
 	args    []Loc    // operands of the kernels, so that actions need no memory of their own
-	parked  []Ref    // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none
+	parked  []Ref    // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none. Then kernels
 	limits  []int    // by link: spans that the peer allows
 	sends   []counts // by link: of the Sends that aren't out yet
+	comes   []int    // by link of Program.From: frames that come in all spans together
 
 	// Instructions that aren't done (left), of those the ones begun (busy); user: those that
 	// touch the user's memory.
@@ -212,43 +213,27 @@ func (t *Task) granted(e Event, out []Action) ([]Action, error) {
 	if t.aborted {
 		return out, nil
 	}
-	for span := old; span < t.limits[link]; span++ {
-		list := &t.parked[link*len(t.lane.Spans)+span]
-		if *list == 0 {
-			continue
-		}
-		last := *list - 1
-		*list = 0
-		for ref := t.next[last]; ; ref = t.next[ref] {
-			out = append(out, t.send(span, int(ref)%len(t.Program.Code)))
-			if ref == last {
-				break
-			}
-		}
-	}
-	return out, nil
+	return t.unpark(link, old, t.limits[link], out), nil
 }
 
-// begin runs an instruction that has all it waits for, or parks it until it is granted.
+// begin runs an instruction that has all it waits for, or parks it: a Send until it is granted,
+// a kernel until its span has scratch. That matters to kernels of the rank's own input
+// alone; what is received was granted.
 func (t *Task) begin(span, at int, out []Action) []Action {
 	in := &t.Program.Code[at]
 	ref := t.ref(span, at)
-	if in.Kind != schedule.Send {
+	switch {
+	case in.Kind == schedule.Send && (t.Eager || span < t.limits[in.Link]):
+		return append(out, t.send(span, at))
+	case in.Kind == schedule.Send:
+		t.park(in.Link, span, ref)
+	case in.Store.Kind == schedule.Scratch && span >= t.given:
+		t.park(t.kernelsAt(), span, ref)
+	default:
 		t.kernels++
 		t.mark(ref, in)
 		return append(out, t.kernel(span, at))
 	}
-	if t.Eager || span < t.limits[in.Link] {
-		return append(out, t.send(span, at))
-	}
-	list := &t.parked[in.Link*len(t.lane.Spans)+span]
-	if *list == 0 {
-		t.next[ref] = ref
-	} else {
-		last := *list - 1
-		t.next[ref], t.next[last] = t.next[last], ref
-	}
-	*list = ref + 1
 	return out
 }
 
@@ -297,14 +282,18 @@ func (t *Task) grant(out []Action) []Action {
 	if limit <= t.given {
 		return out
 	}
+	old := t.given
 	t.given = limit
 	if t.Eager {
 		return out
 	}
-	for _, from := range t.Program.From {
-		out = append(out, Action{Kind: Grant, To: from, Limit: limit})
+	for link, from := range t.Program.From {
+		// Who sends nothing may be any number of operations behind, and would keep every grant.
+		if t.comes[link] > 0 {
+			out = append(out, Action{Kind: Grant, To: from, Limit: limit})
+		}
 	}
-	return out
+	return t.unpark(t.kernelsAt(), old, limit, out)
 }
 
 // settle resolves and retires when nothing stands against it.

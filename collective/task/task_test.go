@@ -16,7 +16,7 @@ func anySetup(t *rapid.T) setup {
 	s := setup{
 		kind:    rapid.SampledFrom(op.Kinds).Draw(t, "kind"),
 		base:    rapid.IntRange(2, 5).Draw(t, "base"),
-		n:       rapid.IntRange(1, 9).Draw(t, "n"),
+		n:       rapid.IntRange(1, maxRanks).Draw(t, "n"),
 		window:  rapid.IntRange(1, 4).Draw(t, "window"),
 		inPlace: rapid.Bool().Draw(t, "inPlace"),
 		eager:   rapid.Bool().Draw(t, "eager"),
@@ -40,16 +40,30 @@ func anySetup(t *rapid.T) setup {
 
 func TestEveryRankEndsWithTheRightBitsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var tasks [9][maxLanes]Task
+		var tasks [maxRanks][maxLanes]Task
 		newWorld(t, anySetup(t), rapid.Uint64().Draw(t, "seed"), &tasks).run()
 	})
+}
+
+// What is made of the rank's own input alone needs no grant, and yet must leave the scratch alone
+// that an earlier span has: the parts that a scatter's root packs, a lone operand of a tree.
+func TestScratchOfTheOwnInputStaysWithinTheWindow(t *testing.T) {
+	for _, s := range []setup{
+		{kind: op.KindScatter, algorithm: op.Tree, n: maxRanks, bytes: maxRanks << 18},
+		{kind: op.KindAllGather, algorithm: op.Tree, n: 3, counts: plan.Parts{1 << 20, 0, 0}},
+	} {
+		for seed := range uint64(10) {
+			s.base, s.weights, s.window = 2, []uint32{1}, 1
+			newWorld(t, s, seed, new([maxRanks][maxLanes]Task)).run()
+		}
+	}
 }
 
 func TestAbortEndsEveryRankWhateverIsOutstanding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySetup(t)
 		s.abort = rapid.IntRange(1, 500).Draw(t, "abort")
-		var tasks [9][maxLanes]Task
+		var tasks [maxRanks][maxLanes]Task
 		newWorld(t, s, rapid.Uint64().Draw(t, "seed"), &tasks).run()
 		// What an aborted operation left behind doesn't show in the next one.
 		newWorld(t, anySetup(t), 1, &tasks).run()
@@ -63,7 +77,7 @@ func TestBitsDontDependOnRails(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/%v/weights=%v", k, a, weights), func(t *testing.T) {
 					// Each world compares its bits with one and the same reference.
 					s := setup{kind: k, algorithm: a, base: 2, n: 6, bytes: 600_000, weights: weights, window: 2, inPlace: true}
-					newWorld(t, s, uint64(i), new([9][maxLanes]Task)).run()
+					newWorld(t, s, uint64(i), new([maxRanks][maxLanes]Task)).run()
 				})
 			}
 		}
@@ -207,6 +221,22 @@ func TestBlocksWithoutBytesTakeNoPart(t *testing.T) {
 	if _, _, err := task.Place(Frame{0, 0, 1, 2, 0, 0}); err == nil {
 		t.Error("a frame of a block without bytes is placed")
 	}
+}
+
+// Nothing holds a rank back that waits for nobody: those who send nothing to it would have to
+// keep its grants, of any number of operations that they didn't begin yet.
+func TestWhoSendsNothingGetsNoGrant(t *testing.T) {
+	s := schedule.Spec{Kind: op.KindGather, Algorithm: op.Direct, N: 3}
+	p, err := schedule.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := schedule.CostOf(s.Kind, s.Algorithm, s.N, 2)
+	l := plan.NewLayout(16, 4, plan.Parts{8, 0, 8}, p.Blocks, cost)
+	task := &Task{}
+	task.Reset(Config{Program: p, Plan: plan.New(l, []int{l.Rounds}, cost), Window: 1})
+	expect(t, task, Event{Kind: Start}, Action{Kind: Grant, To: 2, Limit: 1},
+		Action{Kind: Copy, Ref: 0, Dst: Loc{Final, 0, 8}, Args: []Loc{{Input, 0, 8}}})
 }
 
 func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {

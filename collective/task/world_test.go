@@ -94,11 +94,14 @@ type lane struct {
 	given             int         // spans whose slots were given up
 }
 
-// maxLanes is how many lanes a world has at most.
-const maxLanes = 3
+// Limits of a world.
+const (
+	maxLanes = 3
+	maxRanks = 11 // a tree has two levels, and frames of several blocks
+)
 
 // newWorld makes a world of the first tasks, which may have been used before.
-func newWorld(t fataler, s setup, seed uint64, tasks *[9][maxLanes]Task) *world {
+func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) *world {
 	t.Helper()
 	w := &world{setup: s, t: t, rng: rand.New(rand.NewPCG(seed, 1)), wires: map[link]*wire{}}
 	w.parts = plan.PartsOf(s.kind, s.algorithm, s.n, s.bytes, s.counts)
@@ -240,6 +243,7 @@ func (n *lane) step(e Event) {
 	if err != nil {
 		n.t.Fatalf("rank %d: %+v: %v", n.rank, e, err)
 	}
+	n.giveUp(n.task.free)
 	for _, a := range actions {
 		if n.aborted && a.Kind != Resolve && a.Kind != Retire {
 			n.t.Fatalf("rank %d: %+v after Abort", n.rank, a)
@@ -256,7 +260,6 @@ func (n *lane) do(a Action) {
 	case Reduce, Copy:
 		n.kernel(a)
 	case Grant:
-		n.giveUp(a.Limit - n.task.Window())
 		e := Event{Kind: Granted, From: n.rank, Limit: a.Limit}
 		n.moves = append(n.moves, func() { n.nodes[a.To].lanes[n.index].step(e) })
 	case Resolve:
@@ -425,7 +428,7 @@ func (n *lane) memory(l Loc, span int) []byte {
 	return n.arena[l.Off : l.Off+l.Len]
 }
 
-// giveUp poisons the slots of the first spans: a grant says that they are free.
+// giveUp poisons the slots of the first spans, with which the task says it is done.
 func (n *lane) giveUp(spans int) {
 	if spans <= n.given {
 		return

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,10 +67,42 @@ func (c *Core) cancel(e Cancel) {
 	c.fail(n, culprit, e.Reason+": "+progress)
 }
 
+// Progress says what a call of this node under a name waits for, for people; "" if none waits.
+func (c *Core) Progress(name string) string {
+	n := c.names[name]
+	if n == nil || n.call == nil {
+		return ""
+	}
+	if n.call.shrink != nil {
+		_, text := c.progressOfShrink(n)
+		return text
+	}
+	return c.progress(n)
+}
+
+// maxListed bounds the nodes that a text names.
+const maxListed = 16
+
 // progress says how far the call has come, for people.
 func (c *Core) progress(n *naming) string {
 	names := c.candidates(n)
 	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, strings.Join(names, ", "))
+	if len(names) < n.call.size {
+		var others []string
+		for _, node := range c.living {
+			if !slices.Contains(names, node) {
+				others = append(others, node)
+			}
+		}
+		switch more := len(others) - maxListed; {
+		case len(others) == 0:
+			s += "; no other node is known"
+		case more > 0:
+			s += fmt.Sprintf("; known, and not asking: %s and %d more", strings.Join(others[:maxListed], ", "), more)
+		default:
+			s += "; known, and not asking: " + strings.Join(others, ", ")
+		}
+	}
 	if n.call.obstacle != "" {
 		s += "; last obstacle: " + n.call.obstacle
 	}

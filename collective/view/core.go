@@ -89,13 +89,28 @@ func (b bid) beats(o bid) bool {
 // New makes the core of a node. The rails' addresses are those that other nodes
 // dial; their order doesn't matter.
 func New(node string, incarnation uint64, rails []Rail, t Timing) (*Core, error) {
-	rails = slices.Clone(rails)
-	slices.SortFunc(rails, func(a, b Rail) int { return strings.Compare(a.Name, b.Name) })
-	self := Member{Node: node, Incarnation: incarnation, Rails: rails}
+	self := Member{Node: node, Incarnation: incarnation, Rails: sorted(rails)}
 	if err := self.validate(); err != nil {
 		return nil, err
 	}
 	return &Core{self: self, timing: t, members: map[string]uint64{}, names: map[string]*naming{}}, nil
+}
+
+func sorted(rails []Rail) []Rail {
+	rails = slices.Clone(rails)
+	slices.SortFunc(rails, func(a, b Rail) int { return strings.Compare(a.Name, b.Name) })
+	return rails
+}
+
+// moved: this node is reached elsewhere from now on. Proposals that hold the old addresses are
+// refused.
+func (c *Core) moved(e Moved) {
+	c.self.Rails = sorted(e.Rails)
+	for _, n := range c.sortedNames() {
+		if n.call != nil && (n.part == nil || !n.part.entered) {
+			c.announce(n)
+		}
+	}
 }
 
 // Step handles one event. The actions are to be carried out in order, before the next Step.
@@ -116,6 +131,8 @@ func (c *Core) Step(e Event, now time.Time) []Action {
 		c.memberDown(e)
 	case Lost:
 		c.lost(e)
+	case Moved:
+		c.moved(e)
 	case Stranger:
 		c.stranger(e)
 	case Reached:

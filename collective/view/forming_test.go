@@ -201,3 +201,32 @@ func TestAProposerWaitsNotForAMemberThatLeftBeforeTheCommit(t *testing.T) {
 		t.Errorf("unregistered: %+v", s.gone)
 	}
 }
+
+// Eth1 of node b was absent when b asked, and comes while a proposal with its old addresses is on
+// the way.
+func TestANodeWhoseAddressesChangeIsInTheNextViewWithThem(t *testing.T) {
+	s := newStage(t)
+	s.order = []string{"a", "b"}
+	s.add("a", 1, "eth0", "eth1")
+	s.cores["b"] = func() *Core {
+		c, err := New("b", 1, []Rail{{"eth1", ""}, {"eth0", "b/eth0"}}, DefaultTiming())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}()
+	s.introduce()
+	s.lose = func(from, to string, m Message) bool {
+		if _, ok := m.(*Propose); ok {
+			s.step("b", Moved{[]Rail{{"eth1", "b/eth1"}, {"eth0", "b/eth0"}}})
+			s.lose = nil
+		}
+		return false
+	}
+	s.ask("train", 2, "a", "b")
+	s.pass(5 * time.Second)
+	v := s.expectView("a", "b")
+	if got := v.Members[1].Rails; got[0] != (Rail{"eth0", "b/eth0"}) || got[1] != (Rail{"eth1", "b/eth1"}) {
+		t.Errorf("rails of b are %v", got)
+	}
+}

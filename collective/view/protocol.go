@@ -49,15 +49,17 @@ type (
 		Incarnation uint64
 		Reason      string
 	}
+	// Moved: this node's rails are reached at other addresses: a device that was absent is there.
+	Moved struct{ Rails []Rail }
 	// Stranger: instead of Received, where a node announces that it shrinks (ShrinkOf its Name) a
 	// communicator that this node doesn't have: it closed it, shrank it or never formed it.
 	Stranger struct{ From, Name string }
-	// Reached: the pairs to this member of the view, asked for by Connect, are all up.
+	// Reached: a pair to this member of the view, asked for by Connect, is up.
 	Reached struct {
 		ID   uint64
 		Node string
 	}
-	// Unreachable: a pair to this member of the view could not be made, or was lost.
+	// Unreachable: no pair to this member of the view could be made, or the member was lost.
 	Unreachable struct {
 		ID     uint64
 		Node   string
@@ -80,6 +82,7 @@ func (Received) event()    {}
 func (MemberUp) event()    {}
 func (MemberDown) event()  {}
 func (Lost) event()        {}
+func (Moved) event()       {}
 func (Stranger) event()    {}
 func (Reached) event()     {}
 func (Unreachable) event() {}

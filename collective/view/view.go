@@ -31,7 +31,8 @@ const (
 	MaxBallot    = 1 << 62
 )
 
-// Rail is one rail of a member, as the others reach it.
+// Rail is one rail of a member, as the others reach it. Addr is empty while the member's device is
+// absent.
 type Rail struct{ Name, Addr string }
 
 // Member is a node in a view. Its rank is its index there.
@@ -150,8 +151,8 @@ func validateRails(rails []Rail) error {
 		return fmt.Errorf("%d rails (at most %d)", len(rails), MaxRails)
 	}
 	for i, r := range rails {
-		if !validText(r.Name, MaxRail) || !validText(r.Addr, MaxAddr) {
-			return fmt.Errorf("rail %q at %q: 1 to %d and 1 to %d bytes of text", r.Name, r.Addr, MaxRail, MaxAddr)
+		if !validText(r.Name, MaxRail) || r.Addr != "" && !validText(r.Addr, MaxAddr) {
+			return fmt.Errorf("rail %q at %q: 1 to %d and at most %d bytes of text", r.Name, r.Addr, MaxRail, MaxAddr)
 		}
 		if i > 0 && rails[i-1].Name >= r.Name {
 			return fmt.Errorf("rails %q, %q not ascending", rails[i-1].Name, r.Name)

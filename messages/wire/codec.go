@@ -196,17 +196,17 @@ func (k Kind) maxLength() uint32 {
 	return 0
 }
 
-// checkDescriptor refuses what no rank can have called. A barrier has no type, and a collective without
-// arithmetic no operator.
+// checkDescriptor refuses what no rank can have called. A barrier and answers to a message have no type, and what
+// has no arithmetic no operator.
 func checkDescriptor(d op.Descriptor) error {
 	switch {
 	case !d.Kind.Valid():
 		return &FormatError{"operation's kind", uint64(d.Kind), "a kind of collective"}
-	case !d.DType.Valid() && !(d.Kind.Empty() && d.DType == 0):
+	case !d.DType.Valid() && !((d.Kind.Empty() || d.Kind == op.KindSendRecv) && d.DType == 0):
 		return &FormatError{"operation's element type", uint64(d.DType), "an element type"}
 	case !d.Code.Valid() || d.Code == op.CodeNone && d.Kind.Reduces():
 		return &FormatError{"operation's operator", uint64(d.Code), "an operator"}
-	case !d.Algorithm.Valid():
+	case !d.Algorithm.Valid() && !(d.Kind == op.KindSendRecv && d.Algorithm == op.Auto):
 		return &FormatError{"operation's algorithm", uint64(d.Algorithm), "an algorithm"}
 	}
 	return nil

@@ -47,7 +47,8 @@ const (
 	MaxPayload   = 256 << 10       // bytes of a data frame's payload
 	MaxControl   = 256 << 10       // bytes of any other payload: two of the largest tables
 	MaxElements  = uint64(1) << 40 // elements of one operation
-	MaxCommonIdx = 1 << 24         // upper bound of step, round, block, count, root, batch, and round + count of data
+	EagerCost    = 512             // bytes of credit that an eager frame takes beside its payload's: what keeping it costs
+	MaxCommonIdx = 1 << 24         // upper bound of step, round, block, count, root, batch, and of round + count in data
 
 	magic = 0x5250 // "PR"
 )

@@ -7,16 +7,22 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 )
+
+// ErrAbsent is what Open's error matches where the device may come later: an interface that is
+// down, has no address or doesn't exist.
+var ErrAbsent = errors.New("device is absent")
 
 // Transport opens devices of one protocol.
 type Transport interface {
 	// Protocol is the name used in configurations: "tcp", "mem".
 	Protocol() string
-	// Open selects the device (an interface name, an address, a CIDR, or "auto" resolved
-	// before), binds a listener to it and returns it. The error names the device.
+	// Open selects the device (an interface name, an address, a CIDR, or "auto" resolved before),
+	// binds a listener to it and returns it. The error names the device; it matches ErrAbsent where
+	// trying again makes sense.
 	Open(device string) (Device, error)
 }
 

@@ -20,8 +20,11 @@ var quiet = slog.New(slog.DiscardHandler)
 // BenchmarkKernel is a reduction while the data is in cache. The rate is that of output.
 func BenchmarkKernel(b *testing.B) {
 	const bytes = 256 << 10
-	for _, o := range []op.Op{op.Sum, op.Min, op.Max} {
+	for _, o := range []op.Op{op.Sum, op.Min, op.Max, op.MinLoc} {
 		for _, d := range op.DTypes {
+			if o.Check(d) != nil {
+				continue // pairs have operators of their own
+			}
 			b.Run(fmt.Sprintf("op=%v/dtype=%v/bytes=%d", o, d, bytes), func(b *testing.B) {
 				combine, err := reduce.For(o, d)
 				if err != nil {
@@ -115,17 +118,22 @@ func BenchmarkSchedule(b *testing.B) {
 		b.Run(fmt.Sprintf("build/algorithm=%v/n=6", a), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := schedule.Build(a, 1, 6, 2); err != nil {
+				if _, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, Rank: 1, N: 6, Base: 2}); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
 	b.Run("plan/n=6/rails=2/bytes=1048576", func(b *testing.B) {
+		p, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: op.Ring, Rank: 1, N: 6})
+		if err != nil {
+			b.Fatal(err)
+		}
+		cost := schedule.CostOf(op.KindAllReduce, op.Ring, 6, 2)
 		b.ReportAllocs()
 		for b.Loop() {
-			l := plan.NewLayout(1<<20, 4, 6)
-			plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}))
+			l := plan.NewLayout(1<<20, 4, plan.PartsOf(op.KindAllReduce, op.Ring, 6, 1<<20, nil), p.Blocks, cost)
+			plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}), cost)
 		}
 	})
 }

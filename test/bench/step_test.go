@@ -13,93 +13,118 @@ import (
 // tasks are the cores of all ranks, joined without network or memory: what an operation costs in
 // decisions alone.
 type tasks struct {
-	b      *testing.B
-	plan   *plan.Plan
-	ranks  []*task.Task
-	config []task.Config
-	queue  []decision // handled from the front; its memory is kept
-	room   []task.Action
-	steps  int
+	b     *testing.B
+	parts []*part    // by rank and lane
+	queue []decision // handled from the front; its memory is kept
+	room  []task.Action
+	steps int
 }
 
-// decision is an action of one rank that waits to be carried out.
+// part is one rank's part of the operation on one lane.
+type part struct {
+	task   task.Task
+	config task.Config
+}
+
+// decision is an action of one part that waits to be carried out.
 type decision struct {
-	rank   int
-	action task.Action
+	rank, lane int
+	action     task.Action
 }
 
-func newTasks(b *testing.B, a op.Algorithm, n, bytes int, eager bool) *tasks {
-	l := plan.NewLayout(bytes, 4, schedule.Owners(a, n))
-	t := &tasks{b: b, plan: plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}))}
+const lanes = 2
+
+func newTasks(b *testing.B, k op.Kind, a op.Algorithm, n, bytes int, eager bool) *tasks {
+	t := &tasks{b: b}
+	cost := schedule.CostOf(k, a, n, 2)
+	parts := plan.PartsOf(k, a, n, bytes, nil)
 	for rank := range n {
-		p, err := schedule.Build(a, op.Rank(rank), n, 2)
+		p, err := schedule.Build(schedule.Spec{Kind: k, Algorithm: a, Rank: op.Rank(rank), N: n, Base: 2, InPlace: true})
 		if err != nil {
 			b.Fatal(err)
 		}
-		t.ranks = append(t.ranks, new(task.Task))
-		t.config = append(t.config, task.Config{Program: p, Plan: t.plan, InPlace: true, Eager: eager, Window: 4})
+		l := plan.NewLayout(bytes, 4, parts, p.Blocks, cost)
+		cut := plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}), cost)
+		for lane := range lanes {
+			x := &part{config: task.Config{Program: p, Plan: cut, Lane: lane, InPlace: true, Eager: eager, Window: 4}}
+			t.parts = append(t.parts, x)
+		}
 	}
 	return t
 }
 
-func (t *tasks) step(rank int, e task.Event) {
+func (t *tasks) part(rank, lane int) *part { return t.parts[rank*lanes+lane] }
+
+func (t *tasks) step(rank, lane int, e task.Event) {
 	t.steps++
 	var err error
-	if t.room, err = t.ranks[rank].Step(e, t.room[:0]); err != nil {
+	if t.room, err = t.part(rank, lane).task.Step(e, t.room[:0]); err != nil {
 		t.b.Fatal(err)
 	}
 	for _, a := range t.room {
-		t.queue = append(t.queue, decision{rank, a})
+		t.queue = append(t.queue, decision{rank, lane, a})
 	}
 }
 
 // run is one operation of all ranks.
 func (t *tasks) run() {
-	for rank := range t.ranks {
-		t.ranks[rank].Reset(t.config[rank])
-		t.step(rank, task.Event{Kind: task.Start})
+	left := 0
+	for i, p := range t.parts {
+		if p.config.Plan.Lanes[p.config.Lane].Rounds > 0 {
+			left++
+			p.task.Reset(p.config)
+			t.step(i/lanes, i%lanes, task.Event{Kind: task.Start})
+		}
 	}
-	retired := 0
 	for i := 0; i < len(t.queue); i++ {
-		rank, a := t.queue[i].rank, t.queue[i].action
+		rank, lane, a := t.queue[i].rank, t.queue[i].lane, t.queue[i].action
+		to := int(a.To)
 		switch a.Kind {
 		case task.Send:
-			t.step(rank, task.Event{Kind: task.Released, Ref: a.Ref})
-			s := t.plan.Spans[a.Span]
-			ref, _, err := t.ranks[a.To].Place(op.Rank(rank), a.Rail, s.First, s.Count, a.Owner, a.Step, a.Loc.Len)
+			t.step(rank, lane, task.Event{Kind: task.Released, Ref: a.Ref})
+			s := t.part(rank, lane).config.Plan.Lanes[lane].Spans[a.Span]
+			ref, _, err := t.part(to, lane).task.Place(task.Frame{From: op.Rank(rank), First: s.First, Count: s.Count,
+				Mark: a.Mark, Step: a.Step, Bytes: a.Loc.Len})
 			if err != nil {
 				t.b.Fatal(err)
 			}
-			t.step(int(a.To), task.Event{Kind: task.Arrived, Ref: ref})
+			t.step(to, lane, task.Event{Kind: task.Arrived, Ref: ref})
 		case task.Reduce, task.Copy:
-			t.step(rank, task.Event{Kind: task.Reduced, Ref: a.Ref})
+			t.step(rank, lane, task.Event{Kind: task.Reduced, Ref: a.Ref})
 		case task.Grant:
-			t.step(int(a.To), task.Event{Kind: task.Granted, From: op.Rank(rank), Rail: a.Rail, Limit: a.Limit})
+			t.step(to, lane, task.Event{Kind: task.Granted, From: op.Rank(rank), Limit: a.Limit})
 		case task.Retire:
-			retired++
+			left--
 		}
 	}
 	t.queue = t.queue[:0]
-	if retired != len(t.ranks) {
-		t.b.Fatalf("%d of %d ranks are done", retired, len(t.ranks))
+	if left != 0 {
+		t.b.Fatalf("%d parts are not done", left)
 	}
 }
 
 // BenchmarkTaskStep is an operation of all ranks, decisions alone; ns/step is one event of one rank.
 func BenchmarkTaskStep(b *testing.B) {
 	for _, c := range []struct {
+		kind      op.Kind
 		algorithm op.Algorithm
 		n, bytes  int
 		eager     bool
 	}{
-		{op.RecursiveDoubling, 2, 8, true},
-		{op.RecursiveDoubling, 4, 8, true},
-		{op.Ring, 4, 64 << 10, true},
-		{op.Ring, 4, 1 << 20, false},
-		{op.Ring, 4, 64 << 20, false},
+		{op.KindAllReduce, op.RecursiveDoubling, 2, 8, true},
+		{op.KindAllReduce, op.RecursiveDoubling, 4, 8, true},
+		{op.KindAllReduce, op.Ring, 4, 64 << 10, true},
+		{op.KindAllReduce, op.Ring, 4, 1 << 20, false},
+		{op.KindAllReduce, op.Ring, 4, 64 << 20, false},
+		{op.KindBroadcast, op.Chain, 4, 64 << 20, false},
+		{op.KindAllToAll, op.Direct, 4, 64 << 20, false},
 	} {
-		b.Run(fmt.Sprintf("algorithm=%v/n=%d/bytes=%d", c.algorithm, c.n, c.bytes), func(b *testing.B) {
-			t := newTasks(b, c.algorithm, c.n, c.bytes, c.eager)
+		name := fmt.Sprintf("algorithm=%v/n=%d/bytes=%d", c.algorithm, c.n, c.bytes)
+		if c.kind != op.KindAllReduce { // whose names stay, for comparisons
+			name = fmt.Sprintf("kind=%v/%s", c.kind, name)
+		}
+		b.Run(name, func(b *testing.B) {
+			t := newTasks(b, c.kind, c.algorithm, c.n, c.bytes, c.eager)
 			b.ReportAllocs()
 			for b.Loop() {
 				t.run()

@@ -4,71 +4,139 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 const (
-	maxRanks  = 9
 	maxRails  = 3
 	variants  = 2 // of weights and of the eager limit, see bed
 	bcubeBase = 3
 )
 
 var (
-	lengths    = []int{0, 1, 7, 100, 1000, 65537} // elements
-	algorithms = []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree}
-	codes      = []op.Code{op.CodeSum, op.CodeProd, op.CodeMin, op.CodeMax, op.CodeAvg,
+	fewRanks  = []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	manyRanks = append(slices.Clone(fewRanks), 13, 16, 32) // with -all
+	codes     = []op.Code{op.CodeSum, op.CodeProd, op.CodeMin, op.CodeMax, op.CodeAvg,
 		op.CodeBitAnd, op.CodeBitOr, op.CodeBitXor, op.CodeUser, op.CodeMinLoc, op.CodeMaxLoc}
 )
 
+// cut is how data of a kind with a part for each rank is divided among them.
+type cut int
+
+const (
+	equal  cut = iota
+	uneven     // parts as 1 : 3 : 5 …
+	holed      // one rank has nothing, the others the same
+)
+
+// amount is how many elements an operation has, about, where they don't divide by the ranks, and its cut.
+type amount struct {
+	elements int
+	cut      cut
+}
+
+var amounts = []amount{{0, equal}, {1, equal}, {10, equal}, {100, equal}, {1000, equal}, {10_000, equal}, {65_537, equal},
+	{10_007, uneven}, {1009, holed}}
+
+// form is a kind and an algorithm that runs it.
+type form struct {
+	kind      op.Kind
+	algorithm op.Algorithm
+}
+
+// forms are all of them.
+var forms = func() (all []form) {
+	for _, k := range op.Kinds {
+		for _, a := range schedule.Algorithms(k) {
+			all = append(all, form{k, a})
+		}
+	}
+	return all
+}()
+
 // testCase is one operation on one bed.
 type testCase struct {
-	dtype     op.DType
-	code      op.Code
-	ranks     int
-	length    int // elements
-	algorithm op.Algorithm
-	rails     int
-	variant   int
+	form
+	dtype   op.DType
+	code    op.Code // CodeNone of kinds that move data only
+	ranks   int
+	root    int
+	amount  amount
+	rails   int
+	variant int
 
 	once     sync.Once
 	operands [][]byte // by rank
-	expected []byte
+	expected [][]byte // by rank; nil: it gets nothing
 }
 
 func (c *testCase) String() string {
-	return fmt.Sprintf("%v of %d × %v by %v over %d ranks, %d rails, variant %d",
-		c.code, c.length, c.dtype, c.algorithm, c.ranks, c.rails, c.variant)
+	return fmt.Sprintf("%v by %v, %v of %d × %v (cut %d) among %d ranks, root %d, %d rails, variant %d",
+		c.kind, c.algorithm, c.code, c.amount.elements, c.dtype, c.amount.cut, c.ranks, c.root, c.rails, c.variant)
 }
 
-// allCases is every combination that is defined.
-func allCases() []*testCase {
-	var cases []*testCase
-	for ranks := 1; ranks <= maxRanks; ranks++ {
-		for rails := 1; rails <= maxRails; rails++ {
-			for variant := range variants {
-				for _, a := range algorithms {
-					for _, d := range op.DTypes {
-						for _, code := range codes {
-							for _, length := range lengths {
-								if operator(code, d).Check(d) == nil {
-									cases = append(cases, &testCase{dtype: d, code: code, ranks: ranks,
-										length: length, algorithm: a, rails: rails, variant: variant})
-								}
-							}
-						}
-					}
-				}
-			}
+// divided says whether a kind has a part of its data for each rank, as callers see it.
+func divided(k op.Kind) bool { return takesCounts(k) || k == op.KindAllToAll }
+
+// takesCounts says whether callers may give the lengths of the parts.
+func takesCounts(k op.Kind) bool {
+	switch k {
+	case op.KindReduceScatter, op.KindAllGather, op.KindGather, op.KindScatter:
+		return true
+	}
+	return false
+}
+
+// counts are the elements of each rank's part, or of the whole where there are none.
+func (c *testCase) counts() []int {
+	n, elements := c.ranks, c.amount.elements
+	if !divided(c.kind) {
+		return []int{elements}
+	}
+	counts := slices.Repeat([]int{(elements + n - 1) / n}, n)
+	switch c.amount.cut {
+	case uneven:
+		for r := range counts {
+			counts[r] = elements * (2*r + 1) / (n * n)
+		}
+	case holed:
+		counts[elements%n] = 0
+	}
+	return counts
+}
+
+// roots are those that are tried among n ranks.
+func roots(k op.Kind, n int) []int {
+	all := []int{0, 1, n - 1}
+	if !k.Rooted() {
+		all = all[:1]
+	}
+	return slices.Compact(slices.DeleteFunc(all, func(r int) bool { return r >= n }))
+}
+
+// operators are the codes that a kind applies to a type.
+func operators(k op.Kind, d op.DType) (defined []op.Code) {
+	if !k.Reduces() {
+		return []op.Code{op.CodeNone}
+	}
+	for _, code := range codes {
+		scanned := (k == op.KindScan || k == op.KindExScan) && code == op.CodeAvg
+		if !scanned && operator(code, d).Check(d) == nil {
+			defined = append(defined, code)
 		}
 	}
-	return cases
+	return defined
 }
 
 func operator(code op.Code, d op.DType) op.Op {
-	if code == op.CodeUser {
+	switch code {
+	case op.CodeNone:
+		return op.Op{}
+	case op.CodeUser:
 		return userOp(d)
 	}
 	for _, o := range op.BuiltIn {
@@ -79,61 +147,123 @@ func operator(code op.Code, d op.DType) op.Op {
 	panic("no operator " + code.String())
 }
 
-// properties are what a pairwise cover pairs up.
-func (c *testCase) properties() [7]int {
-	return [...]int{int(c.dtype), int(c.code), c.ranks, c.length, int(c.algorithm), c.rails, c.variant}
-}
+// point is a case by its properties: small numbers, since there are a million.
+type point [properties]uint8
 
-// pair is two properties with their values.
-type pair struct{ i, vi, j, vj int }
+const properties = 8
 
-func (c *testCase) pairs() []pair {
-	p := c.properties()
-	var pairs []pair
-	for i := range p {
-		for j := i + 1; j < len(p); j++ {
-			pairs = append(pairs, pair{i, p[i], j, p[j]})
-		}
-	}
-	return pairs
-}
+// The properties: indices into the lists above, or numbers.
+const (
+	ofForm = iota
+	ofType
+	ofCode
+	ofRanks
+	ofAmount
+	ofRails
+	ofVariant
+	ofRoot // index of roots
+)
 
-// cover is a set of cases in which every pair of properties occurs that occurs in any: the first
-// one that has something new in a shuffled order, as long as there is one.
-func cover(cases []*testCase, rng *rand.Rand) []*testCase {
-	met := make(map[pair]bool)
-	var chosen []*testCase
-	// Those that have much that is new first, then the rest.
-	for _, least := range []int{15, 10, 6, 3, 1} {
-		for _, i := range rng.Perm(len(cases)) {
-			fresh := 0
-			pairs := cases[i].pairs()
-			for _, p := range pairs {
-				if !met[p] {
-					fresh++
+// points are all combinations that are defined, for some numbers of ranks.
+func points(ranks []int) (all []point) {
+	for f, form := range forms {
+		for t, d := range op.DTypes {
+			for _, code := range operators(form.kind, d) {
+				for _, n := range ranks {
+					for root := range roots(form.kind, n) {
+						for a, amount := range amounts {
+							if amount.cut != equal && !takesCounts(form.kind) {
+								continue
+							}
+							for i := range maxRails * variants {
+								all = append(all, point{uint8(f), uint8(t), uint8(code), uint8(n), uint8(a),
+									uint8(i/variants + 1), uint8(i % variants), uint8(root)})
+							}
+						}
+					}
 				}
 			}
-			if fresh < least {
-				continue
+		}
+	}
+	return all
+}
+
+// testCase is the case of a point.
+func (p point) testCase() *testCase {
+	c := &testCase{form: forms[p[ofForm]], dtype: op.DTypes[p[ofType]], code: op.Code(p[ofCode]), ranks: int(p[ofRanks]),
+		amount: amounts[p[ofAmount]], rails: int(p[ofRails]), variant: int(p[ofVariant])}
+	c.root = roots(c.kind, c.ranks)[p[ofRoot]]
+	return c
+}
+
+// valuesOfProperty is more than a property has.
+const valuesOfProperty = 64
+
+// pairs notes which pairs of properties' values have occurred.
+type pairs [properties][properties][valuesOfProperty][valuesOfProperty]bool
+
+// fresh is how many pairs of a point have not occurred.
+func (m *pairs) fresh(p point) (fresh int) {
+	for i := range p {
+		for j := i + 1; j < len(p); j++ {
+			if !m[i][j][p[i]][p[j]] {
+				fresh++
 			}
-			for _, p := range pairs {
-				met[p] = true
+		}
+	}
+	return fresh
+}
+
+func (m *pairs) add(p point) {
+	for i := range p {
+		for j := i + 1; j < len(p); j++ {
+			m[i][j][p[i]][p[j]] = true
+		}
+	}
+}
+
+// cover is a set of points in which every pair of properties occurs that occurs in any: the first
+// one that has something new in a shuffled order, as long as there is one.
+func cover(all []point, rng *rand.Rand) (chosen []point) {
+	met := new(pairs)
+	// Those that have much that is new first, then the rest.
+	for _, least := range []int{20, 15, 10, 6, 3, 1} {
+		for _, i := range rng.Perm(len(all)) {
+			if met.fresh(all[i]) >= least {
+				met.add(all[i])
+				chosen = append(chosen, all[i])
 			}
-			chosen = append(chosen, cases[i])
 		}
 	}
 	return chosen
 }
 
-// prepare makes the operands and the expected result, once for all ranks.
+// prepare makes the operands and the expected results, once for all ranks.
 func (c *testCase) prepare() {
 	c.once.Do(func() {
-		rng := rand.New(rand.NewPCG(uint64(c.dtype)<<32|uint64(c.length), uint64(c.ranks)<<32|uint64(c.code)))
-		for range c.ranks {
-			c.operands = append(c.operands, operand(c.dtype, c.length, rng))
+		rng := rand.New(rand.NewPCG(uint64(c.dtype)<<32|uint64(c.amount.elements), uint64(c.ranks)<<32|uint64(c.code)))
+		for r := range c.ranks {
+			c.operands = append(c.operands, operand(c.dtype, c.source(r), rng))
 		}
-		c.expected = expected(c.dtype, c.code, c.algorithm, bcubeBase, c.operands)
+		c.expected = c.results()
 	})
+}
+
+// source is the number of elements of a rank's operand.
+func (c *testCase) source(r int) (elements int) {
+	counts := c.counts()
+	for _, count := range counts {
+		elements += count
+	}
+	switch c.kind {
+	case op.KindAllGather, op.KindGather:
+		return counts[r]
+	case op.KindScatter, op.KindBroadcast:
+		if r != c.root {
+			return 0
+		}
+	}
+	return elements
 }
 
 // forget lets go of the memory.

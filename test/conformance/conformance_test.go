@@ -23,13 +23,13 @@ import (
 )
 
 var (
-	all    = flag.Bool("all", false, "run every case")
+	all    = flag.Bool("all", false, "run every case of three ranks, and more ranks")
 	seed   = flag.Uint64("seed", 1, "seed of the sample")
 	sample = flag.Int("sample", 3000, "cases besides the pairwise cover")
 )
 
-// TestAllReduceEqualsTheReference runs the chosen cases, all of one bed on the same nodes.
-func TestAllReduceEqualsTheReference(t *testing.T) {
+// TestNodesEqualTheReference runs the chosen cases, all of one bed on the same nodes.
+func TestNodesEqualTheReference(t *testing.T) {
 	byBed := make(map[bedKey][]*testCase)
 	count := 0
 	for _, c := range choose(t) {
@@ -54,29 +54,41 @@ func TestAllReduceEqualsTheReference(t *testing.T) {
 }
 
 // choose picks the cases of this run.
-func choose(t *testing.T) []*testCase {
-	cases := allCases()
+func choose(t *testing.T) (chosen []*testCase) {
+	ranks, drawn := fewRanks, *sample
 	if *all {
-		return cases
+		ranks, drawn = manyRanks, allSample
 	}
+	universe := points(ranks)
 	rng := rand.New(rand.NewPCG(*seed, 0))
-	chosen := cover(cases, rng)
-	t.Logf("%d cases cover all pairs; -seed %d draws %d more", len(chosen), *seed, *sample)
-	if testing.Short() {
-		return chosen
+	in := make(map[point]bool)
+	for _, p := range cover(universe, rng) {
+		in[p] = true
 	}
-	in := make(map[*testCase]bool)
-	for _, c := range chosen {
-		in[c] = true
-	}
-	for range *sample {
-		if c := cases[rng.IntN(len(cases))]; !in[c] {
-			in[c] = true
-			chosen = append(chosen, c)
+	t.Logf("%d of %d cases cover all pairs; -seed %d draws %d more", len(in), len(universe), *seed, drawn)
+	if *all {
+		for _, p := range universe {
+			if p[ofRanks] == 3 {
+				in[p] = true
+			}
 		}
 	}
+	if !testing.Short() {
+		for range drawn {
+			in[universe[rng.IntN(len(universe))]] = true
+		}
+	}
+	for _, p := range universe { // an order that the seed decides, too
+		if in[p] {
+			chosen = append(chosen, p.testCase())
+		}
+	}
+	rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 	return chosen
 }
+
+// allSample is the number of cases drawn with -all.
+const allSample = 50_000
 
 // bedKey is what nodes are started for.
 type bedKey struct{ ranks, rails, variant int }
@@ -200,28 +212,59 @@ func turnWeights(comm *polyrail.Communicator) error {
 // check calls the operation, in place or not, and compares the result.
 func (c *testCase) check(comm *polyrail.Communicator, number int) error {
 	c.prepare()
-	own := c.operands[comm.Rank()]
-	src := alignedBytes(len(own))
-	copy(src, own)
-	dst := src
-	inPlace := (number+comm.Rank())%2 == 0
-	if !inPlace {
-		dst = alignedBytes(len(own))
+	r := comm.Rank()
+	own, want := c.operands[r], c.expected[r]
+	inPlace := (number+r)%2 == 0
+	src, dst := c.memory(r, inPlace)
+	o := polyrail.Operation{Kind: c.kind, DType: c.dtype, Op: operator(c.code, c.dtype), Root: c.root, Dst: dst, Src: src}
+	if c.kind == op.KindBroadcast && r == c.root {
+		o.Dst = src
 	}
-	err := polyrail.AllReduceBytes(context.Background(), comm, dst, src, c.dtype, operator(c.code, c.dtype),
-		polyrail.WithAlgorithm(c.algorithm))
-	if err != nil {
+	options := []polyrail.Option{polyrail.WithAlgorithm(c.algorithm)}
+	if c.amount.cut != equal {
+		options = append(options, polyrail.WithCounts(c.counts()...))
+	}
+	if err := comm.Run(context.Background(), o, options...); err != nil {
 		return err
 	}
 	if !inPlace && !bytes.Equal(src, own) {
 		return errors.New("the source was changed")
 	}
-	if bytes.Equal(dst, c.expected) {
+	return compare(c.dtype, dst, want)
+}
+
+// memory is a rank's operand and the place of its result, in place as the kind has it.
+func (c *testCase) memory(r int, inPlace bool) (src, dst []byte) {
+	own, result := c.operands[r], len(c.expected[r])
+	if !inPlace {
+		src, dst = alignedBytes(len(own)), alignedBytes(result)
+		copy(src, own)
+		return src, dst
+	}
+	at := 0 // where the rank's part begins in the larger one
+	if len(own) != result && divided(c.kind) && min(len(own), result) > 0 {
+		for _, count := range c.counts()[:r] {
+			at += count * c.dtype.Size()
+		}
+	}
+	memory := alignedBytes(max(len(own), result))
+	src, dst = memory[:len(own)], memory[:result]
+	if len(own) < result {
+		src = memory[at : at+len(own)]
+	} else {
+		dst = memory[at : at+result]
+	}
+	copy(src, own)
+	return src, dst
+}
+
+func compare(d op.DType, got, want []byte) error {
+	if bytes.Equal(got, want) {
 		return nil
 	}
-	for at := 0; ; at += c.dtype.Size() {
-		if got, want := dst[at:at+c.dtype.Size()], c.expected[at:at+c.dtype.Size()]; !bytes.Equal(got, want) {
-			return fmt.Errorf("element %d is %x, want %x", at/c.dtype.Size(), got, want)
+	for at := 0; ; at += d.Size() {
+		if got, want := got[at:at+d.Size()], want[at:at+d.Size()]; !bytes.Equal(got, want) {
+			return fmt.Errorf("element %d is %x, want %x", at/d.Size(), got, want)
 		}
 	}
 }
@@ -250,20 +293,16 @@ func TestTheReferenceIsWhatItSays(t *testing.T) {
 
 // TestTheCoverHasAllPairs: every pair of properties that any case has is in the cover.
 func TestTheCoverHasAllPairs(t *testing.T) {
-	cases := allCases()
-	chosen := cover(cases, rand.New(rand.NewPCG(7, 7)))
-	met := make(map[pair]bool)
-	for _, c := range chosen {
-		for _, p := range c.pairs() {
-			met[p] = true
+	all := points(fewRanks)
+	chosen := cover(all, rand.New(rand.NewPCG(7, 7)))
+	met := new(pairs)
+	for _, p := range chosen {
+		met.add(p)
+	}
+	for _, p := range all {
+		if met.fresh(p) > 0 {
+			t.Fatalf("%v has a pair that the cover lacks", p.testCase())
 		}
 	}
-	for _, c := range cases {
-		for _, p := range c.pairs() {
-			if !met[p] {
-				t.Fatalf("%v has a pair that the cover lacks: %v", c, p)
-			}
-		}
-	}
-	t.Logf("%d of %d cases", len(chosen), len(cases))
+	t.Logf("%d of %d cases", len(chosen), len(all))
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/test/order"
@@ -136,27 +137,78 @@ func userBits(a, b uint64) (c uint64) {
 	return c
 }
 
-// expected is the result of an allreduce over the operands, by rank.
-func expected(d op.DType, code op.Code, a op.Algorithm, base int, operands [][]byte) []byte {
-	n, size := len(operands), d.Size()
-	result := make([]byte, len(operands[0]))
-	// The buffer is cut in one block per owner, in multiples of 64 bytes.
-	owners := order.Owners(a, n)
-	block := ((len(result)+owners-1)/owners + 63) / 64 * 64
-	expressions := make([]*order.Expr, owners)
-	for owner := range expressions {
-		expressions[owner] = order.Of(a, n, base, owner)
+// results are what the operation leaves in the ranks' destinations; nil: a rank has none.
+func (c *testCase) results() [][]byte {
+	n, size := c.ranks, c.dtype.Size()
+	at := []int{0} // where each rank's part begins, in bytes, and where the last one ends
+	for _, count := range c.counts() {
+		at = append(at, at[len(at)-1]+count*size)
 	}
-	for at := 0; at < len(result); at += size {
-		if d.Loc() {
-			copy(result[at:], evaluatePair(d, code, expressions[at/block], operands, at))
+	results := make([][]byte, n)
+	for r := range n {
+		switch c.kind {
+		case op.KindAllReduce:
+			if r > 0 { // the same bits everywhere
+				results[r] = results[0]
+				continue
+			}
+			results[r] = c.allReduce()
+		case op.KindReduce:
+			if r == c.root {
+				results[r] = c.fold(order.Of(c.algorithm, n, bcubeBase, r), 0, at[1])
+			}
+		case op.KindReduceScatter:
+			results[r] = c.fold(order.Of(c.algorithm, n, bcubeBase, r), at[r], at[r+1])
+		case op.KindAllGather, op.KindGather:
+			if c.kind == op.KindAllGather || r == c.root {
+				results[r] = slices.Concat(c.operands...)
+			}
+		case op.KindScatter:
+			results[r] = c.operands[c.root][at[r]:at[r+1]]
+		case op.KindBroadcast:
+			if r != c.root { // whose operand it is
+				results[r] = c.operands[c.root]
+			}
+		case op.KindAllToAll:
+			for _, operand := range c.operands {
+				results[r] = append(results[r], operand[at[r]:at[r+1]]...)
+			}
+		case op.KindScan, op.KindExScan:
+			if e := (order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: n}).Prefix(r); e != nil {
+				results[r] = c.fold(e, 0, at[1])
+			}
+		default:
+			panic("no reference of " + c.kind.String())
+		}
+	}
+	return results
+}
+
+// allReduce is the result of one: the buffer is cut in one block per owner, in multiples of 64 bytes.
+func (c *testCase) allReduce() (result []byte) {
+	length, owners := len(c.operands[0]), order.Owners(c.algorithm, c.ranks)
+	block := ((length+owners-1)/owners + 63) / 64 * 64
+	for owner := range owners {
+		e := order.Of(c.algorithm, c.ranks, bcubeBase, owner)
+		result = append(result, c.fold(e, min(owner*block, length), min((owner+1)*block, length))...)
+	}
+	return result
+}
+
+// fold evaluates an expression over the bytes from … to of the operands.
+func (c *testCase) fold(e *order.Expr, from, to int) []byte {
+	size := c.dtype.Size()
+	result := make([]byte, to-from)
+	for at := from; at < to; at += size {
+		if c.dtype.Loc() {
+			copy(result[at-from:], evaluatePair(c.dtype, c.code, e, c.operands, at))
 			continue
 		}
-		v := evaluate(d, code, expressions[at/block], operands, at)
-		if code == op.CodeAvg {
-			v = divide(d, v, n)
+		v := evaluate(c.dtype, c.code, e, c.operands, at)
+		if c.code == op.CodeAvg {
+			v = divide(c.dtype, v, c.ranks)
 		}
-		store(d, result[at:], v)
+		store(c.dtype, result[at-from:], v)
 	}
 	return result
 }

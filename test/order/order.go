@@ -1,6 +1,7 @@
-// Package order states, from first principles, in which order each algorithm combines
-// the ranks' operands (DESIGN §4.3): the reference of every test that compares a result
-// bit for bit. It shares nothing with collective/schedule, and is deliberately dumb.
+// Package order states, from first principles, what each collective operation gives to whom,
+// and in which order each algorithm combines the ranks' operands: the reference of every
+// test that compares a result bit for bit. It shares nothing with collective/schedule, and
+// is deliberately dumb.
 package order
 
 import (
@@ -38,14 +39,15 @@ func Owners(a op.Algorithm, n int) int {
 	return n
 }
 
-// Of is the expression for one owner's block in a group of n ranks; base is Bcube's.
+// Of is the expression for one owner's block in a group of n ranks; base is Bcube's. The
+// owner of what a root gets is the root.
 func Of(a op.Algorithm, n, base, owner int) *Expr {
 	values := make([]*Expr, n)
 	for rank := range values {
 		values[rank] = &Expr{Rank: rank}
 	}
 	switch a {
-	case op.Ring:
+	case op.Ring, op.Chain, op.Direct:
 		// owner+1, owner+2, …, owner.
 		values = append(values[owner+1:], values[:owner+1]...)
 		return fold(values)
@@ -69,7 +71,8 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 		}
 		return values[0]
 	case op.Tree:
-		// Eight neighbours, then eight of those groups; the last group may be smaller.
+		// From the owner on, eight neighbours, then eight of those groups; the last group may be smaller.
+		values = append(values[owner:], values[:owner]...)
 		for len(values) > 1 {
 			values = groups(values, 8)
 		}

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
@@ -13,17 +15,31 @@ import (
 
 // call is one operation as all ranks know it.
 type call struct {
-	bytes     int
+	kind      op.Kind
 	algorithm op.Algorithm
-	inPlace   uint32 // by bit: which ranks call it in place
-	subtract  bool   // instead of adding: no operator of polyrail's, but it shows each operand's place
+	root      int
+	bytes     int
+	counts    plan.Parts // nil: as the kind divides it
+	inPlace   uint32     // by bit: which ranks call it in place
+	subtract  bool       // instead of adding: no operator of polyrail's, but it shows each operand's place
 
 	// Settled by the first rank that begins it.
 	table    *table.Table
-	plan     *plan.Plan
+	parts    plan.Parts
 	eager    bool
-	inputs   [][]float32 // by rank: its source memory
-	expected []float32
+	inputs   [][]float32 // by rank: what its source holds
+	expected [][]float32 // by rank: what its destination holds afterwards; nil: nothing
+}
+
+func (c *call) String() string {
+	name := fmt.Sprintf("%v by %v of %d bytes", c.kind, c.algorithm, c.bytes)
+	if c.kind.Rooted() {
+		name += fmt.Sprintf(", root %d", c.root)
+	}
+	if c.counts != nil {
+		name += fmt.Sprintf(", parts of %v", c.counts)
+	}
+	return name
 }
 
 // finalFactor stands for what is done once where a value becomes final (the division of an
@@ -39,23 +55,26 @@ func (s *Sim) settle(c *call, rank int, seq uint64, t *table.Table) {
 		return
 	}
 	c.table = t
-	entry := t.Lookup(int64(c.bytes))
-	if entry.Algorithm != op.Auto {
-		c.algorithm = entry.Algorithm
+	if a := t.Lookup(int64(c.bytes)).Algorithm; slices.Contains(schedule.Algorithms(c.kind), a) {
+		c.algorithm = a
 	} else if s.setup.measured {
 		c.algorithm = fixedRule(int64(c.bytes))
 	}
 	c.eager = c.bytes <= s.setup.eagerBytes
-	c.plan = s.planOf(c.bytes, order.Owners(c.algorithm, s.setup.ranks), entry.Weights)
+	c.parts = plan.PartsOf(c.kind, c.algorithm, s.setup.ranks, c.bytes, c.counts)
 	c.inputs = c.inputs[:0]
-	for range s.setup.ranks {
-		input := s.floats.get(c.bytes / 4)
+	for r := range s.setup.ranks {
+		source, _ := c.buffers(r, s.setup.ranks)
+		input := s.floats.get(source / 4)
 		s.awkward(input)
 		c.inputs = append(c.inputs, input)
 	}
 	s.expect(c)
 	if t.Version > 1 {
 		s.stats.Switched++
+	}
+	if c.counts != nil {
+		s.stats.Uneven++
 	}
 }
 
@@ -77,19 +96,62 @@ func (s *Sim) awkward(v []float32) {
 	}
 }
 
+// order is the call as test/order knows it.
+func (s *Sim) order(c *call) order.Operation {
+	return order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: s.setup.ranks, Base: s.setup.base, Root: c.root}
+}
+
+// sameForAll reports whether all ranks get the same.
+func (c *call) sameForAll() bool {
+	return c.kind == op.KindAllReduce || c.kind == op.KindAllGather
+}
+
 // expect evaluates the declared order on the inputs.
 func (s *Sim) expect(c *call) {
-	c.expected = s.floats.get(c.bytes / 4)
-	for owner := range c.plan.Owners {
-		low := min(owner*c.plan.Block, c.bytes) / 4
-		high := min((owner+1)*c.plan.Block, c.bytes) / 4
-		if low == high {
+	o := s.order(c)
+	if len(c.parts) != o.Parts() || c.parts.Total() != c.bytes {
+		s.fail("%v among %d ranks is divided into %v", c, s.setup.ranks, c.parts)
+	}
+	c.expected = c.expected[:0]
+	for r := range s.setup.ranks {
+		if r > 0 && c.sameForAll() {
+			c.expected = append(c.expected, c.expected[0])
 			continue
 		}
-		e := order.Of(c.algorithm, s.setup.ranks, s.setup.base, owner)
-		s.evaluate(c, e, low, high, c.expected[low:high])
-		for i := low; i < high; i++ {
-			c.expected[i] *= finalFactor
+		c.expected = append(c.expected, s.result(c, o.Pieces(r)))
+	}
+}
+
+// result is what a rank gets of these pieces; nil where there are none.
+func (s *Sim) result(c *call, pieces []order.Piece) []float32 {
+	if len(pieces) == 0 {
+		return nil
+	}
+	bytes := 0
+	for _, p := range pieces {
+		bytes += c.parts[p.Part]
+	}
+	result := s.floats.get(bytes / 4)
+	rest := result
+	for _, p := range pieces {
+		length, low := c.parts[p.Part]/4, c.parts[:p.Source].Total()/4
+		s.evaluate(c, p.Of, low, low+length, rest[:length])
+		rest = rest[length:]
+	}
+	if s.order(c).Averages() {
+		for i := range result {
+			result[i] *= finalFactor
+		}
+	}
+	return result
+}
+
+// forget gives the memory of a call back that is over.
+func (s *Sim) forget(c *call) {
+	for r := range c.inputs {
+		s.floats.put(c.inputs[r])
+		if r == 0 || !c.sameForAll() {
+			s.floats.put(c.expected[r])
 		}
 	}
 }
@@ -110,6 +172,15 @@ func (s *Sim) evaluate(c *call, e *order.Expr, low, high int, dst []float32) {
 }
 
 // combine is the kernel. dst may be a or b.
+// buffers are the lengths of a rank's source and destination.
+func (c *call) buffers(rank, ranks int) (source, destination int) {
+	own := c.parts.Total()
+	if len(c.parts) == ranks {
+		own = c.parts[rank]
+	}
+	return plan.Buffers(c.kind, op.Rank(rank), op.Rank(c.root), c.parts.Total(), own)
+}
+
 func (c *call) combine(dst, a, b []float32) {
 	if c.subtract {
 		for i, v := range b {
@@ -123,54 +194,17 @@ func (c *call) combine(dst, a, b []float32) {
 }
 
 // program is the schedule of one rank, built once.
-func (s *Sim) program(a op.Algorithm, rank int) *schedule.Program {
-	key := programKey{a, rank, s.setup.ranks, s.setup.base}
-	p := s.programs[key]
+func (s *Sim) program(c *call, rank int, inPlace bool) *schedule.Program {
+	spec := schedule.Spec{
+		Kind: c.kind, Algorithm: c.algorithm, Rank: op.Rank(rank), N: s.setup.ranks, Root: op.Rank(c.root),
+		Base: s.setup.base, InPlace: inPlace,
+	}
+	p := s.programs[spec]
 	if p == nil {
 		var err error
-		p, err = schedule.Build(a, op.Rank(rank), s.setup.ranks, s.setup.base)
+		p, err = schedule.Build(spec)
 		s.failIf(err, "rank %d", rank)
-		s.programs[key] = p
+		s.programs[spec] = p
 	}
 	return p
-}
-
-// floatPool keeps memory by size class.
-type floatPool [32][][]float32
-
-// get returns n numbers, all poison: a NaN that no arithmetic on the inputs makes.
-func (p *floatPool) get(n int) []float32 {
-	class := bits.Len(uint(n))
-	var v []float32
-	if kept := p[class]; len(kept) > 0 {
-		v, p[class] = kept[len(kept)-1][:n], kept[:len(kept)-1]
-	} else {
-		v = make([]float32, n, 1<<class)
-	}
-	poison(v)
-	return v
-}
-
-func (p *floatPool) put(v []float32) {
-	if cap(v) > 0 {
-		class := bits.Len(uint(cap(v))) - 1
-		p[class] = append(p[class], v[:0])
-	}
-}
-
-var poisonValue = math.Float32frombits(0x7fc0dead)
-
-func poison(v []float32) {
-	for i := range v {
-		v[i] = poisonValue
-	}
-}
-
-func poisoned(v []float32) bool {
-	for _, f := range v {
-		if math.Float32bits(f) != 0x7fc0dead {
-			return false
-		}
-	}
-	return true
 }

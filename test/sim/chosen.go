@@ -11,9 +11,11 @@ import (
 
 // Chosen is a run whose operations and cuts are given: all but the times comes from here.
 type Chosen struct {
+	Kind      op.Kind
 	Algorithm op.Algorithm
 	Ranks     int
 	Base      int // Bcube's
+	Root      int // where the kind has one
 	Cuts      []Cut
 }
 
@@ -23,7 +25,7 @@ type Cut struct {
 	When Moment
 }
 
-// Point is a step of a schedule, of whatever owner: what one rank sends to another in it.
+// Point is a step of a schedule, of whatever block: what one rank sends to another in it.
 type Point struct{ From, To, Step int }
 
 // Moment is one of a frame's.
@@ -41,13 +43,16 @@ func (c Cut) String() string {
 
 const (
 	chosenCalls = 3
-	chosenSeq   = 2 // the operation that is hit: one is over before, and the caller goes on to another one
+	chosenBytes = 12 * 64 // of a part: twelve rounds
+	chosenSpan  = 3       // rounds
+	chosenSeq   = 2       // the operation that is hit: one is over before, and the caller goes on to another one
 )
 
 // Points are all of a schedule.
-func Points(a op.Algorithm, ranks, base int) (points []Point, err error) {
-	for r := range ranks {
-		p, err := schedule.Build(a, op.Rank(r), ranks, base)
+func (c *Chosen) Points() (points []Point, err error) {
+	for r := range c.Ranks {
+		p, err := schedule.Build(schedule.Spec{Kind: c.Kind, Algorithm: c.Algorithm, Rank: op.Rank(r), N: c.Ranks,
+			Root: op.Rank(c.Root), Base: c.Base})
 		if err != nil {
 			return nil, err
 		}
@@ -67,14 +72,17 @@ func Points(a op.Algorithm, ranks, base int) (points []Point, err error) {
 func (s *Sim) drawChosen() {
 	p := &s.setup
 	p.ranks, p.base, p.rails, p.calls = s.Chosen.Ranks, s.Chosen.Base, 2, chosenCalls
-	p.miniature, p.perSpan, p.proposals, p.cuts = true, 2, 0, 0
+	p.miniature, p.fine, p.perSpan, p.proposals, p.cuts = true, true, chosenSpan, 0, 0
 	s.met = make([]bool, len(s.Chosen.Cuts))
 }
 
-// fix makes a call one of the chosen run's: every owner has two spans on each rail.
+// fix makes a call one of the chosen run's: every part has two spans on each rail.
 func (c *Chosen) fix(call *call) {
-	call.algorithm = c.Algorithm
-	call.bytes = 8 * 64 * order.Owners(c.Algorithm, c.Ranks)
+	call.kind, call.algorithm, call.root = c.Kind, c.Algorithm, c.Root
+	if !c.Kind.Empty() {
+		o := order.Operation{Kind: c.Kind, Algorithm: c.Algorithm, N: c.Ranks}
+		call.bytes = chosenBytes * o.Parts()
+	}
 }
 
 // meet makes the cuts that were chosen for a frame's moment.

@@ -9,24 +9,47 @@ import (
 	"testing"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 var every = flag.Bool("every", false, "cut each two steps with up to 8 ranks (minutes); otherwise with up to 3")
 
-// schedules are all that there are.
-var schedules = []struct {
-	algorithm op.Algorithm
-	base      int
-}{{op.Ring, 2}, {op.RecursiveDoubling, 2}, {op.Bcube, 2}, {op.Bcube, 3}, {op.Bcube, 8}, {op.Tree, 2}}
+// Ranks of chosen runs. Trees have two levels among the deep ones.
+const (
+	chosenRanks = 8
+	deepRanks   = maxRanks
+)
+
+// schedules are all that there are, for all roots; among deep ranks only the trees.
+func schedules(ranks int) (all []Chosen) {
+	for _, k := range kinds {
+		for _, a := range schedule.Algorithms(k) {
+			if ranks > chosenRanks && a != op.Tree {
+				continue
+			}
+			c := Chosen{Kind: k, Algorithm: a, Ranks: ranks, Base: 2}
+			all = append(all, c)
+			if a == op.Bcube {
+				for _, c.Base = range []int{3, 8} {
+					all = append(all, c)
+				}
+			}
+			for c.Root = 1; k.Rooted() && c.Root < ranks; c.Root++ {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
 
 // TestEveryStepOfEveryPairIsCut cuts the connection that carries a step's frame, for every step that any rank sends to
 // any other, when it is sent and when it has arrived.
 func TestEveryStepOfEveryPairIsCut(t *testing.T) {
-	most := maxRanks
+	ranks := []int{2, 3, 4, 5, 6, 7, chosenRanks, deepRanks}
 	if testing.Short() {
-		most = 4
+		ranks = ranks[:3]
 	}
-	eachSchedule(t, most, func(c Chosen, points []Point) (runs []Chosen) {
+	eachSchedule(t, ranks, func(c Chosen, points []Point) (runs []Chosen) {
 		for _, p := range points {
 			for _, when := range []Moment{Sent, Received} {
 				run := c
@@ -40,11 +63,11 @@ func TestEveryStepOfEveryPairIsCut(t *testing.T) {
 
 // TestEveryTwoStepsAreCut does so with each two of these steps, within one operation. The moments take turns.
 func TestEveryTwoStepsAreCut(t *testing.T) {
-	most := 3
+	ranks := []int{2, 3}
 	if *every {
-		most = maxRanks
+		ranks = []int{2, 3, 4, 5, 6, 7, chosenRanks}
 	}
-	eachSchedule(t, most, func(c Chosen, points []Point) (runs []Chosen) {
+	eachSchedule(t, ranks, func(c Chosen, points []Point) (runs []Chosen) {
 		for i, p := range points {
 			for j, q := range points[:i] {
 				run := c
@@ -56,19 +79,19 @@ func TestEveryTwoStepsAreCut(t *testing.T) {
 	})
 }
 
-func eachSchedule(t *testing.T, most int, runs func(c Chosen, points []Point) []Chosen) {
+func eachSchedule(t *testing.T, ranks []int, runs func(c Chosen, points []Point) []Chosen) {
 	if *seed != 0 || *measured {
 		t.Skip("replaying one seed, or other seeds")
 	}
 	total := 0
-	for _, s := range schedules {
-		for n := 2; n <= most; n++ {
-			t.Run(fmt.Sprintf("%v/base=%d/n=%d", s.algorithm, s.base, n), func(t *testing.T) {
-				points, err := Points(s.algorithm, n, s.base)
+	for _, n := range ranks {
+		for _, c := range schedules(n) {
+			t.Run(fmt.Sprintf("%v/%v/base=%d/n=%d/root=%d", c.Kind, c.Algorithm, c.Base, n, c.Root), func(t *testing.T) {
+				points, err := c.Points()
 				if err != nil {
 					t.Fatal(err)
 				}
-				total += playChosen(t, runs(Chosen{Algorithm: s.algorithm, Ranks: n, Base: s.base}, points))
+				total += playChosen(t, runs(c, points))
 			})
 		}
 	}

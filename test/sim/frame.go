@@ -35,19 +35,19 @@ type frame struct {
 
 	// Data and grants.
 	version uint32 // of the table
-	rail    int    // planned
+	lane    int    // which is also the number of the planned rail
 	first   int    // round
 	count   int    // rounds; of a grant: spans
-	owner   int
+	mark    int
 	step    int
 	length  int // bytes
 	ackNow  bool
 	eager   bool
 
-	memory []float32  // the payload: a copy, or what the operation lends
-	lender *operation // nil for a copy
-	ref    task.Ref   // the lender's
-	shadow []float32  // what is lent, as it was when it was sent
+	memory []float32 // the payload: a copy, or what the operation lends
+	lender *part     // nil for a copy
+	ref    task.Ref  // the lender's
+	shadow []float32 // what is lent, as it was when it was sent
 
 	writers int // that hold the memory
 
@@ -61,10 +61,10 @@ func (f *frame) String() string {
 	route := fmt.Sprintf("%d→%d", f.from.id, f.to.id)
 	switch f.kind {
 	case dataFrame:
-		return fmt.Sprintf("data %s seq %d rail %d rounds %d+%d owner %d step %d, %d bytes",
-			route, f.seq, f.rail, f.first, f.count, f.owner, f.step, f.length)
+		return fmt.Sprintf("data %s seq %d lane %d rounds %d+%d block %d step %d, %d bytes",
+			route, f.seq, f.lane, f.first, f.count, f.mark, f.step, f.length)
 	case grantFrame:
-		return fmt.Sprintf("grant %s seq %d rail %d: %d spans", route, f.seq, f.rail, f.count)
+		return fmt.Sprintf("grant %s seq %d lane %d: %d spans", route, f.seq, f.lane, f.count)
 	case wantFrame:
 		return fmt.Sprintf("want %s seq %d", route, f.seq)
 	case eagerGrantFrame:
@@ -101,7 +101,7 @@ func (s *Sim) send(f *frame) {
 	it := peer.Item[*frame]{Frame: f, Bytes: headerBytes + f.length, Op: peer.Operation{Seq: f.seq}}
 	if f.kind == dataFrame {
 		s.stats.Frames++
-		it.Rail = f.rail
+		it.Rail = f.lane
 		if f.eager {
 			it.Credit = it.Bytes
 		}
@@ -184,9 +184,9 @@ func (s *Sim) allow(from, to *rank, seq uint64) {
 	s.send(f)
 }
 
-// sendGrant lets a rank send spans of an operation.
-func (s *Sim) sendGrant(o *operation, to op.Rank, rail, limit int) {
-	f := s.newFrame(grantFrame, o.rank, s.ranks[to])
-	f.seq, f.rail, f.count = o.seq, rail, limit
+// sendGrant lets a rank send spans of a lane.
+func (s *Sim) sendGrant(p *part, to op.Rank, limit int) {
+	f := s.newFrame(grantFrame, p.rank, s.ranks[to])
+	f.seq, f.lane, f.count = p.seq, p.lane, limit
 	s.send(f)
 }

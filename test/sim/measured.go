@@ -45,7 +45,7 @@ func (s *Sim) time(r *rank) time.Duration {
 type timing struct {
 	begun     time.Duration
 	began     bool
-	last      []time.Duration // arrival, by planned rail; 0: nothing came
+	last      []time.Duration // arrival, by lane; 0: nothing came
 	disturbed int
 }
 
@@ -97,8 +97,10 @@ func (s *Sim) startControl(first *table.Table) {
 	}
 	setup := balance.Setup{
 		Rails: s.setup.rails, SplitBytes: splitBytes, Start: first, Algorithm: fixedRule,
-		Owners: func(a op.Algorithm) int { return schedule.Owners(a, s.setup.ranks) },
-		Cost:   func(a op.Algorithm) schedule.Cost { return schedule.CostOf(a, s.setup.ranks, s.setup.base) },
+		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, s.setup.ranks) },
+		Cost: func(a op.Algorithm) schedule.Cost {
+			return schedule.CostOf(op.KindAllReduce, a, s.setup.ranks, s.setup.base)
+		},
 	}
 	if s.setup.free {
 		setup.Free = func(int64) []op.Algorithm { return []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} }
@@ -119,7 +121,7 @@ func (s *Sim) startClocks(o *operation) {
 }
 
 // tick notes a grant or an arrival.
-func (s *Sim) tick(o *operation, rail int, arrived bool) {
+func (s *Sim) tick(o *operation, lane int, arrived bool) {
 	t := &o.timing
 	if t.last == nil {
 		return
@@ -129,7 +131,7 @@ func (s *Sim) tick(o *operation, rail int, arrived bool) {
 		t.begun, t.began = now, true
 	}
 	if arrived {
-		t.last[rail] = now
+		t.last[lane] = now
 	}
 }
 
@@ -144,7 +146,7 @@ func (s *Sim) timed(o *operation) {
 		if last <= t.begun {
 			continue
 		}
-		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(o.call.plan.RailBytes(rail)), Elapsed: last - t.begun})
+		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(o.plan.Lanes[rail].Bytes), Elapsed: last - t.begun})
 	}
 	set, full := r.timer.Add(o.call.table.Version, balance.ClassOf(int64(o.call.bytes)), times)
 	if full {

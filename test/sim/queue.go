@@ -23,12 +23,12 @@ type event struct {
 	order uint64 // of scheduling: among equal times first in, first out
 	kind  eventKind
 	rail  int
-	job   int // index in op.jobs
+	job   int // index in part.jobs
 	rank  *rank
 	frame *frame
 	end   *end
 	side  *side
-	op    *operation
+	part  *part
 }
 
 // queue holds what will happen, a binary heap by time.

@@ -37,7 +37,7 @@ type rank struct {
 type grant struct {
 	seq         uint64
 	from        op.Rank
-	rail, limit int
+	lane, limit int
 }
 
 // want came for an operation that hasn't begun here.
@@ -59,6 +59,9 @@ func (r *rank) find(seq uint64) *operation {
 	}
 	return nil
 }
+
+// part is the lane's part that a data frame is for. Its operation is open.
+func (r *rank) part(f *frame) *part { return r.find(f.seq).parts[f.lane] }
 
 func (r *rank) openSeqs() []uint64 {
 	var seqs []uint64
@@ -104,6 +107,7 @@ func (s *Sim) call(r *rank) {
 func (s *Sim) storeEarly(f *frame) {
 	r := f.to
 	s.stats.Early++
+	s.stats.Ahead = max(s.stats.Ahead, int(f.seq-r.member.Next()))
 	r.earlyBytes[f.from.id] += f.length + headerBytes
 	if r.earlyBytes[f.from.id] > s.setup.creditBytes {
 		s.fail("rank %d stores %d early bytes of rank %d, the limit is %d",
@@ -136,21 +140,28 @@ func (s *Sim) replay(o *operation) {
 		r.earlyBytes[f.from.id] -= f.length + headerBytes
 		s.returnCredit(f)
 		ref, place := s.place(o, f)
-		s.tick(o, f.rail, true)
-		s.arrived(o, ref, place, f.memory)
+		s.tick(o, f.lane, true)
+		s.arrived(o.parts[f.lane], ref, place, f.memory)
 		s.floats.put(f.memory)
 	}
 }
 
 // granted: an operation's data may be sent, now or when it begins here.
 func (s *Sim) granted(f *frame) {
-	g := grant{seq: f.seq, from: op.Rank(f.from.id), rail: f.rail, limit: f.count}
+	g := grant{seq: f.seq, from: op.Rank(f.from.id), lane: f.lane, limit: f.count}
 	if o := f.to.find(f.seq); o != nil {
 		s.grantTo(o, g)
 		return
 	}
 	if f.seq < f.to.member.Next() {
 		return // a later grant overtook this one, and the operation is over
+	}
+	// Of a lane's grants the largest says all. Spans in which this rank has nothing to send are over
+	// without it, so there may be as many as the lane has spans.
+	i := slices.IndexFunc(f.to.grants, func(k grant) bool { return k.seq == g.seq && k.from == g.from && k.lane == g.lane })
+	if i >= 0 {
+		f.to.grants[i].limit = max(f.to.grants[i].limit, g.limit)
+		return
 	}
 	f.to.grants = append(f.to.grants, g)
 	if limit := s.setup.inFlight * s.setup.ranks * s.setup.rails; len(f.to.grants) > limit {
@@ -159,8 +170,12 @@ func (s *Sim) granted(f *frame) {
 }
 
 func (s *Sim) grantTo(o *operation, g grant) {
-	s.tick(o, g.rail, false)
-	s.step(o, task.Event{Kind: task.Granted, From: g.from, Rail: g.rail, Limit: g.limit})
+	p := o.parts[g.lane]
+	if p.retired {
+		return // a later grant overtook this one, and the part is over
+	}
+	s.tick(o, g.lane, false)
+	s.step(p, task.Event{Kind: task.Granted, From: g.from, Limit: g.limit})
 }
 
 // replayGrants gives an operation the grants that came before it began.

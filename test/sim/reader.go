@@ -34,7 +34,7 @@ func (s *Sim) arrive(e *end) {
 	if reading {
 		e.reading = true
 		if p.placed && p.frame.length > 0 {
-			d.me.find(p.frame.seq).at(p.place)[0] = poisonValue // half written
+			d.me.part(p.frame).at(p.place)[0] = poisonValue // half written
 		}
 		s.schedule(event{kind: packetRead, at: s.now + s.some(s.setup.readTime), end: e})
 	}
@@ -84,7 +84,7 @@ func (s *Sim) tear(e *end, p *packet) {
 	} else if p.placed {
 		s.stats.Torn++
 		s.logf("torn    %v", p.frame)
-		s.step(p.frame.to.find(p.frame.seq), task.Event{Kind: task.Torn, Ref: p.landed})
+		s.step(p.frame.to.part(p.frame), task.Event{Kind: task.Torn, Ref: p.landed})
 	}
 	e.reading, e.busy = false, false
 	e.inbox = e.inbox[:0]
@@ -128,8 +128,8 @@ func (s *Sim) data(f *frame, p *packet) {
 	if f.eager && !p.uncredited {
 		s.returnCredit(f)
 	}
-	s.tick(o, f.rail, true)
-	s.arrived(o, p.landed, p.place, f.memory)
+	s.tick(o, f.lane, true)
+	s.arrived(o.parts[f.lane], p.landed, p.place, f.memory)
 }
 
 func (s *Sim) returnCredit(f *frame) {
@@ -144,13 +144,19 @@ func (s *Sim) place(o *operation, f *frame) (task.Ref, task.Loc) {
 	if f.version != o.call.table.Version {
 		s.fail("rank %d: %v is cut by table version %d, the operation by %d", o.rank.id, f, f.version, o.call.table.Version)
 	}
-	ref, place, err := o.task.Place(op.Rank(f.from.id), f.rail, f.first, f.count, f.owner, f.step, f.length)
+	p := o.parts[f.lane]
+	if p == nil || p.retired {
+		s.fail("rank %d: %v for a part that is over, or never was", o.rank.id, f)
+	}
+	ref, place, err := p.task.Place(task.Frame{
+		From: op.Rank(f.from.id), First: f.first, Count: f.count, Mark: f.mark, Step: f.step, Bytes: f.length,
+	})
 	s.failIf(err, "rank %d: %v", o.rank.id, f)
-	if place.Len != f.length || place.Mem == task.Input && !o.inPlace() {
+	if place.Len != f.length || place.Mem == task.Input {
 		s.fail("rank %d: %v lands in %+v", o.rank.id, f, place)
 	}
-	if place.Mem != task.Scratch && o.resolved {
-		s.fail("rank %d: %v lands in user memory after seq %d has resolved", o.rank.id, f, o.seq)
+	if place.Mem != task.Scratch && p.resolved {
+		s.fail("rank %d: %v lands in user memory after its part of seq %d has resolved", o.rank.id, f, o.seq)
 	}
 	return ref, place
 }

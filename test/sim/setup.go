@@ -4,17 +4,20 @@ import (
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 )
 
 // setup is what one seed plays with. Times are ticks without a unit; chances are in percent.
 type setup struct {
 	ranks, rails, base int
-	calls              int // operations that each rank calls
-	inFlight           int // operations of a rank that may be unresolved
+	calls              int     // operations that each rank calls
+	only               op.Kind // that is called, with one root, and with nothing of rank 1; 0: any
+	inFlight           int     // operations of a rank that may be unresolved
 	windows            [maxRanks]int
 
-	miniature bool // segments of 64 bytes, so that many spans cost little data
+	miniature bool // small spans, so that many of them cost little data
+	fine      bool // rounds of a cache line, in miniature; some blocks have none
 	perSpan   int  // rounds of a span, in miniature
 	maxBytes  int  // of an operation
 
@@ -35,13 +38,13 @@ type setup struct {
 	readTime, writeTime  uint64
 	thinkTime            uint64 // between two calls
 
-	slowReads, slowKernels, skewed int // chances
+	slowReads, slowKernels, skewed, narrow int // chances
 
 	measured bool // tables are made of what the ranks measure
 	network
 }
 
-const maxRanks = 8
+const maxRanks = 11 // a tree has two levels, and frames of several blocks
 
 // travel is how long something takes from one rank to another.
 func (s *Sim) travel() uint64 {
@@ -73,13 +76,14 @@ func (s *Sim) upTo(limit int) int {
 
 func (s *Sim) draw() setup {
 	p := setup{
-		ranks:    pick(s, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8),
+		ranks:    pick(s, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, s.between(9, maxRanks)),
 		rails:    s.between(1, 3),
 		base:     s.between(2, 4),
 		calls:    s.between(1, 10),
 		inFlight: s.between(1, 4),
 
 		miniature:     !s.chance(4),
+		fine:          s.chance(70),
 		perSpan:       s.between(1, 4),
 		eagerBytes:    pick(s, 0, 64, 512, 2<<10, 64<<10),
 		creditBytes:   pick(s, 0, 300, 1<<10, 4<<10, 1<<20),
@@ -103,14 +107,19 @@ func (s *Sim) draw() setup {
 		slowReads:   pick(s, 0, 10, 50),
 		slowKernels: pick(s, 0, 10, 50),
 		skewed:      pick(s, 0, 10, 50),
+		narrow:      pick(s, 0, 30),
 	}
 	p.maxBytes = 64 << 10 / p.ranks // about as much work for any number of ranks
 	if p.miniature {
 		p.maxBytes = 12 << 10 / p.ranks
 	}
-	if s.chance(1) {
+	switch s.rng.IntN(100) {
+	case 0:
 		p.maxBytes = 300 << 10
 		p.miniature = false
+	case 1, 2: // some ranks are many operations ahead of others, for which they wait in few kinds
+		p.calls, p.maxBytes = s.between(50, 150), 1<<10
+		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindGather, op.KindScatter, op.KindScan)
 	}
 	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
 	for i := range p.windows {
@@ -121,21 +130,63 @@ func (s *Sim) draw() setup {
 
 // drawCall invents an operation, the same for all ranks.
 func (s *Sim) drawCall() *call {
-	c := &call{
-		algorithm: pick(s, op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree),
-		bytes:     4 * s.upTo(s.setup.maxBytes/4),
-		inPlace:   s.rng.Uint32(),
-		subtract:  s.chance(50),
-	}
-	if s.setup.measured {
+	c := &call{kind: op.KindAllReduce, inPlace: s.rng.Uint32(), subtract: s.chance(50)}
+	switch {
+	case s.setup.measured:
 		c.bytes = s.setup.sizes[s.rng.IntN(len(s.setup.sizes))]
-	}
-	if s.Chosen != nil {
+	case s.Chosen != nil:
 		s.Chosen.fix(c)
-	} else if s.chance(5) {
-		c.bytes = 0 // a barrier
+		return c
+	default:
+		switch {
+		case s.setup.only != 0:
+			c.kind = s.setup.only
+		case !s.chance(20):
+			c.kind = pick(s, kinds...)
+		}
+		if c.kind.Rooted() && s.setup.only == 0 {
+			c.root = s.rng.IntN(s.setup.ranks)
+		}
+		c.bytes = s.upTo(s.setup.maxBytes)
+		if s.chance(5) || c.kind.Empty() {
+			c.bytes = 0
+		}
+	}
+	c.algorithm = pick(s, schedule.Algorithms(c.kind)...)
+	if givesCounts(c.kind) && (s.setup.only != 0 || s.chance(50)) {
+		s.drawCounts(c)
+	} else {
+		c.bytes -= c.bytes % c.multiple(s.setup.ranks)
 	}
 	return c
+}
+
+// givesCounts reports whether callers may give the parts of a kind, each another length.
+func givesCounts(k op.Kind) bool {
+	switch k {
+	case op.KindReduceScatter, op.KindAllGather, op.KindGather, op.KindScatter:
+		return true
+	}
+	return false
+}
+
+// drawCounts divides an operation unevenly.
+func (s *Sim) drawCounts(c *call) {
+	for range s.setup.ranks {
+		c.counts = append(c.counts, 4*s.upTo(2*c.bytes/s.setup.ranks/4))
+	}
+	if s.setup.only != 0 && s.setup.ranks > 1 {
+		c.counts[1] = 0
+	}
+	c.bytes = c.counts.Total()
+}
+
+// multiple is what divides the bytes of an operation whose parts nobody gives: an element, or one for each rank.
+func (c *call) multiple(ranks int) int {
+	if givesCounts(c.kind) || c.kind == op.KindAllToAll {
+		return 4 * ranks
+	}
+	return 4
 }
 
 // equalTable divides everything evenly: where a measured run begins.
@@ -162,37 +213,21 @@ func (s *Sim) drawEntry(end int64) table.Entry {
 	}
 	e.Weights[s.rng.IntN(s.setup.rails)] = 1
 	if s.chance(20) {
-		e.Algorithm = pick(s, op.Ring, op.RecursiveDoubling, op.Bcube, op.Tree)
+		e.Algorithm = pick(s, schedule.Algorithms(pick(s, kinds...))...)
 	}
 	return e
 }
 
-// planOf cuts an operation as plan.New does, or, in miniature, by the same rules with
-// segments of 64 bytes and spans of a few rounds.
-func (s *Sim) planOf(bytes, owners int, weights []uint32) *plan.Plan {
-	l := plan.NewLayout(bytes, 4, owners)
-	if !s.setup.miniature {
-		return plan.New(l, plan.Rounds(l.Rounds, weights))
+// planOf cuts an operation for one rank, as plan.New does, or, in miniature, in spans of a few rounds.
+func (s *Sim) planOf(c *call, blocks []schedule.Block) *plan.Plan {
+	cost := schedule.CostOf(c.kind, c.algorithm, s.setup.ranks, s.setup.base)
+	if s.setup.miniature && s.setup.fine {
+		cost.Widest = plan.MaxSpanBytes / 64 // as if frames were so wide that a block has a line in each
 	}
-	l.Segment = 64
-	l.Rounds = max((l.Block+63)/64, 1)
-	p := &plan.Plan{Layout: l}
-	first := 0
-	for rail, rounds := range plan.Rounds(l.Rounds, weights) {
-		part := plan.RailSpans{From: len(p.Spans), First: first, Rounds: rounds}
-		count := (rounds + s.setup.perSpan - 1) / s.setup.perSpan
-		for i := range count {
-			size := rounds / count
-			if i < rounds%count {
-				size++
-			}
-			p.Spans = append(p.Spans, plan.Span{Rail: rail, Index: i, First: first, Count: size})
-			_, length := l.Range(first, size, 0)
-			p.SpanBytes = max(p.SpanBytes, length)
-			first += size
-		}
-		part.To = len(p.Spans)
-		p.PerRail = append(p.PerRail, part)
+	l := plan.NewLayout(c.bytes, 4, c.parts, blocks, cost)
+	rounds := plan.Rounds(l.Rounds, c.table.Lookup(int64(c.bytes)).Weights)
+	if s.setup.miniature {
+		return plan.NewSpans(l, rounds, s.setup.perSpan)
 	}
-	return p
+	return plan.New(l, rounds, cost)
 }

@@ -1,5 +1,6 @@
 // Package sim steps the pure cores of whole groups of ranks in one goroutine, from one
-// seeded queue of events: a seed replays exactly (DESIGN §9).
+// seeded queue of events: a seed replays exactly. It runs every kind of operation by
+// every algorithm, from every root, in place and apart, and with parts that callers give.
 //
 // The cores are the real ones: collective/table (Member, Leader), collective/schedule,
 // collective/plan, collective/task, collective/peer; in measured runs also collective/balance. What is around them in a node
@@ -17,7 +18,6 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 
-	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
@@ -44,7 +44,12 @@ type Stats struct {
 	Switched   int // operations under a table other than the first
 	TooLate    int // answers
 	Held       int // calls that waited for a table
-	SpansPast  int // operations with more spans on a rail than their window
+	SpansPast  int // operations with more spans on a lane than their window
+	Narrowed   int // of them, with a smaller window than their rank's
+	Uneven     int // operations whose parts callers gave
+	Ahead      int // operations that a frame came for before so many others were begun, at most
+	Skipped    int // of one rank, in which blocks take no part in some spans
+	Ran        Ran // operations by kind and algorithm
 
 	Measured   int // runs whose tables come of measurements
 	Sets       int // of windows that they were made of
@@ -69,6 +74,11 @@ func (s *Stats) add(o *Stats) {
 	s.TooLate += o.TooLate
 	s.Held += o.Held
 	s.SpansPast += o.SpansPast
+	s.Narrowed += o.Narrowed
+	s.Uneven += o.Uneven
+	s.Ahead = max(s.Ahead, o.Ahead)
+	s.Skipped += o.Skipped
+	s.Ran.add(&o.Ran)
 	s.Measured += o.Measured
 	s.Sets += o.Sets
 	s.LateTables += o.LateTables
@@ -96,22 +106,17 @@ type Sim struct {
 	met []bool // which of the chosen cuts were made
 
 	// Kept between runs.
-	programs map[programKey]*schedule.Program
+	programs map[schedule.Spec]*schedule.Program
 	floats   floatPool
 	frames   []*frame
 	tasks    []*task.Task
 	kept     []*peer.Effects[*frame]
 }
 
-type programKey struct {
-	algorithm     op.Algorithm
-	rank, n, base int
-}
-
 // New makes a simulator that writes what happens to log, if that isn't nil.
 func New(log io.Writer) *Sim {
 	source := rand.NewPCG(0, 0)
-	return &Sim{log: log, source: source, rng: rand.New(source), programs: make(map[programKey]*schedule.Program)}
+	return &Sim{log: log, source: source, rng: rand.New(source), programs: make(map[schedule.Spec]*schedule.Program)}
 }
 
 // Stats is the sum over all runs.
@@ -228,7 +233,7 @@ func (s *Sim) handle(e *event) {
 	case ackIsDue:
 		s.ackDue(e.end)
 	case kernelDone:
-		s.kernel(e.op, e.job)
+		s.kernel(e.part, e.job)
 	case connectionCut:
 		s.cut()
 	case chosenCut:
@@ -260,9 +265,7 @@ func (s *Sim) finish() {
 	s.stats.Seeds++
 	s.stats.Operations += s.setup.calls
 	for _, c := range s.calls {
-		s.floats.put(c.expected)
-		for _, input := range c.inputs {
-			s.floats.put(input)
-		}
+		s.stats.Ran[c.kind][c.algorithm]++
+		s.forget(c)
 	}
 }

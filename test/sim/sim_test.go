@@ -93,10 +93,14 @@ func requireEverythingMet(t *testing.T, s *Stats) {
 		"early frames": s.Early, "starved frames": s.Starved, "capped frames": s.Capped, "borrowed frames": s.Borrowed,
 		"torn frames": s.Torn, "frames sent again": s.Resent, "cut connections": s.Cuts, "committed tables": s.Tables, "operations under a later table": s.Switched,
 		"answers of too late": s.TooLate, "held calls": s.Held, "operations longer than their window": s.SpansPast,
+		"narrowed windows": s.Narrowed, "uneven operations": s.Uneven, "operations that skip": s.Skipped,
 	} {
 		if count < s.Seeds/100 {
 			t.Errorf("only %d %s in %d seeds", count, what, s.Seeds)
 		}
+	}
+	if kind, algorithm, count := s.Ran.least(); count < s.Seeds/50 {
+		t.Errorf("only %d operations of %v by %v in %d seeds", count, kind, algorithm, s.Seeds)
 	}
 }
 

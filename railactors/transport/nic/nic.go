@@ -9,7 +9,15 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/polyrail/polyrail/railactors/transport"
 )
+
+// absent marks an error of a device that may come later.
+type absent struct{ error }
+
+// Is makes errors.Is(err, transport.ErrAbsent) hold.
+func (absent) Is(target error) bool { return target == transport.ErrAbsent }
 
 // Choice is the address that a rail's sockets are bound to.
 type Choice struct {
@@ -21,8 +29,9 @@ type Choice struct {
 func (c Choice) String() string { return c.Interface + " " + c.Addr.String() }
 
 // Select resolves a device: an interface that is up (its first global address, IPv4 before IPv6),
-// an address of this host (any of 127.0.0.0/8 is), or a network that holds exactly
-// one address of this host. The error names the device and what there is instead.
+// an address of this host (any of 127.0.0.0/8 is), or a network that holds exactly one address of
+// this host. The error names the device and what there is instead; it matches transport.ErrAbsent
+// where the device may come later.
 func Select(device string) (Choice, error) {
 	nics, err := interfaces()
 	if err != nil {
@@ -100,9 +109,9 @@ func chooseAddr(nics []card, device string, addr netip.Addr) (Choice, error) {
 	n, ok := holder(nics, addr)
 	switch {
 	case !ok:
-		return Choice{}, fmt.Errorf("device %q: no interface of this host has this address (it has %s)", device, have(nics))
+		return Choice{}, absent{fmt.Errorf("device %q: no interface of this host has this address (it has %s)", device, have(nics))}
 	case !n.up:
-		return Choice{}, fmt.Errorf("device %q: interface %s, which has this address, is down", device, n.name)
+		return Choice{}, absent{fmt.Errorf("device %q: interface %s, which has this address, is down", device, n.name)}
 	}
 	return Choice{n.name, addr, n.loopback}, nil
 }
@@ -118,7 +127,7 @@ func chooseInside(nics []card, device string, network netip.Prefix) (Choice, err
 	}
 	switch len(found) {
 	case 0:
-		return Choice{}, fmt.Errorf("device %q: no address of this host is inside (it has %s)", device, have(nics))
+		return Choice{}, absent{fmt.Errorf("device %q: no address of this host is inside (it has %s)", device, have(nics))}
 	case 1:
 		return found[0], nil
 	}
@@ -128,15 +137,15 @@ func chooseInside(nics []card, device string, network netip.Prefix) (Choice, err
 func chooseNamed(nics []card, device string) (Choice, error) {
 	i := slices.IndexFunc(nics, func(n card) bool { return n.name == device })
 	if i < 0 {
-		return Choice{}, fmt.Errorf("device %q: neither an interface of this host, nor an address, nor a network (it has %s)", device, have(nics))
+		return Choice{}, absent{fmt.Errorf("device %q: neither an interface of this host, nor an address, nor a network (it has %s)", device, have(nics))}
 	}
 	n := nics[i]
 	if !n.up {
-		return Choice{}, fmt.Errorf("device %q: the interface is down", device)
+		return Choice{}, absent{fmt.Errorf("device %q: the interface is down", device)}
 	}
 	addr, ok := n.first()
 	if !ok {
-		return Choice{}, fmt.Errorf("device %q: the interface has no address to bind to", device)
+		return Choice{}, absent{fmt.Errorf("device %q: the interface has no address to bind to", device)}
 	}
 	return Choice{n.name, addr, n.loopback}, nil
 }

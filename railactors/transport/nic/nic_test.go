@@ -1,10 +1,13 @@
 package nic
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 func addrs(list ...string) (out []netip.Addr) {
@@ -62,6 +65,10 @@ func TestADeviceThatCannotBeUsedIsAnErrorThatSaysWhy(t *testing.T) {
 		c, err := choose(host, device)
 		if err == nil || !strings.Contains(err.Error(), want) || device != "" && !strings.Contains(err.Error(), device) {
 			t.Errorf("%s: %v, %v; want an error with %q", device, c, err, want)
+		}
+		later := device != "" && !strings.Contains(want, "more than one")
+		if errors.Is(err, transport.ErrAbsent) != later {
+			t.Errorf("%s may come later: %v, want %v", device, !later, later)
 		}
 	}
 	_, err := choose(host, "eth9")

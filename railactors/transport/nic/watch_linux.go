@@ -2,6 +2,7 @@ package nic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink"
@@ -12,9 +13,11 @@ import (
 // waits in the kernel.
 const maxUpdates = 64
 
-// Watch calls report with the interface's state, and then with each change of it, until ctx ends or the
-// kernel's news cease. Up means that it is set up and has its carrier.
-func Watch(ctx context.Context, name string, report func(up bool)) error {
+// Watch calls report with the interface's state, and then with each change of it, until ctx ends or
+// the kernel's news cease. Up means that it is set up and has its carrier. The interface is known
+// by its name: one that is deleted is down, and one that is made again under the name is the same.
+// Index is its number, 0 while there is none.
+func Watch(ctx context.Context, name string, report func(up bool, index int)) error {
 	done := make(chan struct{})
 	updates := make(chan netlink.LinkUpdate, maxUpdates)
 	var failed error // why updates was closed
@@ -28,12 +31,14 @@ func Watch(ctx context.Context, name string, report func(up bool)) error {
 		for range updates { // ends the goroutine that feeds it
 		}
 	}()
-	link, err := netlink.LinkByName(name)
-	if err != nil {
+	index, up := 0, false
+	switch link, err := netlink.LinkByName(name); {
+	case err == nil:
+		index, up = link.Attrs().Index, isUp(link.Attrs().RawFlags)
+	case !errors.As(err, new(netlink.LinkNotFoundError)):
 		return fmt.Errorf("interface %s: %w", name, err)
 	}
-	index, was := link.Attrs().Index, isUp(link.Attrs().RawFlags)
-	report(was)
+	report(up, index)
 	for {
 		select {
 		case <-ctx.Done():
@@ -42,12 +47,15 @@ func Watch(ctx context.Context, name string, report func(up bool)) error {
 			if !ok {
 				return fmt.Errorf("watching interface %s: %w", name, failed)
 			}
-			if int(u.Index) != index {
-				continue
+			wasUp, was := up, index
+			switch deleted := u.Header.Type == unix.RTM_DELLINK; {
+			case int(u.Index) == index && (deleted || u.Attrs().Name != name):
+				index, up = 0, false
+			case u.Attrs().Name == name && !deleted:
+				index, up = int(u.Index), isUp(u.Attrs().RawFlags)
 			}
-			if up := u.Header.Type != unix.RTM_DELLINK && isUp(u.Attrs().RawFlags); up != was {
-				was = up
-				report(up)
+			if up != wasUp || up && index != was {
+				report(up, index)
 			}
 		}
 	}

@@ -8,4 +8,4 @@ import (
 )
 
 // Watch is Linux's.
-func Watch(context.Context, string, func(up bool)) error { return errors.ErrUnsupported }
+func Watch(context.Context, string, func(up bool, index int)) error { return errors.ErrUnsupported }

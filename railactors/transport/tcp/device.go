@@ -188,9 +188,21 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 	return newConn(c.(*net.TCPConn))
 }
 
-// WatchLink implements transport.LinkWatcher.
+// WatchLink implements transport.LinkWatcher. An interface that was made again has another number,
+// to which the second listener is bound anew; where that fails the first one has all connections.
 func (d *device) WatchLink(ctx context.Context, report func(up bool)) error {
-	return nic.Watch(ctx, d.chosen.Interface, report)
+	known := 0
+	return nic.Watch(ctx, d.chosen.Interface, func(up bool, index int) {
+		if index != 0 && known != 0 && index != known && len(d.listeners) > 1 {
+			if raw, err := d.listeners[1].SyscallConn(); err == nil {
+				_ = onDescriptor(raw, func(fd int) error { return bindToDevice(fd, d.chosen.Interface) })
+			}
+		}
+		if index != 0 {
+			known = index
+		}
+		report(up)
+	})
 }
 
 func (d *device) closed(op string) error {

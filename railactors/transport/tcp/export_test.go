@@ -10,3 +10,6 @@ func (c *conn) AbortForTest() {
 
 // Raw is a connection's descriptor.
 func Raw(c any) syscall.RawConn { return c.(*conn).raw }
+
+// SplitPort is splitPort.
+var SplitPort = splitPort

@@ -35,7 +35,8 @@ type tcp struct{ options Options }
 
 func (t *tcp) Protocol() string { return "tcp" }
 
-// Open takes what nic.Select takes, optionally followed by ":PORT" ("[ADDR]:PORT" for IPv6).
+// Open takes what nic.Select takes, optionally followed by ":PORT"; an IPv6 address or network may
+// stand in brackets, and must before a port.
 func (t *tcp) Open(name string) (transport.Device, error) {
 	selector, port, err := splitPort(name)
 	if err != nil {
@@ -55,25 +56,34 @@ func (t *tcp) Open(name string) (transport.Device, error) {
 	return d, nil
 }
 
-// splitPort cuts ":PORT" off a device's name.
+// splitPort cuts ":PORT" off a device's name. An IPv6 address or network before it stands in
+// brackets, and may without it.
 func splitPort(name string) (selector string, port int, err error) {
-	if _, err := netip.ParseAddr(name); err == nil {
-		return name, 0, nil // or the last group of an IPv6 address would be a port
+	selector, digits, hasPort := name, "", false
+	if inside, ok := strings.CutPrefix(name, "["); ok {
+		addr, rest, closed := strings.Cut(inside, "]")
+		bits, digitsAfter, colon := strings.Cut(rest, ":")
+		if !closed || bits != "" && bits[0] != '/' {
+			return "", 0, fmt.Errorf("device %q: want [ADDR], [ADDR]/BITS or [ADDR/BITS], and :PORT after it", name)
+		}
+		selector, digits, hasPort = addr+bits, digitsAfter, colon
+	} else if !isAddress(name) { // or the last group of an IPv6 address would be a port
+		if i := strings.LastIndexByte(name, ':'); i >= 0 {
+			selector, digits, hasPort = name[:i], name[i+1:], true
+		}
 	}
-	if _, err := netip.ParsePrefix(name); err == nil {
-		return name, 0, nil
+	if !hasPort {
+		return selector, 0, nil
 	}
-	i := strings.LastIndexByte(name, ':')
-	if i < 0 {
-		return name, 0, nil
-	}
-	p, err := strconv.ParseUint(name[i+1:], 10, 16)
+	p, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil {
-		return "", 0, fmt.Errorf("device %q: %q is not a port", name, name[i+1:])
-	}
-	selector = name[:i]
-	if strings.HasPrefix(selector, "[") && strings.HasSuffix(selector, "]") {
-		selector = selector[1 : i-1]
+		return "", 0, fmt.Errorf("device %q: %q is not a port", name, digits)
 	}
 	return selector, int(p), nil
+}
+
+func isAddress(s string) bool {
+	_, errAddr := netip.ParseAddr(s)
+	_, errPrefix := netip.ParsePrefix(s)
+	return errAddr == nil || errPrefix == nil
 }

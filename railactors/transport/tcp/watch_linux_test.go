@@ -3,6 +3,7 @@ package tcp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -100,6 +101,108 @@ func TestALinksStateIsTold(t *testing.T) {
 			ip(t, append([]string{"-n", s.host, "link", "set"}, s.link...)...)
 		})
 		if told != len(story) || !errors.Is(err, context.Canceled) {
+			t.Errorf("told %d times, then %v", told, err)
+		}
+	})
+}
+
+// An interface that is deleted and made again has another number, and is the rail's as before.
+func TestAnInterfaceThatIsMadeAgainIsUpAgain(t *testing.T) {
+	one, two := newHosts(t)
+	var d, far transport.Device
+	inside(t, two, func() { far = open(t, tcp.Options{}, "cable0") })
+	// Both nics are in one subnet: the far end answers through its own one only if it is bound to
+	// that.
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	farNews, farEnded := make(chan bool, 100), make(chan struct{})
+	go func() {
+		defer close(farEnded)
+		inside(t, two, func() { _ = far.(transport.LinkWatcher).WatchLink(ctx, func(up bool) { farNews <- up }) })
+	}()
+	if !<-farNews {
+		t.Fatal("the far end is down at first")
+	}
+	again := func() {
+		ip(t, "-n", one, "link", "add", "cable0", "type", "veth", "peer", "name", "cable0", "netns", two)
+		for i, h := range []string{one, two} {
+			ip(t, "-n", h, "addr", "add", fmt.Sprintf("10.213.0.%d/24", i+1), "dev", "cable0")
+			ip(t, "-n", h, "link", "set", "cable0", "up")
+		}
+	}
+	// Each news is followed by what leads to the next one.
+	story := []struct {
+		up   bool
+		next func()
+	}{
+		{true, func() { ip(t, "-n", one, "link", "del", "cable0") }},
+		{false, again},
+		{true, func() { ip(t, "-n", one, "link", "set", "cable0", "down") }},
+		{false, func() {
+			ip(t, "-n", one, "link", "set", "cable0", "name", "other0")
+			ip(t, "-n", one, "link", "set", "other0", "name", "cable0")
+			ip(t, "-n", one, "link", "set", "cable0", "up")
+		}},
+		{true, nil},
+	}
+	inside(t, one, func() {
+		d = open(t, tcp.Options{}, "cable0")
+		ctx, cancel := context.WithCancel(ctx)
+		told := 0
+		err := d.(transport.LinkWatcher).WatchLink(ctx, func(up bool) {
+			if told == len(story) || up != story[told].up {
+				t.Errorf("told %v as number %d", up, told)
+				cancel()
+				return
+			}
+			told++
+			if next := story[told-1].next; next != nil {
+				next()
+			} else {
+				cancel()
+			}
+		})
+		if told != len(story) || !errors.Is(err, context.Canceled) {
+			t.Errorf("told %d times, then %v", told, err)
+		}
+	})
+	for <-farNews { // down …
+	}
+	for !<-farNews { // … and up
+	}
+	defer func() { cancel(); <-farEnded }()
+	// It takes connections, and makes them.
+	for _, way := range [][2]transport.Device{{d, far}, {far, d}} {
+		host := map[transport.Device]string{d: one, far: two}[way[0]]
+		var near transport.Conn
+		var err error
+		inside(t, host, func() { near, err = way[0].Dial(t.Context(), way[1].Addr()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted, err := way[1].Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		near.Close()
+		accepted.Close()
+	}
+}
+
+func TestAnInterfaceThatIsNotThereYetIsDown(t *testing.T) {
+	one, _ := newHosts(t)
+	inside(t, one, func() {
+		d := open(t, tcp.Options{}, "cable0")
+		ip(t, "-n", one, "link", "del", "cable0")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		told := 0
+		if err := d.(transport.LinkWatcher).WatchLink(ctx, func(up bool) {
+			if told++; up {
+				t.Error("told that it is up")
+			}
+			cancel()
+		}); told != 1 || !errors.Is(err, context.Canceled) {
 			t.Errorf("told %d times, then %v", told, err)
 		}
 	})

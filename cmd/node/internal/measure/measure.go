@@ -14,6 +14,7 @@ import (
 
 	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 	"github.com/polyrail/polyrail/cmd/node/internal/pattern"
+	"github.com/polyrail/polyrail/collective/op"
 )
 
 // Group is the communicator under test, seen from one rank.
@@ -21,22 +22,32 @@ type Group interface {
 	Rank() int
 	Size() int
 	Barrier(ctx context.Context) error
-	// AllReduce is the operation that is measured.
-	AllReduce(ctx context.Context, dst, src []byte) error
+	// Operate runs the operation that is measured.
+	Operate(ctx context.Context, dst, src []byte) error
 	// Sum adds up v over all ranks, in place: how ranks agree on iterations and share their counts.
 	Sum(ctx context.Context, v []int64) error
 	// RailBytes is how many bytes this process has sent on each rail. All ranks have the same rails.
 	RailBytes() map[string]int64
 }
 
-// Config is one size's measurement. It is the same on all ranks, but for the Pattern.
+// Config is one size's measurement. It is the same on all ranks, but for the Shape.
 type Config struct {
-	Op      string // its name in the result
-	Bytes   int    // of the buffer, a whole number of elements
+	Op      string  // its name in the result
+	Bus     osu.Bus // its factor
 	MinTime time.Duration
+	// WarmUp is the number of operations before those that are measured; negative: by size.
+	WarmUp int
 	// CheckAll verifies the result of each iteration; otherwise only the last one's is.
 	CheckAll bool
+	Shape    Shape
 	Pattern  *pattern.Pattern
+}
+
+// Shape is the memory that a rank has in the operation.
+type Shape struct {
+	Bytes               int            // of the operation: the larger one of a rank's input and output
+	Source, Destination int            // bytes, whole numbers of elements
+	Result              []pattern.Part // what the destination has to hold
 }
 
 const (
@@ -49,12 +60,12 @@ const (
 // Run measures one size. The figures on rank 0 are the result; on other ranks the times
 // are their own. An error is the operation's, with the size.
 func Run(ctx context.Context, g Group, c Config) (osu.Result, error) {
-	m := &run{g: g, c: c, src: make([]byte, c.Bytes), dst: make([]byte, c.Bytes)}
-	c.Pattern.Fill(m.src)
+	m := &run{g: g, c: c, src: make([]byte, c.Shape.Source), dst: make([]byte, c.Shape.Destination)}
+	c.Pattern.Fill(op.Rank(g.Rank()), m.src)
 	poison(m.dst)
 	result, err := m.measure(ctx)
 	if err != nil {
-		return osu.Result{}, fmt.Errorf("%s of %d bytes: %w", c.Op, c.Bytes, err)
+		return osu.Result{}, fmt.Errorf("%s of %d bytes: %w", c.Op, c.Shape.Bytes, err)
 	}
 	return result, nil
 }
@@ -99,40 +110,48 @@ func (m *run) measure(ctx context.Context) (osu.Result, error) {
 }
 
 // warmUp runs the operation untimed: the first call makes connections and touches
-// pages. It returns what a call takes.
+// pages. It returns what a call takes, 0 if there was none.
 func (m *run) warmUp(ctx context.Context) (time.Duration, error) {
 	if err := m.g.Barrier(ctx); err != nil {
 		return 0, err
 	}
-	more := 0
-	switch {
-	case m.c.Bytes <= 64<<10:
-		more = 5
-	case m.c.Bytes <= 4<<20:
-		more = 2
+	times := m.c.WarmUp
+	if times < 0 {
+		times = warmUps(m.c.Shape.Bytes)
 	}
-	took, err := m.repeat(ctx, 1)
-	if err != nil || more == 0 {
+	took, err := m.repeat(ctx, min(times, 1))
+	if err != nil || times <= 1 {
 		return took, err
 	}
-	return m.repeat(ctx, more)
+	return m.repeat(ctx, times-1)
+}
+
+// warmUps is the default number of operations before those that are measured.
+func warmUps(bytes int) int {
+	switch {
+	case bytes <= 64<<10:
+		return 6
+	case bytes <= 4<<20:
+		return 3
+	}
+	return 1
 }
 
 func (m *run) repeat(ctx context.Context, times int) (each time.Duration, err error) {
 	start := time.Now()
 	for range times {
-		if err := m.g.AllReduce(ctx, m.dst, m.src); err != nil {
+		if err := m.g.Operate(ctx, m.dst, m.src); err != nil {
 			return 0, err
 		}
 	}
-	return time.Since(start) / time.Duration(times), nil
+	return time.Since(start) / time.Duration(max(times, 1)), nil
 }
 
 // agree returns how many iterations come next, 0 for no more. Rank 0 decides.
 func (m *run) agree(ctx context.Context, perIteration, elapsed time.Duration) (int, error) {
 	decision := []int64{0}
 	if m.g.Rank() == 0 {
-		decision[0] = int64(nextIterations(m.c.Bytes, len(m.times), perIteration, m.c.MinTime-elapsed))
+		decision[0] = int64(nextIterations(m.c.Shape.Bytes, len(m.times), perIteration, m.c.MinTime-elapsed))
 	}
 	if err := m.g.Sum(ctx, decision); err != nil {
 		return 0, err
@@ -144,7 +163,7 @@ func (m *run) agree(ctx context.Context, perIteration, elapsed time.Duration) (i
 }
 
 // nextIterations is how many iterations fill the time that is left. The first guess is halved: the
-// warm-up did not include the barriers.
+// warm-up did not include the barriers. Without a warm-up (each is 0) it is the least.
 func nextIterations(bytes, done int, each, left time.Duration) int {
 	least := minIterations
 	if bytes > oneIterationBytes {
@@ -154,7 +173,10 @@ func nextIterations(bytes, done int, each, left time.Duration) int {
 		return 0
 	}
 	n := int64(max(left, 0)/max(each, 1)) + 1
-	if done == 0 {
+	switch {
+	case each == 0 && done == 0:
+		n = int64(least)
+	case done == 0:
 		n = max((n+1)/2, int64(least))
 	}
 	return int(min(n, int64(maxIterations-done)))
@@ -170,7 +192,7 @@ func (m *run) iterate(ctx context.Context, times int) error {
 		}
 		cpu := processTime()
 		start := time.Now()
-		if err := m.g.AllReduce(ctx, m.dst, m.src); err != nil {
+		if err := m.g.Operate(ctx, m.dst, m.src); err != nil {
 			return err
 		}
 		m.times = append(m.times, time.Since(start))
@@ -182,8 +204,11 @@ func (m *run) iterate(ctx context.Context, times int) error {
 	return nil
 }
 
+// check counts the wrong elements of the result, and those of the operand that the operation changed.
 func (m *run) check() {
-	m.wrong += int64(m.c.Pattern.Wrong(m.dst))
+	m.wrong += int64(m.c.Pattern.Wrong(m.dst, m.c.Shape.Result))
+	own := pattern.Only(op.Rank(m.g.Rank()))
+	m.wrong += int64(m.c.Pattern.Wrong(m.src, []pattern.Part{{Ranks: own, Elements: len(m.src) / m.c.Pattern.ElementBytes()}}))
 }
 
 // collect sums up what the ranks counted, in one operation: errors, processor time, time, bytes per rail.
@@ -205,7 +230,7 @@ func (m *run) collect(ctx context.Context, before, after map[string]int64) (osu.
 	for i, rail := range rails {
 		sent[rail] = counts[fixed+i]
 	}
-	r := osu.NewResult(m.c.Op, m.g.Size(), m.c.Bytes, m.times, time.Duration(counts[2]))
+	r := osu.NewResult(m.c.Op, m.c.Bus, m.g.Size(), m.c.Shape.Bytes, m.times, time.Duration(counts[2]))
 	r.Errors = counts[0]
 	r.CPUMicros = float64(counts[1]) / float64(m.g.Size()) / float64(len(m.times)) / float64(time.Microsecond)
 	r.Shares = osu.Shares(sent)

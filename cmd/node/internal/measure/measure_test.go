@@ -27,6 +27,8 @@ type board struct {
 	spoil int // the all-reduce, counted per rank from 1, whose first element comes out wrong
 	fail  int // the one that fails
 	err   error
+
+	scribble bool // operations change an element of their operand
 }
 
 func newBoard(n int) *board {
@@ -80,7 +82,7 @@ func (r *rank) Sum(_ context.Context, v []int64) error {
 	return nil
 }
 
-func (r *rank) AllReduce(_ context.Context, dst, src []byte) error {
+func (r *rank) Operate(_ context.Context, dst, src []byte) error {
 	r.calls++
 	if r.calls == r.fail {
 		return r.err
@@ -91,6 +93,9 @@ func (r *rank) AllReduce(_ context.Context, dst, src []byte) error {
 	}
 	for i, s := range r.exchange(v) {
 		binary.NativeEndian.PutUint32(dst[4*i:], uint32(s))
+	}
+	if r.scribble {
+		src[4] ^= 1
 	}
 	if r.calls == r.spoil {
 		dst[0]++
@@ -113,20 +118,50 @@ func measureAll(t *testing.T, b *board, c Config) (osu.Result, []*rank, error) {
 	var all sync.WaitGroup
 	for i := range ranks {
 		ranks[i] = &rank{board: b, number: i, sent: map[string]int64{"a": 1000}}
-		p, err := pattern.New(op.Int32, op.Sum, op.Rank(i), b.n)
+		p, err := pattern.New(op.Int32, op.Sum, b.n)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := c
-		c.Op, c.Pattern = "allreduce", p
+		c.Op, c.Bus, c.Pattern = "allreduce", osu.BusTwice, p
 		all.Go(func() { results[i], errs[i] = Run(t.Context(), ranks[i], c) })
 	}
 	all.Wait()
 	return results[0], ranks, errors.Join(errs...)
 }
 
+// allReduce is the shape of an allreduce of int32 over n ranks.
+func allReduce(bytes, n int) Shape {
+	return Shape{Bytes: bytes, Source: bytes, Destination: bytes,
+		Result: []pattern.Part{{Ranks: pattern.Ranks{Last: op.Rank(n - 1)}, Elements: bytes / 4}}}
+}
+
+func TestTheWarmUpIsAsLongAsAskedFor(t *testing.T) {
+	for _, warmUp := range []int{0, 1, 20} {
+		r, ranks, err := measureAll(t, newBoard(2), Config{Shape: allReduce(400, 2), WarmUp: warmUp})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ranks[1].calls - r.Iterations; got != warmUp || r.Iterations != minIterations {
+			t.Errorf("--warmup %d: %d operations more than the %d that were measured", warmUp, got, r.Iterations)
+		}
+	}
+}
+
+func TestAnOperandThatChangedIsCounted(t *testing.T) {
+	b := newBoard(2)
+	b.scribble = true
+	r, _, err := measureAll(t, b, Config{Shape: allReduce(400, 2), WarmUp: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Errors < 2 {
+		t.Errorf("%d errors: both ranks' operands have changed", r.Errors)
+	}
+}
+
 func TestRanksDoTheSameIterationsAndCountNoErrors(t *testing.T) {
-	r, ranks, err := measureAll(t, newBoard(3), Config{Bytes: 400, MinTime: time.Millisecond, CheckAll: true})
+	r, ranks, err := measureAll(t, newBoard(3), Config{Shape: allReduce(400, 3), WarmUp: -1, MinTime: time.Millisecond, CheckAll: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +185,7 @@ func TestRanksDoTheSameIterationsAndCountNoErrors(t *testing.T) {
 func TestAWrongElementIsCountedOnEveryRank(t *testing.T) {
 	b := newBoard(3)
 	b.spoil = 6 + 2 // the second iteration after the warm-up
-	r, _, err := measureAll(t, b, Config{Bytes: 4000, CheckAll: true})
+	r, _, err := measureAll(t, b, Config{Shape: allReduce(4000, 3), WarmUp: -1, CheckAll: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +198,7 @@ func TestWithoutCheckTheLastResultIsVerified(t *testing.T) {
 	for spoiled, want := range map[int]int64{6 + minIterations: 2, 6 + 1: 0} {
 		b := newBoard(2)
 		b.spoil = spoiled
-		r, _, err := measureAll(t, b, Config{Bytes: 4000})
+		r, _, err := measureAll(t, b, Config{Shape: allReduce(4000, 2), WarmUp: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +211,7 @@ func TestWithoutCheckTheLastResultIsVerified(t *testing.T) {
 func TestAFailureNamesTheSize(t *testing.T) {
 	b := newBoard(1)
 	b.fail, b.err = 3, errors.New("rank 2 lost")
-	_, _, err := measureAll(t, b, Config{Bytes: 400})
+	_, _, err := measureAll(t, b, Config{Shape: allReduce(400, 1), WarmUp: -1})
 	if !errors.Is(err, b.err) || err.Error() != "allreduce of 400 bytes: rank 2 lost" {
 		t.Errorf("error %v", err)
 	}
@@ -197,7 +232,8 @@ func TestIterationsFillTheTime(t *testing.T) {
 		{"at least three", 8, 0, ms, 0, 3},
 		{"at least one when large", 64 << 20, 0, ms, 0, 1},
 		{"one was enough", 64 << 20, 1, ms, -ms, 0},
-		{"never more than the limit", 8, 0, 0, time.Hour, maxIterations},
+		{"never more than the limit", 8, 0, 1, time.Hour, maxIterations},
+		{"without a warm-up the least first", 8, 0, 0, time.Hour, minIterations},
 		{"the limit is on all of them", 8, maxIterations, ms, time.Hour, 0},
 	} {
 		if got := nextIterations(c.bytes, c.done, c.each, c.left); got != c.want {

@@ -19,7 +19,7 @@ func hundred() []time.Duration {
 }
 
 func TestFiguresOfAHundredSamples(t *testing.T) {
-	r := NewResult("allreduce", 4, 1000, hundred(), 4*5150*time.Microsecond)
+	r := NewResult("allreduce", BusTwice, 4, 1000, hundred(), 4*5150*time.Microsecond)
 	for _, c := range []struct {
 		name      string
 		got, want float64
@@ -41,10 +41,10 @@ func TestFiguresOfAHundredSamples(t *testing.T) {
 }
 
 func TestFiguresOfFewSamples(t *testing.T) {
-	if r := NewResult("allreduce", 2, 8, nil, 0); r.Iterations != 0 || r.AvgMicros != 0 || r.AlgBW != 0 {
+	if r := NewResult("allreduce", BusTwice, 2, 8, nil, 0); r.Iterations != 0 || r.AvgMicros != 0 || r.AlgBW != 0 {
 		t.Errorf("no samples gave %+v", r)
 	}
-	r := NewResult("allreduce", 1, 8, []time.Duration{time.Millisecond}, time.Millisecond)
+	r := NewResult("allreduce", BusTwice, 1, 8, []time.Duration{time.Millisecond}, time.Millisecond)
 	if r.MinMicros != 1000 || r.P50Micros != 1000 || r.P99Micros != 1000 || r.MaxMicros != 1000 {
 		t.Errorf("one sample gave %+v", r)
 	}
@@ -69,7 +69,7 @@ func TestSharesSumToOne(t *testing.T) {
 func TestJSONKeysAreTheAgreedOnes(t *testing.T) {
 	var out bytes.Buffer
 	p := NewJSON(&out)
-	r := NewResult("allreduce", 2, 8, hundred(), 0)
+	r := NewResult("allreduce", BusTwice, 2, 8, hundred(), 0)
 	r.Shares = map[string]float64{"a": 1}
 	for range 2 {
 		if err := p.Print(r); err != nil {
@@ -101,12 +101,12 @@ func TestJSONKeysAreTheAgreedOnes(t *testing.T) {
 
 func TestTableColumnsStandUnderTheirNames(t *testing.T) {
 	var out bytes.Buffer
-	p, err := NewTable(&out, Header{Op: "allreduce", DType: "float32", Reduce: "sum", Algorithm: "auto", Ranks: 2,
+	p, err := NewTable(&out, Header{Op: "allreduce", Bus: BusTwice, Details: []string{"float32 sum", "algorithm auto"}, Ranks: 2,
 		Rails: []string{"b", "a"}, Checked: "last iteration only"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := NewResult("allreduce", 2, 16<<20, hundred(), 0)
+	r := NewResult("allreduce", BusTwice, 2, 16<<20, hundred(), 0)
 	r.Shares, r.Errors = map[string]float64{"a": 0.25, "b": 0.75}, 3
 	if err := p.Print(r); err != nil {
 		t.Fatal(err)
@@ -126,5 +126,22 @@ func TestTableColumnsStandUnderTheirNames(t *testing.T) {
 	}
 	if !strings.Contains(line, " 25/75 ") {
 		t.Errorf("shares in the order of rails a, b are missing in %q", line)
+	}
+}
+
+func TestBusFactors(t *testing.T) {
+	for _, c := range []struct {
+		bus     Bus
+		n       int
+		want    float64
+		formula string
+	}{
+		{BusTwice, 4, 1.5, "2(n-1)/n"}, {BusTwice, 1, 0, "2(n-1)/n"},
+		{BusOthers, 4, 0.75, "(n-1)/n"}, {BusOthers, 1, 0, "(n-1)/n"},
+		{BusWhole, 4, 1, "1"}, {BusWhole, 1, 0, "1"},
+	} {
+		if got := c.bus.Of(c.n); got != c.want || c.bus.Formula != c.formula {
+			t.Errorf("%s of %d ranks is %v, want %v of %s", c.bus.Formula, c.n, got, c.want, c.formula)
+		}
 	}
 }

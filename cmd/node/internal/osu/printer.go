@@ -10,11 +10,13 @@ import (
 
 // Header is what a table says above its first line.
 type Header struct {
-	Op, DType, Reduce, Algorithm string
-	Ranks                        int
-	Rails                        []string
-	Affinity                     []string // "rail on cores", for rails that are bound to some
-	Checked                      string   // what the errors column covers
+	Op       string
+	Bus      Bus
+	Details  []string // of the operations: element type, operator, algorithm, root
+	Ranks    int
+	Rails    []string
+	Affinity []string // "rail on cores", for rails that are bound to some
+	Checked  string   // what the errors column covers
 }
 
 // Table prints results as lines of columns under a header that explains them.
@@ -31,9 +33,10 @@ func NewTable(w io.Writer, h Header) (*Table, error) {
 		affinity = strings.Join(h.Affinity, ", ")
 	}
 	lines := []string{
-		fmt.Sprintf("# polyrail %s, %s %s, algorithm %s, %d ranks, rails %s", h.Op, h.DType, h.Reduce, h.Algorithm, h.Ranks, strings.Join(t.rails, " ")),
+		fmt.Sprintf("# polyrail %s, %d ranks, rails %s", strings.Join(append([]string{h.Op}, h.Details...), ", "), h.Ranks, strings.Join(t.rails, " ")),
 		"# Times are of one operation, avg over all ranks, the others rank 0's; a barrier stands before each and is not timed.",
-		"# algbw = bytes / avg, busbw = algbw * 2(n-1)/n, in GB/s (10^9 bytes).",
+		"# bytes = the larger one of a rank's input and output.",
+		"# algbw = bytes / avg, busbw = algbw * " + h.Bus.Formula + ", in GB/s (10^9 bytes).",
 		"# cpu = user + system time of a process per operation, mean over the ranks.",
 		"# cores of readers and writers: " + affinity + ".",
 		"# share = fraction of the bytes sent, by all ranks, over " + strings.Join(t.rails, "/") + ".",

@@ -14,7 +14,7 @@ import (
 type Result struct {
 	Op         string  `json:"op"`
 	Ranks      int     `json:"ranks"`
-	Bytes      int     `json:"bytes"` // of the buffer on each rank
+	Bytes      int     `json:"bytes"` // of the larger one of a rank's input and output
 	Iterations int     `json:"iterations"`
 	MinMicros  float64 `json:"min_us"`
 	AvgMicros  float64 `json:"avg_us"`
@@ -26,8 +26,7 @@ type Result struct {
 	CPUMicros float64 `json:"cpu_us"`
 	// AlgBW is Bytes over the average time, GB/s (10⁹ bytes).
 	AlgBW float64 `json:"algbw"`
-	// BusBW is AlgBW · 2(n−1)/n, GB/s: what an allreduce must move over the slowest link
-	// at least, so that figures of different n compare.
+	// BusBW is AlgBW times the operation's Bus factor, GB/s.
 	BusBW float64 `json:"busbw"`
 	// Shares is the fraction of all bytes sent by all ranks that each rail carried.
 	Shares map[string]float64 `json:"shares"`
@@ -57,7 +56,7 @@ type Part struct {
 // operations, which it sorts, and from the sum of all ranks' times: the average is theirs, since with some
 // algorithms rank 0 is done sooner than the others. CPUMicros, Shares and Errors are the
 // caller's to fill in.
-func NewResult(op string, ranks, bytes int, times []time.Duration, sum time.Duration) Result {
+func NewResult(op string, bus Bus, ranks, bytes int, times []time.Duration, sum time.Duration) Result {
 	r := Result{Op: op, Ranks: ranks, Bytes: bytes, Iterations: len(times), Shares: map[string]float64{}}
 	if len(times) == 0 {
 		return r
@@ -73,7 +72,7 @@ func NewResult(op string, ranks, bytes int, times []time.Duration, sum time.Dura
 	if avg > 0 {
 		r.AlgBW = float64(bytes) / avg // bytes per nanosecond are GB/s
 	}
-	r.BusBW = r.AlgBW * 2 * float64(ranks-1) / float64(ranks)
+	r.BusBW = r.AlgBW * bus.Of(ranks)
 	return r
 }
 

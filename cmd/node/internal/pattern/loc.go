@@ -6,17 +6,18 @@ import "github.com/polyrail/polyrail/collective/op"
 type loc struct{ value, index int }
 
 // locOf has few different values, so that the index decides too; no two ranks have the same pair.
-func locOf(rank, j int) loc {
+func locOf(rank op.Rank, j int) loc {
 	v := mix(uint64(rank)<<32 | uint64(j))
-	return loc{int(v%7) - 3, rank<<3 | int(v>>32%8)}
+	return loc{int(v%7) - 3, int(rank)<<3 | int(v>>32%8)}
 }
 
-func locResult(o op.Code, n, j int) loc {
-	best := locOf(0, j)
-	for r := 1; r < n; r++ {
+// loc is element j of the fold of some ranks' operands.
+func (p *Pattern) loc(ranks Ranks, j int) loc {
+	best := locOf(ranks.First, j)
+	for r := ranks.First + 1; r <= ranks.Last; r++ {
 		x := locOf(r, j)
 		first := x.value < best.value
-		if o == op.CodeMaxLoc {
+		if p.code == op.CodeMaxLoc {
 			first = x.value > best.value
 		}
 		if first || x.value == best.value && x.index < best.index {

@@ -1,10 +1,12 @@
-// Package pattern makes operands whose allreduce is known beforehand, bit for bit, in
-// whatever order it is summed, and finds the elements of a result that differ.
+// Package pattern makes operands of collective operations whose results are known beforehand,
+// bit for bit, in whatever order they are folded, and finds the elements of a result that differ.
 //
 // Values are chosen so that every partial result is exact in the element type: a wrong
 // element is then a fault of the runtime and never a matter of rounding. Each rank
 // contributes something else and neighbouring elements differ, so that a lost, doubled
 // or misplaced contribution shows.
+//
+// It knows no kind of operation: a result is a list of Parts, each the fold of some ranks' operands.
 package pattern
 
 import (
@@ -20,65 +22,101 @@ import (
 // segment, frame or block begins at the same phase as its neighbour.
 const period = 1009
 
-// Pattern holds one rank's operand and the result that every rank must see.
-type Pattern struct {
-	elemSize int
-	input    []byte // one period
-	result   []byte // one period
+// Ranks are the ranks First … Last.
+type Ranks struct{ First, Last op.Rank }
+
+// Only is one rank.
+func Only(r op.Rank) Ranks { return Ranks{r, r} }
+
+// Part is a run of elements of a result: what Ranks have from element First of their operands on,
+// folded where the ranks are several.
+type Part struct {
+	Ranks    Ranks
+	First    int
+	Elements int
 }
 
-// New makes the pattern for rank of n ranks that apply o to elements of type d. It is an
-// error that names o, d and n where no exact values exist (a bfloat16 sum over more than 256 ranks).
-func New(d op.DType, o op.Op, rank op.Rank, n int) (*Pattern, error) {
-	if err := o.Check(d); err != nil {
-		return nil, err
+// Pattern holds the operands of all ranks and the results that follow from them. It is not safe for
+// concurrent use.
+type Pattern struct {
+	dtype  op.DType
+	code   op.Code // CodeNone: operands are moved, never folded
+	n      int
+	values map[Ranks][]byte // one period each
+}
+
+// New makes the pattern of n ranks that apply o to elements of type d; the zero Op is for operations
+// that fold nothing. It is an error that names o, d and n where no exact values exist (a
+// bfloat16 sum over more than 256 ranks).
+func New(d op.DType, o op.Op, n int) (*Pattern, error) {
+	if o.Code() != op.CodeNone {
+		if err := o.Check(d); err != nil {
+			return nil, err
+		}
 	}
 	if limit := exactIntegers(d); limit > 0 && n > limit && (o.Code() == op.CodeSum || o.Code() == op.CodeAvg) {
 		return nil, fmt.Errorf("a %v of %v over %d ranks is not exact, so it cannot be checked", o, d, n)
 	}
-	p := &Pattern{elemSize: d.Size()}
+	return &Pattern{dtype: d, code: o.Code(), n: n, values: map[Ranks][]byte{}}, nil
+}
+
+// ElementBytes is the size of an element.
+func (p *Pattern) ElementBytes() int { return p.dtype.Size() }
+
+// of is one period of the operand of a rank, or of the fold of several ranks' operands.
+func (p *Pattern) of(r Ranks) []byte {
+	if v, ok := p.values[r]; ok {
+		return v
+	}
+	v := make([]byte, 0, period*p.dtype.Size())
 	for j := range period {
-		if d.Loc() {
-			p.input = appendLoc(p.input, d, locOf(int(rank), j))
-			p.result = appendLoc(p.result, d, locResult(o.Code(), n, j))
-			continue
+		switch {
+		case p.dtype.Loc():
+			v = appendLoc(v, p.dtype, p.loc(r, j))
+		case p.dtype.Integer():
+			v = appendInt(v, p.dtype, p.integer(r, j))
+		default:
+			v = appendFloat(v, p.dtype, p.float(r, j))
 		}
-		if d.Integer() {
-			p.input = appendInt(p.input, d, intValue(o.Code(), int(rank), j))
-			p.result = appendInt(p.result, d, intResult(d, o.Code(), n, j))
-			continue
-		}
-		v := floatValues{limit: exactIntegers(d), n: n, j: j}
-		p.input = appendFloat(p.input, d, v.at(o.Code(), int(rank)))
-		p.result = appendFloat(p.result, d, v.result(o.Code()))
 	}
-	return p, nil
+	p.values[r] = v
+	return v
 }
 
-// Fill writes this rank's operand into buf, whose length is a whole number of elements.
-func (p *Pattern) Fill(buf []byte) {
+// Fill writes a rank's operand into buf, whose length is a whole number of elements.
+func (p *Pattern) Fill(rank op.Rank, buf []byte) {
+	v := p.of(Only(rank))
 	for len(buf) > 0 {
-		buf = buf[copy(buf, p.input):]
+		buf = buf[copy(buf, v):]
 	}
 }
 
-// Wrong counts the elements of buf that are not what the allreduce must give.
-func (p *Pattern) Wrong(buf []byte) int {
-	wrong := 0
-	for len(buf) > 0 {
-		n := min(len(buf), len(p.result))
-		if !bytes.Equal(buf[:n], p.result[:n]) {
-			wrong += p.wrongIn(buf[:n])
+// Wrong counts the elements of buf that are not what the parts say, one after the other.
+// It panics when the parts are not as long as buf.
+func (p *Pattern) Wrong(buf []byte, parts []Part) (wrong int) {
+	size := p.dtype.Size()
+	for _, part := range parts {
+		v := p.of(part.Ranks)
+		got := buf[:part.Elements*size]
+		buf = buf[len(got):]
+		for at := part.First % period * size; len(got) > 0; at = 0 {
+			n := min(len(got), len(v)-at)
+			wrong += wrongIn(got[:n], v[at:at+n], size)
+			got = got[n:]
 		}
-		buf = buf[n:]
+	}
+	if len(buf) > 0 {
+		panic(fmt.Sprintf("pattern: nothing is known of the last %d bytes of a result", len(buf)))
 	}
 	return wrong
 }
 
-func (p *Pattern) wrongIn(part []byte) int {
-	wrong := 0
-	for i := 0; i < len(part); i += p.elemSize {
-		if !bytes.Equal(part[i:i+p.elemSize], p.result[i:i+p.elemSize]) {
+func wrongIn(got, want []byte, size int) (wrong int) {
+	if bytes.Equal(got, want) {
+		return 0
+	}
+	for i := 0; i < len(got); i += size {
+		if !bytes.Equal(got[i:i+size], want[i:i+size]) {
 			wrong++
 		}
 	}
@@ -106,11 +144,13 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func intResult(d op.DType, o op.Code, n, j int) uint64 {
-	acc := wrap(d, intValue(o, 0, j))
-	for r := 1; r < n; r++ {
-		v := wrap(d, intValue(o, r, j))
-		switch o {
+// integer is element j of the fold of some ranks' operands.
+func (p *Pattern) integer(ranks Ranks, j int) uint64 {
+	d := p.dtype
+	acc := wrap(d, intValue(p.code, int(ranks.First), j))
+	for r := ranks.First + 1; r <= ranks.Last; r++ {
+		v := wrap(d, intValue(p.code, int(r), j))
+		switch p.code {
 		case op.CodeSum, op.CodeAvg:
 			acc = wrap(d, acc+v)
 		case op.CodeProd:
@@ -131,13 +171,18 @@ func intResult(d op.DType, o op.Code, n, j int) uint64 {
 			acc ^= v
 		}
 	}
-	if o == op.CodeAvg {
+	if p.divides(ranks) {
 		if signed(d) {
-			return uint64(int64(acc) / int64(n))
+			return uint64(int64(acc) / int64(p.n))
 		}
-		return acc / uint64(n)
+		return acc / uint64(p.n)
 	}
 	return acc
+}
+
+// divides says whether a value is an average, which only all ranks together have.
+func (p *Pattern) divides(ranks Ranks) bool {
+	return p.code == op.CodeAvg && ranks == Ranks{0, op.Rank(p.n - 1)}
 }
 
 func signed(d op.DType) bool { return d == op.Int8 || d == op.Int32 || d == op.Int64 }
@@ -216,11 +261,13 @@ func (v floatValues) skew(rank int) int {
 
 func (v floatValues) skewed() bool { return v.limit/v.n > v.n-1 }
 
-func (v floatValues) result(o op.Code) float64 {
-	acc := v.at(o, 0)
-	for r := 1; r < v.n; r++ {
-		x := v.at(o, r)
-		switch o {
+// float is element j of the fold of some ranks' operands.
+func (p *Pattern) float(ranks Ranks, j int) float64 {
+	v := floatValues{limit: exactIntegers(p.dtype), n: p.n, j: j}
+	acc := v.at(p.code, int(ranks.First))
+	for r := ranks.First + 1; r <= ranks.Last; r++ {
+		x := v.at(p.code, int(r))
+		switch p.code {
 		case op.CodeSum, op.CodeAvg:
 			acc += x
 		case op.CodeProd:
@@ -231,8 +278,8 @@ func (v floatValues) result(o op.Code) float64 {
 			acc = max(acc, x)
 		}
 	}
-	if o == op.CodeAvg {
-		return acc / float64(v.n)
+	if p.divides(ranks) {
+		return acc / float64(p.n)
 	}
 	return acc
 }

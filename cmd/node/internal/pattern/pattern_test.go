@@ -26,14 +26,18 @@ func decode(d op.DType, b []byte, i int) float64 {
 // round is v as d holds it.
 func round(d op.DType, v float64) float64 { return decode(d, appendFloat(nil, d, v), 0) }
 
-func mustNew(t *testing.T, d op.DType, o op.Op, rank, n int) *Pattern {
+func mustNew(t *testing.T, d op.DType, o op.Op, n int) *Pattern {
 	t.Helper()
-	p, err := New(d, o, op.Rank(rank), n)
+	p, err := New(d, o, n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
+
+func (p *Pattern) operand(r int) []byte { return p.of(Only(op.Rank(r))) }
+
+func (p *Pattern) whole() []byte { return p.of(Ranks{0, op.Rank(p.n - 1)}) }
 
 // Whatever the order, each partial result must be exact: no rounding may happen.
 func TestFloatResultsAreExactInAnyOrder(t *testing.T) {
@@ -51,16 +55,13 @@ func TestFloatResultsAreExactInAnyOrder(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				inputs := make([]*Pattern, n)
-				for r := range n {
-					inputs[r] = mustNew(t, d, o, r, n)
-				}
+				p := mustNew(t, d, o, n)
 				for first := range min(n, 2) { // orders: the ring's, from several starts, and its reverse
 					for _, step := range []int{1, n - 1} {
 						for j := range period {
-							acc := decode(d, inputs[first].input, j)
+							acc := decode(d, p.operand(first), j)
 							for k := 1; k < n; k++ {
-								sum := f(acc, decode(d, inputs[(first+k*step)%n].input, j))
+								sum := f(acc, decode(d, p.operand((first+k*step)%n), j))
 								acc = round(d, sum)
 								if acc != sum {
 									t.Fatalf("%v %v n=%d element %d: %v is not exact", d, o, n, j, sum)
@@ -69,7 +70,7 @@ func TestFloatResultsAreExactInAnyOrder(t *testing.T) {
 							if code == op.CodeAvg {
 								acc /= float64(n)
 							}
-							if want := decode(d, inputs[0].result, j); acc != want {
+							if want := decode(d, p.whole(), j); acc != want {
 								t.Fatalf("%v %v n=%d element %d: got %v, the pattern says %v", d, o, n, j, acc, want)
 							}
 						}
@@ -96,19 +97,16 @@ func TestIntegerResultsWrapAround(t *testing.T) {
 			continue
 		}
 		for _, n := range []int{1, 2, 5, 9} {
-			ranks := make([]*Pattern, n)
-			for r := range n {
-				ranks[r] = mustNew(t, op.Int8, o, r, n)
-			}
+			p := mustNew(t, op.Int8, o, n)
 			for j := range period {
-				acc := int8(ranks[0].input[j])
+				acc := int8(p.operand(0)[j])
 				for r := 1; r < n; r++ {
-					acc = reduce[o.Code()](acc, int8(ranks[r].input[j]))
+					acc = reduce[o.Code()](acc, int8(p.operand(r)[j]))
 				}
 				if o.Code() == op.CodeAvg {
 					acc /= int8(n)
 				}
-				if want := int8(ranks[0].result[j]); acc != want {
+				if want := int8(p.whole()[j]); acc != want {
 					t.Fatalf("%v n=%d element %d: got %d, the pattern says %d", o, n, j, acc, want)
 				}
 			}
@@ -123,19 +121,19 @@ func TestEveryWrongElementIsFound(t *testing.T) {
 			if d.Loc() {
 				o = op.MinLoc
 			}
-			p := mustNew(t, d, o, 1, 3)
+			p := mustNew(t, d, o, 3)
 			const elements = 3*period + 17
 			buf := make([]byte, elements*d.Size())
-			for i := 0; i < len(buf); i += len(p.result) {
-				copy(buf[i:], p.result)
+			for i := 0; i < len(buf); i += len(p.whole()) {
+				copy(buf[i:], p.whole())
 			}
-			if wrong := p.Wrong(buf); wrong != 0 {
+			if wrong := p.Wrong(buf, []Part{{Ranks{0, 2}, 0, elements}}); wrong != 0 {
 				t.Fatalf("%d elements of the right result are said to be wrong", wrong)
 			}
 			for _, i := range []int{0, 1, period - 1, period, elements - 1} {
 				buf[i*d.Size()] ^= 1
 			}
-			if wrong := p.Wrong(buf); wrong != 5 {
+			if wrong := p.Wrong(buf, []Part{{Ranks{0, 2}, 0, elements}}); wrong != 5 {
 				t.Errorf("%d wrong elements found, 5 were made", wrong)
 			}
 		})
@@ -146,42 +144,42 @@ func TestEveryWrongElementIsFound(t *testing.T) {
 func TestLostAndMisplacedContributionsShow(t *testing.T) {
 	const n = 4
 	sum := make([]float64, period)
+	p := mustNew(t, op.F32, op.Sum, n)
 	for r := range n - 1 { // the last rank is lost
-		p := mustNew(t, op.F32, op.Sum, r, n)
 		for j := range period {
-			sum[j] += decode(op.F32, p.input, j)
+			sum[j] += decode(op.F32, p.operand(r), j)
 		}
 	}
 	var lost []byte
 	for _, v := range sum {
 		lost = appendFloat(lost, op.F32, v)
 	}
-	p := mustNew(t, op.F32, op.Sum, 0, n)
-	if wrong := p.Wrong(lost); wrong != period {
+	all := []Part{{Ranks{0, n - 1}, 0, period}}
+	if wrong := p.Wrong(lost, all); wrong != period {
 		t.Errorf("a lost rank shows in %d of %d elements", wrong, period)
 	}
-	shifted := append(append([]byte(nil), p.result[4*64:]...), p.result[:4*64]...)
-	if wrong := p.Wrong(shifted); wrong < period*9/10 {
+	shifted := append(append([]byte(nil), p.whole()[4*64:]...), p.whole()[:4*64]...)
+	if wrong := p.Wrong(shifted, all); wrong < period*9/10 {
 		t.Errorf("a shift by 64 elements shows in %d of %d elements", wrong, period)
 	}
 }
 
 func TestInputRepeatsOverTheBuffer(t *testing.T) {
-	p := mustNew(t, op.Int32, op.Sum, 2, 3)
+	p := mustNew(t, op.Int32, op.Sum, 3)
 	buf := make([]byte, 4*(2*period+5))
-	p.Fill(buf)
+	p.Fill(2, buf)
 	for i := range 2*period + 5 {
-		if got, want := fmt.Sprint(buf[4*i:4*i+4]), fmt.Sprint(p.input[4*(i%period):4*(i%period)+4]); got != want {
+		if got, want := fmt.Sprint(buf[4*i:4*i+4]), fmt.Sprint(p.operand(2)[4*(i%period):4*(i%period)+4]); got != want {
 			t.Fatalf("element %d is %s, want %s", i, got, want)
 		}
 	}
 }
 
 func TestWhatCannotBeCheckedIsRefused(t *testing.T) {
-	if _, err := New(op.F32, op.BitAnd, 0, 2); err == nil {
+	if _, err := New(op.F32, op.BitAnd, 2); err == nil {
 		t.Error("bitand of float32 accepted")
 	}
-	if _, err := New(op.BF16, op.Sum, 0, 257); err == nil {
+	if _, err := New(op.BF16, op.Sum, 257); err == nil {
 		t.Error("a sum that bfloat16 cannot hold accepted")
 	}
 }
@@ -190,26 +188,61 @@ func TestTheResultOfPairsIsTheBestOfThem(t *testing.T) {
 	const n = 5
 	for _, o := range []op.Op{op.MinLoc, op.MaxLoc} {
 		for _, d := range []op.DType{op.Int32Loc, op.Int64Loc, op.F32Loc, op.F64Loc} {
-			ranks := make([]*Pattern, n)
+			p := mustNew(t, d, o, n)
 			for r := range n {
-				ranks[r] = mustNew(t, d, o, r, n)
-				if wrong := ranks[r].Wrong(ranks[r].input); wrong < period/2 {
+				if wrong := p.Wrong(p.operand(r), []Part{{Ranks{0, n - 1}, 0, period}}); wrong < period/2 {
 					t.Errorf("%v of %v: rank %d's operand differs from the result in %d of %d elements", o, d, r, wrong, period)
 				}
 			}
-			for j := range period {
-				best := decodePair(d, ranks[n-1].input, j)
-				for _, p := range ranks {
-					x := decodePair(d, p.input, j)
-					if o.Code() == op.CodeMaxLoc && x.value > best.value || o.Code() == op.CodeMinLoc && x.value < best.value ||
-						x.value == best.value && x.index < best.index {
-						best = x
+			for _, ranks := range []Ranks{{0, n - 1}, {0, 2}, {3, 3}} { // all, a prefix, one
+				for j := range period {
+					best := decodePair(d, p.operand(int(ranks.Last)), j)
+					for r := ranks.First; r <= ranks.Last; r++ {
+						x := decodePair(d, p.operand(int(r)), j)
+						if o.Code() == op.CodeMaxLoc && x.value > best.value || o.Code() == op.CodeMinLoc && x.value < best.value ||
+							x.value == best.value && x.index < best.index {
+							best = x
+						}
+					}
+					if got := decodePair(d, p.of(ranks), j); got != best {
+						t.Fatalf("%v of %v, ranks %v, element %d: %v, want %v", o, d, ranks, j, got, best)
 					}
 				}
-				if got := decodePair(d, ranks[0].result, j); got != best {
-					t.Fatalf("%v of %v, element %d: %v, want %v", o, d, j, got, best)
-				}
 			}
+		}
+	}
+}
+
+// What is moved only: each part of a result is a run of one rank's operand, at any phase.
+func TestPartsOfAResultAreFoundWhereverTheyBegin(t *testing.T) {
+	for _, d := range op.DTypes {
+		p := mustNew(t, d, op.Op{}, 3)
+		operands := make([][]byte, 3)
+		for r := range operands {
+			operands[r] = make([]byte, 3000*d.Size())
+			p.Fill(op.Rank(r), operands[r])
+		}
+		parts := []Part{{Only(2), 5, 1}, {Only(0), period - 1, 1500}, {Only(1), 0, 0}, {Only(1), 2 * period, 3}}
+		var result []byte
+		for _, part := range parts {
+			result = append(result, operands[part.Ranks.First][part.First*d.Size():(part.First+part.Elements)*d.Size()]...)
+		}
+		if wrong := p.Wrong(result, parts); wrong != 0 {
+			t.Errorf("%v: %d elements of the right result are said to be wrong", d, wrong)
+		}
+		parts[1].Ranks = Only(1)
+		if wrong := p.Wrong(result, parts); wrong < 1400 {
+			t.Errorf("%v: 1500 elements of another rank: %d are said to be wrong", d, wrong)
+		}
+	}
+}
+
+func TestPrefixesAreFoldsOfTheFirstRanks(t *testing.T) {
+	p := mustNew(t, op.Int32, op.Sum, 5)
+	for j := range period {
+		sum := p.integer(Only(0), j) + p.integer(Only(1), j) + p.integer(Only(2), j)
+		if got := p.integer(Ranks{0, 2}, j); uint32(got) != uint32(sum) {
+			t.Fatalf("element %d is %d, want %d", j, got, sum)
 		}
 	}
 }

@@ -1,0 +1,23 @@
+package actors
+
+import (
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/view"
+)
+
+// addresses are where other nodes reach this one, by rail.
+func (n *node) addresses() (rails []view.Rail) {
+	for _, r := range n.fabric.Rails() {
+		rails = append(rails, view.Rail{Name: r.Name, Addr: r.Addr})
+	}
+	return rails
+}
+
+// moved tells the core of rails whose devices have come since.
+func (a *nodeActor) moved() {
+	if rails := a.node.addresses(); !slices.Equal(rails, a.rails) {
+		a.rails = rails
+		a.step(view.Moved{Rails: rails})
+	}
+}

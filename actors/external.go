@@ -1,0 +1,86 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/task"
+)
+
+// This file is about collectives whose counts are private: each rank knows what it sends to whom, and what it
+// expects of whom, and nobody knows all. They have no schedule; their data goes as messages between two ranks
+// (Exchange), each cut by its own length. The operation has the number, the digest and the end.
+
+// AllToAllV describes such a call: parts of Src and Dst follow each other by rank, of so many elements.
+type AllToAllV struct {
+	SendCounts, RecvCounts []int
+}
+
+// messages cuts the caller's memory.
+func (v *AllToAllV) messages(r *Request, n int) (sends, recvs []Message, err error) {
+	if sends, err = cutMessages("source", r.Src, v.SendCounts, r.DType, n); err != nil {
+		return nil, nil, err
+	}
+	if recvs, err = cutMessages("destination", r.Dst, v.RecvCounts, r.DType, n); err != nil {
+		return nil, nil, err
+	}
+	if overlap(r.Src, r.Dst) > 0 {
+		return nil, nil, fmt.Errorf("source and destination overlap: %v doesn't work in place", r.Kind)
+	}
+	return sends, recvs, nil
+}
+
+func cutMessages(what string, buf []byte, counts []int, d op.DType, n int) ([]Message, error) {
+	if len(counts) != n {
+		return nil, fmt.Errorf("%d counts of the %s for %d ranks", len(counts), what, n)
+	}
+	size, total := d.Size(), 0
+	for rank, count := range counts {
+		if count < 0 || count > len(buf) {
+			return nil, fmt.Errorf("count %d of the %s is %d", rank, what, count)
+		}
+		total += count * size
+	}
+	if total != len(buf) {
+		return nil, fmt.Errorf("%s has %d bytes, its counts say %d", what, len(buf), total)
+	}
+	messages := make([]Message, n)
+	for rank, count := range counts {
+		messages[rank] = Message{Rank: op.Rank(rank), DType: d, Buf: buf[:count*size]}
+		buf = buf[count*size:]
+	}
+	return messages, nil
+}
+
+// runExternal starts the messages of an operation, on its caller's goroutine. They are one more part of it.
+func (o *operation) runExternal() {
+	r := o.request
+	sends, recvs, err := r.External.messages(r, o.group.size)
+	var e *Exchange
+	if err == nil {
+		e, err = r.handle.StartExchange(context.Background(), o.seq, sends, recvs) // an end comes by breakGroup
+	}
+	if err != nil {
+		o.externalEnded(err)
+		return
+	}
+	go func() { // ends with the messages, which end with the communicator
+		o.externalEnded(e.Wait(context.Background()))
+	}()
+}
+
+// externalEnded: nothing refers to the caller's memory any more.
+func (o *operation) externalEnded(err error) {
+	if err != nil {
+		o.fail(err)
+	}
+	o.mu.Lock()
+	o.holds++
+	resolved := o.end([]task.Action{{Kind: task.Resolve}, {Kind: task.Retire}})
+	o.mu.Unlock()
+	if resolved {
+		o.resolve()
+	}
+	o.leave()
+}

@@ -1,0 +1,183 @@
+package polyrail
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/railactors/transport/tcp"
+)
+
+// measured has rails that take time, so that a probe has something to measure.
+func measured(c *Config) {
+	c.Balance, c.Probe = BalanceMeasured, true
+	for i := range c.Rails {
+		c.Rails[i].Transport = fault.Wrap(c.Rails[i].Transport, fault.Options{Rate: 100 << 20})
+	}
+}
+
+// sum checks a sum of all nodes.
+func (b *bed) sum(comms []*Communicator, elements int) {
+	b.t.Helper()
+	b.each(func(i int) error {
+		buf := operand(i, elements)
+		if err := AllReduce(b.t.Context(), comms[i], buf, Sum); err != nil {
+			return err
+		}
+		return checkSum(buf, len(comms))
+	})
+}
+
+func TestACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
+	for name, fail := range map[string]func(net *mem.Network, node, rail string){
+		"refused": (*mem.Network).Cut, "silent": (*mem.Network).Silence, "no link": (*mem.Network).Unplug,
+	} {
+		for _, rails := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%s, %d rails", name, rails), func(t *testing.T) {
+				inBed(t, 3, rails, measured, func(b *bed) {
+					fail(b.rails, "node1", "eth1")
+					events := b.nodes[0].Events(b.t.Context())
+					start := time.Now()
+					comms := b.form("train")
+					if took := time.Since(start); took > 3*time.Second {
+						b.t.Errorf("took %v", took)
+					}
+					b.expectEvent(events, func(e Event) bool {
+						return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1" && e.Err != nil
+					})
+					b.sum(comms, 100_000)
+					second := b.form("second") // the nodes have met
+					b.sum(second, 100_000)
+
+					b.rails.Heal("node1", "eth1")
+					b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1" })
+					<-time.After(time.Second)
+					b.sum(b.form("third"), 100_000)
+					b.sum(comms, 100_000)
+				})
+			})
+		}
+	}
+}
+
+// expectEvent waits for an event.
+func (b *bed) expectEvent(events <-chan Event, match func(Event) bool) {
+	b.t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		select {
+		case e := <-events:
+			if match(e) {
+				return
+			}
+		case <-late:
+			b.t.Fatalf("no such event; log:\n%s", b.log)
+		}
+	}
+}
+
+func TestTwoNodesThatNoRailConnectsAreNamedWithTheirRails(t *testing.T) {
+	inBed(t, 3, 2, nil, func(b *bed) {
+		// Each of the two reaches node0.
+		b.rails.Cut("node1", "eth0")
+		b.rails.Silence("node2", "eth1")
+		errs := make([]error, 3)
+		b.each(func(i int) error {
+			ctx, cancel := context.WithTimeout(b.t.Context(), 15*time.Second)
+			defer cancel()
+			_, errs[i] = b.nodes[i].Communicator(ctx, "train", 3)
+			if errs[i] == nil {
+				return fmt.Errorf("formed")
+			}
+			return nil
+		})
+		for i, err := range errs {
+			for _, want := range []string{`"node1"`, `"node2"`, "rail rail0 (", "rail rail1 ("} {
+				own := strings.Contains(want, b.configs[i].Name)
+				if !own && !strings.Contains(err.Error(), want) {
+					b.t.Errorf("node %d: %q is not in: %v", i, want, err)
+				}
+			}
+		}
+	})
+}
+
+// Real sockets: one rail of one node is cut when the communicator forms, and comes later.
+func TestOnLoopbackACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b := &bed{t: t, log: &logLines{}}
+	bad := fault.Wrap(tcp.New(tcp.Options{}), fault.Options{})
+	bad.Cut()
+	var join []string
+	for i := range 2 {
+		cfg := DefaultConfig()
+		cfg.Name, cfg.Join, cfg.Logger = fmt.Sprintf("node%d", i), join, slog.New(b.log)
+		cfg.Rails = []Rail{{Name: "rail0", Protocol: "tcp", Device: "127.0.0.1"}, {Name: "rail1", Protocol: "tcp", Device: "127.0.0.1"}}
+		if i == 1 {
+			cfg.Rails[1].Transport = bad
+		}
+		node, err := Start(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close(context.Background())
+		b.nodes, join = append(b.nodes, node), []string{node.GossipAddr()}
+	}
+	events := b.nodes[0].Events(ctx)
+	comms := b.form("train")
+	b.expectEvent(events, func(e Event) bool { return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1" })
+	b.sum(comms, 1_000_000)
+	if bad.Counters().Refused == 0 {
+		t.Error("the fault was not seen")
+	}
+	bad.Heal()
+	b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1" })
+	b.sum(comms, 1_000_000)
+	b.each(func(i int) error { return comms[i].Close(ctx) })
+}
+
+// absentDevice is a transport whose device may be absent.
+type absentDevice struct {
+	transport.Transport
+	absent *atomic.Bool
+}
+
+func (a absentDevice) Open(device string) (transport.Device, error) {
+	if a.absent.Load() {
+		return nil, fmt.Errorf("%w: %s is down", transport.ErrAbsent, device)
+	}
+	return a.Transport.Open(device)
+}
+
+func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
+	var absent atomic.Bool
+	absent.Store(true)
+	adapt := func(c *Config) {
+		if c.Name == "node1" {
+			c.Rails[0].Transport = absentDevice{c.Rails[0].Transport, &absent}
+		}
+	}
+	inBed(t, 3, 2, adapt, func(b *bed) {
+		if log := b.log.String(); !strings.Contains(log, "rail is absent") || !strings.Contains(log, "rail0") {
+			b.t.Errorf("no warning names the rail:\n%s", log)
+		}
+		first := b.form("first")
+		b.sum(first, 100_000)
+		events := b.nodes[0].Events(b.t.Context())
+		absent.Store(false)
+		b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail0" })
+		b.sum(first, 100_000)
+		b.sum(b.form("second"), 100_000)
+		if s := b.nodes[1].Rails()[0]; !s.Up || s.Addr == "" || s.BytesSent == 0 {
+			b.t.Errorf("status %+v", s)
+		}
+	})
+}

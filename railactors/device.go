@@ -1,0 +1,189 @@
+package railactors
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+// This file opens the rails' devices: at the start, and later those that are absent then: an
+// interface that is down must not keep a node from using its other ones.
+
+// How long an absent device is left alone, and how often it is logged.
+const (
+	reopenAfter  = time.Second
+	remindAfter  = time.Minute
+	maxAddrBytes = 256
+)
+
+var (
+	errAbsentHere  = errors.New("this node's device is absent")
+	errAbsentThere = errors.New("its device is absent")
+)
+
+// opened is a device, so that it can be set atomically.
+type opened struct{ transport.Device }
+
+// device is the rail's; nil while it is absent.
+func (r *rail) device() transport.Device {
+	if o := r.open.Load(); o != nil {
+		return o.Device
+	}
+	return nil
+}
+
+// addr is where peers reach this node on the rail; empty while its device is absent.
+func (r *rail) addr() string {
+	if d := r.device(); d != nil {
+		return d.Addr()
+	}
+	return ""
+}
+
+// chosen says which device it is, or why there is none.
+func (r *rail) chosen() string {
+	if d := r.device(); d != nil {
+		return d.Chosen()
+	}
+	return fmt.Sprintf("none (%v)", r.absence)
+}
+
+// openDevices opens what is there. It is an error if nothing is, or if what is there can't be used.
+func (f *Fabric) openDevices(rails []RailConfig) error {
+	var absent []error
+	for _, rc := range rails {
+		r := &rail{name: rc.Name, transport: rc.Transport, selector: rc.Device, cpus: rc.CPUs}
+		f.rails = append(f.rails, r)
+		device, err := rc.Transport.Open(rc.Device)
+		if err == nil {
+			r.open.Store(&opened{device})
+			f.log.Info("rail opened", "rail", rc.Name, "protocol", rc.Transport.Protocol(), "device", device.Chosen(), "addr", device.Addr())
+			continue
+		}
+		r.absence = err
+		err = &fault.RailError{Rail: rc.Name, Node: f.cfg.Node, Err: fmt.Errorf("device %q: %w", rc.Device, err)}
+		if !errors.Is(err, transport.ErrAbsent) {
+			return err
+		}
+		absent = append(absent, err)
+	}
+	if len(absent) == len(f.rails) {
+		return errors.Join(absent...)
+	}
+	for _, err := range absent {
+		f.log.Warn("rail is absent, going on without it", "error", err)
+	}
+	return nil
+}
+
+// serve runs a rail: when its device is there, it is watched and listened on. It lives as long as
+// the fabric.
+func (f *Fabric) serve(i int) {
+	if f.rails[i].device() == nil && !f.reopen(i) {
+		return
+	}
+	f.group.Go(func() { f.watchLink(i) })
+	f.listen(i)
+}
+
+// reopen tries until an absent device can be opened. False if Close came first.
+func (f *Fabric) reopen(i int) bool {
+	r := f.rails[i]
+	last, said := r.absence.Error(), time.Now()
+	timer := time.NewTimer(reopenAfter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-f.done:
+			return false
+		}
+		device, err := r.transport.Open(r.selector)
+		if err == nil {
+			return f.came(i, device)
+		}
+		if now := time.Now(); err.Error() != last || now.Sub(said) >= remindAfter {
+			f.log.Warn("rail is absent still", "rail", r.name, "error", err)
+			last, said = err.Error(), now
+		}
+		timer.Reset(reopenAfter)
+	}
+}
+
+// came takes a device in that was absent, and tells the peers where it is.
+func (f *Fabric) came(i int, device transport.Device) bool {
+	r := f.rails[i]
+	r.open.Store(&opened{device})
+	if f.ctx.Err() != nil { // Close has closed the devices, maybe without this one
+		f.closeDevices()
+		return false
+	}
+	f.log.Info("rail is there", "rail", r.name, "device", device.Chosen(), "addr", device.Addr())
+	f.mu.Lock()
+	f.late = append(f.late, i)
+	f.mu.Unlock()
+	for _, p := range f.snapshot() {
+		p.tellOpened([]int{i})
+		p.tellPair(i, &railBack{fresh: true})
+	}
+	return true
+}
+
+// tellOpened tells the remote node where this one is reached on rails whose devices were absent at
+// the start.
+func (p *Peer) tellOpened(rails []int) {
+	fx := newEffects()
+	p.mu.Lock()
+	for _, i := range rails {
+		r := p.fabric.rails[i]
+		payload, err := proto.Marshal(&messages.Control{Body: &messages.Control_RailOpened{RailOpened: &messages.RailOpened{Rail: r.name, Addr: r.addr()}}})
+		if err == nil && p.cause == nil {
+			p.sendAhead(0, wire.Header{Kind: wire.KindControl}, payload, fx)
+		}
+	}
+	p.unlock(fx)
+}
+
+// opened takes what the remote node says of its rail. What can't be is left alone: the frame would
+// only come again.
+func (p *Peer) opened(m *messages.RailOpened) {
+	rail := p.fabric.railIndex(m.GetRail())
+	if rail < 0 || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
+		p.fabric.log.Warn("a node opens a rail that can't be", "node", p.node, "rail", clip(m.GetRail()), "addr", clip(m.GetAddr()))
+		return
+	}
+	p.mu.Lock()
+	p.addrs[rail] = m.GetAddr()
+	p.mu.Unlock()
+	p.tellPair(rail, &railBack{fresh: true})
+}
+
+// learn takes addresses that were unknown so far, as the rendezvous told of them. The caller holds
+// mu.
+func (p *Peer) learn(addrs []string) {
+	for i, a := range addrs {
+		if p.addrs[i] == "" {
+			p.addrs[i] = a
+		}
+	}
+}
+
+// reachable is the address to dial on a rail, or why there is none.
+func (p *Peer) reachable(rail int) (addr string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch addr = p.addrs[rail]; {
+	case p.fabric.rails[rail].device() == nil:
+		return "", errAbsentHere
+	case addr == "":
+		return "", errAbsentThere
+	}
+	return addr, nil
+}

@@ -1,0 +1,127 @@
+package polyrail
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/polyrail/polyrail/collective/fault"
+)
+
+// sumOf runs a sum and compares it with that of the given ranks of the bed.
+func sumOf(b *bed, c *Communicator, me int, ranks []int) error {
+	v := []int64{1 << me}
+	if err := AllReduce(b.t.Context(), c, v, Sum); err != nil {
+		return err
+	}
+	want := int64(0)
+	for _, r := range ranks {
+		want += 1 << r
+	}
+	if v[0] != want {
+		return fmt.Errorf("sum is %b, want %b", v[0], want)
+	}
+	return nil
+}
+
+func TestSplitByColorInTheOrderOfKeys(t *testing.T) {
+	inBed(t, 5, 2, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			// Colors 0 and 1 by parity, the keys descending; rank 4 wants none.
+			color, want := i%2, [][]int{{2, 0}, {3, 1}}[i%2]
+			if i == 4 {
+				color = -1
+			}
+			c, err := comms[i].Split(b.t.Context(), color, -i)
+			if err != nil {
+				return err
+			}
+			if i == 4 {
+				if c != nil {
+					return errors.New("a member without a color got a communicator")
+				}
+				return nil
+			}
+			if c.Size() != 2 || c.Rank() != slices.Index(want, i) || c.Nodes()[0] != b.nodes[want[0]].Name() {
+				return fmt.Errorf("rank %d of %v", c.Rank(), c.Nodes())
+			}
+			if err := sumOf(b, c, i, want); err != nil {
+				return err
+			}
+			// Its members can split it again, and the parent goes on.
+			alone, err := c.Split(b.t.Context(), i, 0)
+			if err != nil {
+				return err
+			}
+			if err := sumOf(b, alone, i, []int{i}); err != nil {
+				return err
+			}
+			return errors.Join(alone.Close(b.t.Context()), c.Close(b.t.Context()))
+		})
+		b.each(func(i int) error { return sumOf(b, comms[i], i, []int{0, 1, 2, 3, 4}) })
+	})
+}
+
+func TestSubIsOfTheNamedRanks(t *testing.T) {
+	inBed(t, 4, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			ranks := []int{3, 1, 0}
+			c, err := comms[i].Sub(b.t.Context(), ranks)
+			if err != nil {
+				return err
+			}
+			if i == 2 {
+				if c != nil {
+					return errors.New("a rank that isn't named got a communicator")
+				}
+				return nil
+			}
+			if c.Rank() != slices.Index(ranks, i) {
+				return fmt.Errorf("rank %d", c.Rank())
+			}
+			if err := Broadcast(b.t.Context(), c, []int32{1}, 2); err != nil {
+				return err
+			}
+			return sumOf(b, c, i, ranks)
+		})
+	})
+}
+
+func TestSubsThatDifferAreRefused(t *testing.T) {
+	for name, ranks := range map[string]func(i int) []int{
+		"other ranks": func(i int) []int { return []int{0, 1 + i/2} },
+		"no rank":     func(i int) []int { return []int{0, 1 + 2*(i/2)} },
+		"twice":       func(i int) []int { return []int{0, i / 2} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBed(t, 3, 1, nil, func(b *bed) {
+				comms := b.form("train")
+				for r, err := range b.failures(func(i int) error { _, err := comms[i].Sub(b.t.Context(), ranks(i)); return err }) {
+					if !errors.Is(err, fault.ErrMismatch) && !errors.Is(err, fault.ErrArgument) && !errors.Is(err, fault.ErrAborted) {
+						t.Errorf("rank %d: %v", r, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A rank that fails to make the communicator leaves none of the others waiting on it.
+func TestASplitThatFailsOnOneRankEndsItForAll(t *testing.T) {
+	inBed(t, 3, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		b.failures(func(i int) error {
+			if i == 2 {
+				return errors.Join(errors.New("it closes instead"), b.nodes[2].Close(b.t.Context()))
+			}
+			c, err := comms[i].Split(b.t.Context(), 0, 0)
+			if err != nil {
+				return err
+			}
+			return AllReduce(b.t.Context(), c, make([]float32, 10), Sum)
+		})
+	})
+}

@@ -1,0 +1,88 @@
+package polyrail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+// wait asks for a communicator of three for so long, and returns the error.
+func wait(b *bed, d time.Duration) (err error) {
+	b.each(func(i int) error {
+		ctx, cancel := context.WithTimeout(b.t.Context(), d+time.Duration(i)*time.Second) // one after the other
+		defer cancel()
+		if i == 2 { // is there, and doesn't ask
+			return nil
+		}
+		_, e := b.nodes[i].Communicator(ctx, "train", 3)
+		if i == 0 {
+			err = e
+		}
+		if e == nil {
+			return errors.New("formed")
+		}
+		return nil
+	})
+	return err
+}
+
+func TestWhoIsWaitedForIsLoggedAndInTheError(t *testing.T) {
+	inBed(t, 3, 1, nil, func(b *bed) {
+		err := wait(b, time.Minute)
+		for _, want := range []string{"2 of 3 nodes have asked (node0, node1)", "not asking: node2"} {
+			if !strings.Contains(err.Error(), want) {
+				b.t.Errorf("%q is not in %v", want, err)
+			}
+			if n := b.reminders(want); n < 2*3 || n > 2*5 {
+				b.t.Errorf("%q was logged %d times in a minute, by two nodes", want, n)
+			}
+		}
+	})
+}
+
+// reminders counts the warnings that have a text.
+func (b *bed) reminders(text string) (n int) {
+	for line := range strings.Lines(b.log.String()) {
+		if strings.Contains(line, "WARN") && strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, log: &logLines{}}
+		cfg := DefaultConfig()
+		cfg.Name, cfg.Bind, cfg.Join, cfg.Logger = "node0", "10.0.0.1:7946", []string{"10.0.0.99:7946"}, slog.New(b.log)
+		cfg.GossipNetwork = memnet.New()
+		cfg.Rails = []Rail{{Name: "rail0", Transport: mem.NewNetwork().Transport("node0"), Device: "eth0"}}
+		node, err := Start(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = node.Communicator(ctx, "train", 2)
+		for _, want := range []string{"1 of 2 nodes have asked (node0)", "no other node is known", "10.0.0.99:7946"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not in %v", want, err)
+			}
+			if n := b.reminders(want); n < 3 || n > 10 {
+				t.Errorf("%q was logged %d times in a minute:\n%s", want, n, b.log)
+			}
+		}
+		if err := node.Close(context.Background()); err != nil {
+			t.Error(fmt.Errorf("close: %w", err))
+		}
+		<-time.After(time.Minute)
+	})
+}
