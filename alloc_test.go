@@ -28,19 +28,17 @@ func TestAnOperationAllocatesLittleOnceItsShapeIsKnown(t *testing.T) {
 				for i := range bufs {
 					bufs[i] = make([]float32, bytes/4)
 				}
-				run := func(times int) (allocated uint64) {
-					var before, after runtime.MemStats
-					runtime.ReadMemStats(&before)
-					b.each(func(i int) error {
-						for range times {
-							if err := AllReduce(b.t.Context(), comms[i], bufs[i], Sum); err != nil {
-								return err
+				run := func(times int) uint64 {
+					return allocated(func() {
+						b.each(func(i int) error {
+							for range times {
+								if err := AllReduce(b.t.Context(), comms[i], bufs[i], Sum); err != nil {
+									return err
+								}
 							}
-						}
-						return nil
+							return nil
+						})
 					})
-					runtime.ReadMemStats(&after)
-					return after.TotalAlloc - before.TotalAlloc
 				}
 				run(warmUp)
 				// Pools and the network's buffers grow with the worst backlog yet: the leanest
@@ -56,4 +54,13 @@ func TestAnOperationAllocatesLittleOnceItsShapeIsKnown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// allocated is how many bytes all goroutines allocate while f runs.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

@@ -57,7 +57,14 @@ func (w *Work) of() (*engine.Work, error) {
 	return w.inner, nil
 }
 
-// ended is the Done channel of no operation.
+func (t *Transfer) of() (*engine.Transfer, error) {
+	if t == nil || t.inner == nil {
+		return nil, fmt.Errorf("%w: the message is nil", fault.ErrArgument)
+	}
+	return t.inner, nil
+}
+
+// ended is the Done channel of no operation, and of no message.
 var ended = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)

@@ -54,17 +54,35 @@ type Operation struct {
 
 // Run runs an operation. It is a collective call.
 func (c *Communicator) Run(ctx context.Context, o Operation, opts ...Option) error {
-	w, err := c.start(ctx, o, opts)
+	return c.run(ctx, o.request(), opts)
+}
+
+// Start begins an operation and returns. The context governs it: when it ends, the operation does. It
+// blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective call.
+func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (*Work, error) {
+	return c.launch(ctx, o.request(), opts)
+}
+
+func (o Operation) request() *engine.Request {
+	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	if o.Kind == KindAllToAllV {
+		r.External = &engine.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
+	}
+	return r
+}
+
+// run starts an operation and waits for its end.
+func (c *Communicator) run(ctx context.Context, r *engine.Request, opts []Option) error {
+	w, err := c.start(ctx, r, opts)
 	if err != nil {
 		return err
 	}
 	return w.Wait(ctx)
 }
 
-// Start begins an operation and returns. The context governs it: when it ends, the operation does. It
-// blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective call.
-func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (*Work, error) {
-	w, err := c.start(ctx, o, opts)
+// launch starts an operation that its context governs.
+func (c *Communicator) launch(ctx context.Context, r *engine.Request, opts []Option) (*Work, error) {
+	w, err := c.start(ctx, r, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -72,20 +90,13 @@ func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (
 	return &Work{w}, nil
 }
 
-func (c *Communicator) start(ctx context.Context, o Operation, opts []Option) (*engine.Work, error) {
+func (c *Communicator) start(ctx context.Context, r *engine.Request, opts []Option) (*engine.Work, error) {
 	inner, err := c.with(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(op.Kinds, o.Kind) && o.Kind != KindAllToAllV {
-		return nil, fmt.Errorf("%w: %v is no kind of operation that carries data", fault.ErrArgument, o.Kind)
-	}
-	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Dst: o.Dst, Src: o.Src}
-	if o.Kind == KindAllToAllV {
-		r.External = &engine.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
-	}
-	if o.Kind.Rooted() {
-		r.Root = op.Rank(o.Root)
+	if !slices.Contains(op.Kinds, r.Kind) && r.Kind != KindAllToAllV {
+		return nil, fmt.Errorf("%w: %v is no kind of operation that carries data", fault.ErrArgument, r.Kind)
 	}
 	for _, option := range opts {
 		option(r)
@@ -226,11 +237,7 @@ func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, 
 // into dst, in both one after the other by rank. Each rank knows its own counts alone: what one sends
 // and the other expects must be equal, else both get an error that names them. The buffers are apart.
 func AllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) error {
-	w, err := c.start(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts)
-	if err != nil {
-		return err
-	}
-	return w.Wait(ctx)
+	return c.Run(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
 }
 
 // StartAllToAllV begins an AllToAllV; see Communicator.Start.

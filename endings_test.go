@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
@@ -234,25 +235,41 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 	inBed(t, 1, 1, nil, func(b *bed) {
 		var c *Communicator
 		var w *Work
+		var m *Transfer
 		var n *Node
 		var noContext context.Context
 		ctx := b.t.Context()
 		for what, call := range map[string]func(ctx context.Context) error{
 			"AllReduce":      func(ctx context.Context) error { return AllReduce(ctx, c, []float32{1}, Sum) },
 			"StartAllReduce": func(ctx context.Context) error { _, err := StartAllReduce(ctx, c, []float32{1}, Sum); return err },
-			"Barrier":        func(ctx context.Context) error { return c.Barrier(ctx) },
-			"Dup":            func(ctx context.Context) error { _, err := c.Dup(ctx); return err },
-			"Shrink":         func(ctx context.Context) error { _, _, err := c.Shrink(ctx); return err },
-			"SetTable":       func(ctx context.Context) error { return c.SetTable(ctx, Table{}) },
-			"Balance":        func(ctx context.Context) error { _, err := c.Balance(ctx); return err },
-			"SaveTuning":     func(ctx context.Context) error { return c.SaveTuning(ctx) },
-			"Close":          func(ctx context.Context) error { return c.Close(ctx) },
-			"Err":            func(context.Context) error { return c.Err() },
-			"Wait":           func(ctx context.Context) error { return w.Wait(ctx) },
-			"Work.Err":       func(context.Context) error { <-w.Done(); return w.Err() },
-			"Node.Close":     func(ctx context.Context) error { return n.Close(ctx) },
-			"Communicator":   func(ctx context.Context) error { _, err := n.Communicator(ctx, "train", 1); return err },
-			"Start":          func(context.Context) error { _, err := Start(noContext, DefaultConfig()); return err },
+			"AllReduceBatch": func(ctx context.Context) error { return AllReduceBatch(ctx, c, [][]float32{{1}}, Sum) },
+			"RunBatch":       func(ctx context.Context) error { return c.RunBatch(ctx, Batch{DType: op.F32, Op: Sum}) },
+			"WaitAll":        func(ctx context.Context) error { return WaitAll(ctx, w) },
+			"Send":           func(ctx context.Context) error { return Send(ctx, c, []float32{1}, 0, 1) },
+			"Recv":           func(ctx context.Context) error { _, err := Recv(ctx, c, []float32{1}, 0, 1); return err },
+			"SendRecv": func(ctx context.Context) error {
+				_, err := SendRecv(ctx, c, []float32{1}, 0, 1, []float32{1}, 0, 1)
+				return err
+			},
+			"StartSend":     func(ctx context.Context) error { _, err := StartSend(ctx, c, []float32{1}, 0, 1); return err },
+			"StartRecv":     func(ctx context.Context) error { _, err := StartRecv(ctx, c, []float32{1}, 0, 1); return err },
+			"Transfer.Wait": func(ctx context.Context) error { _, err := m.Wait(ctx); return err },
+			"Transfer.Err":  func(context.Context) error { <-m.Done(); return m.Err() },
+			"Split":         func(ctx context.Context) error { _, err := c.Split(ctx, 0, 0); return err },
+			"Sub":           func(ctx context.Context) error { _, err := c.Sub(ctx, []int{0}); return err },
+			"Barrier":       func(ctx context.Context) error { return c.Barrier(ctx) },
+			"Dup":           func(ctx context.Context) error { _, err := c.Dup(ctx); return err },
+			"Shrink":        func(ctx context.Context) error { _, _, err := c.Shrink(ctx); return err },
+			"SetTable":      func(ctx context.Context) error { return c.SetTable(ctx, Table{}) },
+			"Balance":       func(ctx context.Context) error { _, err := c.Balance(ctx); return err },
+			"SaveTuning":    func(ctx context.Context) error { return c.SaveTuning(ctx) },
+			"Close":         func(ctx context.Context) error { return c.Close(ctx) },
+			"Err":           func(context.Context) error { return c.Err() },
+			"Wait":          func(ctx context.Context) error { return w.Wait(ctx) },
+			"Work.Err":      func(context.Context) error { <-w.Done(); return w.Err() },
+			"Node.Close":    func(ctx context.Context) error { return n.Close(ctx) },
+			"Communicator":  func(ctx context.Context) error { _, err := n.Communicator(ctx, "train", 1); return err },
+			"Start":         func(context.Context) error { _, err := Start(noContext, DefaultConfig()); return err },
 		} {
 			for _, ctx := range []context.Context{ctx, noContext} {
 				if err := call(ctx); !errors.Is(err, ErrArgument) {

@@ -50,12 +50,12 @@ var matrixStates = []matrixState{
 	{
 		name:   "idle",
 		enter:  func(*situation) {},
-		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, succeeds},
+		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, succeeds, waits},
 	},
 	{
 		name:   "forming",
 		enter:  func(s *situation) { s.background(0, "the forming", func() error { return s.formAnother(0) }) },
-		expect: [...]outcome{waits, succeeds, succeeds, waits, either(waits, fails(ErrView)), succeeds},
+		expect: [...]outcome{waits, succeeds, succeeds, waits, either(waits, fails(ErrView)), succeeds, waits},
 	},
 	{
 		name: "others in operation",
@@ -64,12 +64,12 @@ var matrixStates = []matrixState{
 				s.background(i, "the operation", func() error { return s.sum(i, 10) })
 			}
 		},
-		expect: [...]outcome{either(succeeds, fails(ErrMismatch, "node")), succeeds, succeeds, waits, waits, succeeds},
+		expect: [...]outcome{either(succeeds, fails(ErrMismatch, "node")), succeeds, succeeds, waits, waits, succeeds, waits},
 	},
 	{
 		name:   "in operation",
 		enter:  func(s *situation) { s.inFlight(1) },
-		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, closes},
+		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, closes, waits},
 	},
 	{
 		name:  "table agreement held",
@@ -92,13 +92,13 @@ var matrixStates = []matrixState{
 				s.t.Fatal("nothing is held")
 			}
 		},
-		expect: [...]outcome{waits, waits, succeeds, waits, waits, closes},
+		expect: [...]outcome{waits, waits, succeeds, waits, waits, closes, waits},
 	},
 	{
 		name:   "slots full",
 		adapt:  func(c *Config) { c.MaxInFlight = 2 },
 		enter:  func(s *situation) { s.inFlight(3) },
-		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, closes},
+		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, closes, waits},
 	},
 	{
 		name: "broken",
@@ -108,7 +108,7 @@ var matrixStates = []matrixState{
 			synctest.Wait()
 			cancel(errors.New(`"node1" has had enough`))
 		},
-		expect: [...]outcome{fails(ErrBroken, "node1", "enough"), fails(ErrBroken, "node1"), succeeds, waits, waits, succeeds},
+		expect: [...]outcome{fails(ErrBroken, "node1", "enough"), fails(ErrBroken, "node1"), succeeds, waits, waits, succeeds, fails(ErrBroken, "node1")},
 		prompt: soon,
 	},
 	{
@@ -117,7 +117,7 @@ var matrixStates = []matrixState{
 			s.inFlight(1)
 			s.background(0, "the close", func() error { return s.comm.Close(s.t.Context()) })
 		},
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), waits, closes},
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), waits, closes, fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
@@ -127,7 +127,7 @@ var matrixStates = []matrixState{
 				s.t.Fatal(err)
 			}
 		},
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), waits, succeeds},
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), waits, succeeds, fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
@@ -137,7 +137,7 @@ var matrixStates = []matrixState{
 				s.t.Fatal(err)
 			}
 		},
-		expect: [...]outcome{fails(ErrClosed, "node1"), either(succeeds, waits), succeeds, waits, waits, succeeds},
+		expect: [...]outcome{fails(ErrClosed, "node1"), either(succeeds, waits), succeeds, waits, waits, succeeds, fails(ErrClosed, "node1")},
 		prompt: callLimit + callSlack,
 	},
 	{
@@ -149,13 +149,13 @@ var matrixStates = []matrixState{
 			s.background(0, "the end", func() error { defer cancel(); _ = s.node.Close(ctx); return nil })
 			<-time.After(soon)
 		},
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed, "node0"), either(closes, fails(ErrClosed))},
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed, "node0"), either(closes, fails(ErrClosed)), fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
 		name:   "node closed",
 		enter:  func(s *situation) { s.leave(0) },
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed, "node0"), either(succeeds, fails(ErrClosed))},
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed, "node0"), either(succeeds, fails(ErrClosed)), fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
@@ -167,13 +167,13 @@ var matrixStates = []matrixState{
 			synctest.Wait()
 			s.leave(1)
 		},
-		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds, waits, waits, succeeds},
+		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds, waits, waits, succeeds, fails(ErrAborted, "node1")},
 		prompt: soon,
 	},
 	{
 		name:   "another node closed",
 		enter:  func(s *situation) { s.leave(1) },
-		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds, waits, waits, succeeds},
+		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds, waits, waits, succeeds, fails(ErrAborted, "node1")},
 		prompt: soon,
 	},
 	{
@@ -183,18 +183,18 @@ var matrixStates = []matrixState{
 			s.kill(2)
 			<-time.After(time.Second)
 		},
-		expect: [...]outcome{lostNode, lostNode, succeeds, waits, waits, succeeds},
+		expect: [...]outcome{lostNode, lostNode, succeeds, waits, waits, succeeds, lostNode},
 		prompt: soon,
 	},
 	{
 		name:   "rank stopped",
 		enter:  func(s *situation) { s.silence("node2") },
-		expect: [...]outcome{either(waits, lostNode), either(waits, lostNode), succeeds, anyEndOfShrink, waits, closes},
+		expect: [...]outcome{either(waits, lostNode), either(waits, lostNode), succeeds, anyEndOfShrink, waits, closes, either(waits, lostNode)},
 	},
 	{
 		name:   "a rail down",
 		enter:  func(s *situation) { s.rails.Cut("node1", "eth0") },
-		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, succeeds},
+		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, succeeds, waits},
 	},
 }
 

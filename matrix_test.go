@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/polyrail/polyrail/collective/op"
 )
 
 // The rule of this file: every public call, in every state of its node, its communicator and the others, returns
@@ -33,6 +35,7 @@ const (
 	shrinking                  // a majority that calls it too
 	forming                    // a usable node, and the same call of others
 	ending                     // nothing: it ends the communicator or the node
+	pairwise                   // a usable communicator, and the answer of rank 1
 	callKinds
 )
 
@@ -68,8 +71,80 @@ var matrixCalls = []matrixCall{
 		}
 		return w.Wait(ctx)
 	}},
+	{"AllReduceBatch", collective, func(ctx context.Context, s *situation) error {
+		return AllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 10), make([]float32, 5)}, Sum)
+	}},
+	{"StartAllReduceBatch", collective, func(ctx context.Context, s *situation) error {
+		return finish(StartAllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 300_000), make([]float32, 5)}, Sum))
+	}},
+	{"RunBatch", collective, func(ctx context.Context, s *situation) error {
+		return s.comm.RunBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}})
+	}},
+	{"StartBatch", collective, func(ctx context.Context, s *situation) error {
+		return finish(s.comm.StartBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}}))
+	}},
+	{"WaitAll", collective, func(ctx context.Context, s *situation) error {
+		if ctx == nil {
+			return WaitAll(ctx)
+		}
+		w, err := StartAllReduce(ctx, s.comm, make([]float32, 10), Sum)
+		if err != nil {
+			return err
+		}
+		return WaitAll(ctx, w, w)
+	}},
+	{"Run", collective, func(ctx context.Context, s *situation) error { return s.comm.Run(ctx, oneByte()) }},
+	{"Start", collective, func(ctx context.Context, s *situation) error { return finish(s.comm.Start(ctx, oneByte())) }},
+	{"Reduce", collective, func(ctx context.Context, s *situation) error {
+		return Reduce(ctx, s.comm, make([]float32, 10), make([]float32, 10), Sum, 0)
+	}},
+	{"ReduceScatter", collective, func(ctx context.Context, s *situation) error {
+		return ReduceScatter(ctx, s.comm, make([]float32, 10), make([]float32, 30), Sum)
+	}},
+	{"AllGather", collective, func(ctx context.Context, s *situation) error {
+		return AllGather(ctx, s.comm, make([]float32, 30), make([]float32, 10))
+	}},
+	{"Gather", collective, func(ctx context.Context, s *situation) error {
+		return Gather(ctx, s.comm, make([]float32, 30), make([]float32, 10), 0)
+	}},
+	{"Scatter", collective, func(ctx context.Context, s *situation) error {
+		return Scatter(ctx, s.comm, make([]float32, 10), nil, 1)
+	}},
+	{"Broadcast", collective, func(ctx context.Context, s *situation) error { return Broadcast(ctx, s.comm, make([]float32, 10), 1) }},
+	{"AllToAll", collective, func(ctx context.Context, s *situation) error {
+		return AllToAll(ctx, s.comm, make([]float32, 30), make([]float32, 30))
+	}},
+	{"AllToAllV", collective, func(ctx context.Context, s *situation) error {
+		return AllToAllV(ctx, s.comm, make([]float32, 6), []int{1, 2, 3}, make([]float32, 6), []int{1, 2, 3})
+	}},
+	// Rank 0 only sends in these: little of it would go without an answer.
+	{"Scan", collective, func(ctx context.Context, s *situation) error {
+		return Scan(ctx, s.comm, make([]float32, 300_000), make([]float32, 300_000), Sum)
+	}},
+	{"ExScan", collective, func(ctx context.Context, s *situation) error {
+		return ExScan(ctx, s.comm, make([]float32, 300_000), make([]float32, 300_000), Sum)
+	}},
 	{"Barrier", collective, func(ctx context.Context, s *situation) error { return s.comm.Barrier(ctx) }},
 	{"Dup", collective, func(ctx context.Context, s *situation) error { _, err := s.comm.Dup(ctx); return err }},
+	{"Split", collective, func(ctx context.Context, s *situation) error { _, err := s.comm.Split(ctx, 0, 0); return err }},
+	{"Sub", collective, func(ctx context.Context, s *situation) error { _, err := s.comm.Sub(ctx, []int{0, 1}); return err }},
+	{"Send", pairwise, func(ctx context.Context, s *situation) error {
+		return Send(ctx, s.comm, make([]float32, 300_000), 1, 7)
+	}},
+	{"StartSend", pairwise, func(ctx context.Context, s *situation) error {
+		return finishTransfer(StartSend(ctx, s.comm, make([]float32, 300_000), 1, 7))
+	}},
+	{"Recv", pairwise, func(ctx context.Context, s *situation) error {
+		_, err := Recv(ctx, s.comm, make([]float32, 10), 1, 7)
+		return err
+	}},
+	{"StartRecv", pairwise, func(ctx context.Context, s *situation) error {
+		return finishTransfer(StartRecv(ctx, s.comm, make([]float32, 10), 1, 7))
+	}},
+	{"SendRecv", pairwise, func(ctx context.Context, s *situation) error {
+		_, err := SendRecv(ctx, s.comm, make([]float32, 10), 1, 7, make([]float32, 10), 1, 7)
+		return err
+	}},
 	{"SetTable", agreement, func(ctx context.Context, s *situation) error { return s.comm.SetTable(ctx, s.comm.Table()) }},
 	{"Balance", local, func(ctx context.Context, s *situation) error { _, err := s.comm.Balance(ctx); return err }},
 	{"Shrink", shrinking, func(ctx context.Context, s *situation) error { _, _, err := s.comm.Shrink(ctx); return err }},
@@ -79,6 +154,21 @@ var matrixCalls = []matrixCall{
 	}},
 	{"Close", ending, func(ctx context.Context, s *situation) error { return s.comm.Close(ctx) }},
 	{"Node.Close", ending, func(ctx context.Context, s *situation) error { return s.node.Close(ctx) }},
+}
+
+// oneByte is an operation that any number of ranks can run.
+func oneByte() Operation {
+	buf := make([]byte, 1)
+	return Operation{Kind: KindAllReduce, DType: op.Uint8, Op: Max, Dst: buf, Src: buf}
+}
+
+// finishTransfer is a StartSend or StartRecv whose context is to end it without Wait.
+func finishTransfer(t *Transfer, err error) error {
+	if err != nil {
+		return err
+	}
+	<-t.Done()
+	return t.Err()
 }
 
 // finish is a Start whose context is to end the operation without Wait.

@@ -31,6 +31,14 @@ type (
 	BFloat16 = op.BFloat16
 )
 
+// A pair is a value and its index, such as the rank that has it: what MinLoc and MaxLoc combine.
+type (
+	Int32Loc   = op.Loc[int32, int32]
+	Int64Loc   = op.Loc[int64, int64]
+	Float32Loc = op.Loc[float32, int32]
+	Float64Loc = op.Loc[float64, int64]
+)
+
 // ToFloat16 rounds to nearest even; what is too large becomes infinite.
 func ToFloat16(f float32) Float16 { return op.ToFloat16(f) }
 
@@ -53,6 +61,10 @@ type Op = op.Op
 // built-ins: a NaN wins. Avg is the sum divided once by the number of ranks; integers
 // truncate. The bitwise ones are defined on integers only.
 //
+// MinLoc and MaxLoc are defined on pairs only (Float32Loc, …), and no other operator of these is.
+// The smaller or larger value wins, a NaN before all, and −0 is below +0. Of equal values, and
+// among NaNs, that of the lower index wins. So neither value nor index depends on any order.
+//
 // float16 and bfloat16 are widened to float32 for each step and rounded to nearest even.
 var (
 	Sum    = op.Sum
@@ -63,6 +75,8 @@ var (
 	BitAnd = op.BitAnd
 	BitOr  = op.BitOr
 	BitXor = op.BitXor
+	MinLoc = op.MinLoc
+	MaxLoc = op.MaxLoc
 )
 
 // Ops lists the built-in operators.
@@ -106,7 +120,7 @@ var (
 	ErrTimeout  = fault.ErrTimeout  // it took too long
 	ErrRail     = fault.ErrRail     // a rail failed or cannot be used
 	ErrConfig   = fault.ErrConfig   // the configuration has faults
-	ErrArgument = fault.ErrArgument // a call lacks its context, communicator, node or operation: one of them is nil
+	ErrArgument = fault.ErrArgument // a call lacks its context, communicator, node, operation or message: one of them is nil
 	ErrView     = fault.ErrView     // a communicator could not be formed
 	ErrMinority = fault.ErrMinority // too few members are left of a communicator to go on
 	ErrLimit    = fault.ErrLimit    // a limit of the runtime was reached

@@ -49,7 +49,11 @@ func Send[T Element](ctx context.Context, c *Communicator, buf []T, to, tag int)
 // SendBytes is Send of packed elements in the machine's byte order whose type is known at run
 // time only.
 func SendBytes(ctx context.Context, c *Communicator, buf []byte, d DType, to, tag int) error {
-	t, err := c.inner.Transfers().Send(ctx, message(buf, d, to, tag))
+	inner, err := c.with(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := inner.Transfers().Send(ctx, message(buf, d, to, tag))
 	if err != nil {
 		return err
 	}
@@ -72,7 +76,11 @@ func Recv[T Element](ctx context.Context, c *Communicator, buf []T, from, tag in
 // RecvBytes is Recv of packed elements in the machine's byte order whose type is known at run
 // time only.
 func RecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType, from, tag int) (Status, error) {
-	t, err := c.inner.Transfers().Recv(ctx, message(buf, d, from, tag))
+	inner, err := c.with(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	t, err := inner.Transfers().Recv(ctx, message(buf, d, from, tag))
 	if err != nil {
 		return Status{}, err
 	}
@@ -120,18 +128,37 @@ func SendRecv[T Element](ctx context.Context, c *Communicator, send []T, to, sen
 type Transfer struct{ inner *engine.Transfer }
 
 // Done is closed when the transfer has ended, right or with an error.
-func (t *Transfer) Done() <-chan struct{} { return t.inner.Done() }
+func (t *Transfer) Done() <-chan struct{} {
+	inner, err := t.of()
+	if err != nil {
+		return ended
+	}
+	return inner.Done()
+}
 
 // Err is the error once Done is closed; nil before and for success.
-func (t *Transfer) Err() error { return t.inner.Err() }
+func (t *Transfer) Err() error {
+	inner, err := t.of()
+	if err != nil {
+		return err
+	}
+	return inner.Err()
+}
 
 // Wait waits for the end, and returns Err and, of a receive, which message it took. A context that
 // ends first ends the transfer, as in Send and Recv.
 func (t *Transfer) Wait(ctx context.Context) (Status, error) {
-	if err := t.inner.Wait(ctx); err != nil {
+	inner, err := t.of()
+	if err != nil {
 		return Status{}, err
 	}
-	s := t.inner.Status()
+	if err := needContext(ctx); err != nil {
+		return Status{}, err
+	}
+	if err := inner.Wait(ctx); err != nil {
+		return Status{}, err
+	}
+	s := inner.Status()
 	return Status{Source: int(s.Source), Tag: int(s.Tag), Count: int(s.Count)}, nil
 }
 
@@ -143,7 +170,7 @@ func StartSend[T Element](ctx context.Context, c *Communicator, buf []T, to, tag
 
 // StartSendBytes begins a SendBytes and returns; see StartSend.
 func StartSendBytes(ctx context.Context, c *Communicator, buf []byte, d DType, to, tag int) (*Transfer, error) {
-	return watched(ctx)(c.inner.Transfers().Send(ctx, message(buf, d, to, tag)))
+	return c.transfer(ctx, message(buf, d, to, tag), (*engine.Transfers).Send)
 }
 
 // StartRecv begins a Recv and returns. The context governs it: when it ends, the receive does. It
@@ -155,18 +182,24 @@ func StartRecv[T Element](ctx context.Context, c *Communicator, buf []T, from, t
 
 // StartRecvBytes begins a RecvBytes and returns; see StartRecv.
 func StartRecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType, from, tag int) (*Transfer, error) {
-	return watched(ctx)(c.inner.Transfers().Recv(ctx, message(buf, d, from, tag)))
+	return c.transfer(ctx, message(buf, d, from, tag), (*engine.Transfers).Recv)
 }
 
-// watched ends a transfer that was started with the context.
-func watched(ctx context.Context) func(*engine.Transfer, error) (*Transfer, error) {
-	return func(t *engine.Transfer, err error) (*Transfer, error) {
-		if err != nil {
-			return nil, err
-		}
-		t.Watch(ctx)
-		return &Transfer{t}, nil
+// startTransfer is a method that starts a send or a receive.
+type startTransfer func(*engine.Transfers, context.Context, engine.Message) (*engine.Transfer, error)
+
+// transfer begins a send or a receive that its context governs.
+func (c *Communicator) transfer(ctx context.Context, m engine.Message, start startTransfer) (*Transfer, error) {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return nil, err
 	}
+	t, err := start(inner.Transfers(), ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	t.Watch(ctx)
+	return &Transfer{t}, nil
 }
 
 func message(buf []byte, d DType, rank, tag int) engine.Message {

@@ -29,11 +29,13 @@ func (c *Communicator) start(ctx context.Context, m *startOperation) (*engine.Wo
 	g := c.Group
 	m.ready = make(chan struct{}, 1)
 	m.work = g.NewWork(c.slots)
+	g.Gather(m.request)
 	if g.node.OperationTimeout > 0 {
 		m.called = time.Now()
 	}
 	g.node.tell(c.coordinator, m)
 	if err := c.numbered(ctx, m); err != nil {
+		m.request.Batch.Free()
 		<-c.slots
 		return nil, err
 	}

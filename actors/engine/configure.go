@@ -30,7 +30,13 @@ func (o *Operation) Configure(r *Request, w *Work, t *table.Table, owner Owner) 
 
 // configure works an operation's shape out. An error is a call that can't be run.
 func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
-	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root}
+	if !r.Kind.Rooted() {
+		r.Root = 0
+	}
+	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root, Batch: r.Batch.len()}
+	if r.Batch != nil && r.Batch.fault != nil {
+		return r.Batch.fault
+	}
 	if err := r.measure(g.Rank, g.Size); err != nil {
 		return err
 	}
@@ -127,7 +133,7 @@ func (r *Request) measure(rank op.Rank, n int) error {
 		return fmt.Errorf("destination has %d bytes, want %d", len(r.Dst), destination)
 	case len(r.Src)%size != 0 || len(r.Dst)%size != 0:
 		return fmt.Errorf("%d bytes are no whole number of %v", max(len(r.Src), len(r.Dst)), r.DType)
-	case misaligned(r.Dst, size) || misaligned(r.Src, size):
+	case misaligned(r.Dst, r.DType) || misaligned(r.Src, r.DType):
 		return fmt.Errorf("memory is not aligned for %v", r.DType)
 	}
 	return nil
@@ -278,6 +284,6 @@ func same(a, b []byte) bool {
 	return len(a) == len(b) && len(a) > 0 && unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 
-func misaligned(b []byte, size int) bool {
-	return len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(size) != 0
+func misaligned(b []byte, d op.DType) bool {
+	return len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(d.Align()) != 0
 }

@@ -80,7 +80,7 @@ func (o *Operation) externalEnded(err error) {
 	resolved := o.end([]task.Action{{Kind: task.Resolve}, {Kind: task.Retire}})
 	o.mu.Unlock()
 	if resolved {
-		o.work.finish(o.failure())
+		o.resolve()
 	}
 	o.leave()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages/wire"
 )
 
@@ -41,8 +42,8 @@ func TestAnOperationThatWasCalledIsItsCallersToEnd(t *testing.T) {
 	}
 }
 
-// A frame came before its operation, and the call that it was for can't be run.
-func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
+// A frame came before its operation, and the batch that it was for can't be run.
+func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 	g := testGroup(t, 1)
 	pool := g.engine.Pool
 	o, err := g.find(1)
@@ -62,6 +63,8 @@ func TestACallThatCannotRunGivesItsEarlyFramesBack(t *testing.T) {
 	if _, err := g.Number(1); err != nil {
 		t.Fatal(err)
 	}
+	o.request = &Request{Kind: op.KindAllReduce, DType: op.F32, Batch: &Batch{Buffers: [][]byte{make([]byte, 1000)}}}
+	o.request.gather(pool)
 	o.work = g.NewWork(make(chan struct{}, 1))
 	o.work.slot <- struct{}{}
 	o.cause = errors.New("not defined on float32")

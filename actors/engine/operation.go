@@ -103,7 +103,7 @@ func (o *Operation) Launch() {
 		o.retired = true
 		o.discard()
 		o.fail(cause)
-		o.work.finish(o.failure())
+		o.resolve()
 		return
 	}
 	err := o.startParts()
@@ -183,6 +183,9 @@ func (o *Operation) compare(rank op.Rank, h *wire.Header) error {
 		e.Explanation = fmt.Sprintf("table version %d here, %d there", o.shape.table, h.Table)
 	case h.Desc == o.shape.desc && o.shape.desc.Code == op.CodeUser:
 		e.Explanation = fmt.Sprintf("here it is %v; the names of the operator or of the operation differ", o.request.Op)
+	case h.Desc == o.shape.desc && o.shape.desc.Batch > 0:
+		e.Explanation = fmt.Sprintf("here it is a batch of buffers of %s elements; the lengths of its buffers, its name, "+
+			"or the limits in the configuration differ", o.request.listed())
 	case h.Desc == o.shape.desc:
 		e.Explanation = "the operation's name, its counts, or the limits in the configuration (eager bytes, Bcube base) differ"
 	}
@@ -279,6 +282,9 @@ func (o *Operation) Expire(after time.Duration) {
 	o.fail(&fault.TimeoutError{What: o.shape.desc.String(), After: after})
 }
 
+// resolve ends the operation for its caller.
+func (o *Operation) resolve() { o.work.finish(o.failure(), o.request.Batch) }
+
 // failure is the operation's result: nil, or the cause with the operation's name on it.
 func (o *Operation) failure() error {
 	o.mu.Lock()
@@ -308,7 +314,7 @@ func (o *Operation) abort(g *Group, seq uint64, cause error) {
 	resolved := o.abortParts()
 	o.mu.Unlock()
 	if resolved {
-		o.work.finish(o.failure())
+		o.resolve()
 	}
 	g.engine.Revoke(o)
 }
@@ -320,6 +326,7 @@ func (o *Operation) forget() {
 	}
 	o.group.remove(o)
 	if o.work != nil {
+		o.request.Batch.Free()
 		<-o.work.slot
 	}
 	if o.owner == nil {

@@ -195,7 +195,7 @@ func (p *part) compute(actions []task.Action) {
 	resolved := o.end(actions)
 	o.mu.Unlock()
 	if resolved {
-		o.work.finish(o.failure())
+		o.resolve()
 	}
 }
 

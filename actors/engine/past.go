@@ -43,7 +43,7 @@ func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 	if known {
 		e.Mine = past.desc.String()
 		if past.desc == h.Desc {
-			e.Explanation = "the operation's name or its counts differ"
+			e.Explanation = "the operation's name, its counts or the lengths of a batch's buffers differ"
 		}
 	}
 	g.Fail(fmt.Errorf("seq %d: %w", h.Seq, e), h.Seq)

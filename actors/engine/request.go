@@ -16,6 +16,7 @@ type Request struct {
 	Root      op.Rank    // of kinds that have one
 	Counts    []int      // elements of each rank's part, the same on all ranks; nil: equal parts
 	External  *AllToAllV // of KindAllToAllV
+	Batch     *Batch     // of an allreduce of many buffers, in place of Dst and Src; nil otherwise
 	Name      string     // compared between ranks; may be empty
 	Algorithm op.Algorithm
 
@@ -34,6 +35,7 @@ func digest(g *Group, r *Request, d op.Descriptor, segment int, eager bool) uint
 	if eager {
 		b[4] = 1
 	}
+	b[5], b[6], b[7] = byte(d.Batch), byte(d.Batch>>8), byte(d.Batch>>16)
 	le.PutUint64(b[8:], d.Elements)
 	le.PutUint64(b[16:], uint64(g.Size))
 	le.PutUint64(b[24:], uint64(segment))
@@ -46,6 +48,12 @@ func digest(g *Group, r *Request, d op.Descriptor, segment int, eager bool) uint
 	h.Write([]byte(r.Name))
 	for _, count := range r.Counts {
 		h.Write(le.AppendUint64(nil, uint64(count)))
+	}
+	if r.Batch != nil {
+		for _, buf := range r.Batch.Buffers {
+			le.PutUint64(b[:], uint64(len(buf)))
+			h.Write(b[:8])
+		}
 	}
 	if d.Code == op.CodeUser {
 		h.Write([]byte(r.Op.String()))

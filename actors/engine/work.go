@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,16 +132,41 @@ func (g *Group) polls(from []source, done <-chan struct{}) bool {
 	}
 }
 
-// finish resolves the work, once.
-func (w *Work) finish(err error) {
+// finish resolves the work, once. A batch's results are in its buffers before anybody sees the end.
+func (w *Work) finish(err error, b *Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
 		return
+	}
+	if err == nil {
+		b.scatter()
 	}
 	w.ended, w.err = true, err
 	if w.stop != nil {
 		w.stop()
 	}
 	close(w.done)
+}
+
+// WaitAll waits for all works and returns the error of each communicator's first one that failed:
+// what broke it has ended the others too.
+func WaitAll(ctx context.Context, works []*Work) error {
+	var failed []*Work
+	for _, w := range works {
+		if w.Wait(ctx) == nil {
+			continue
+		}
+		i := slices.IndexFunc(failed, func(f *Work) bool { return f.group == w.group })
+		if i < 0 {
+			failed = append(failed, w)
+		} else if w.seq < failed[i].seq {
+			failed[i] = w
+		}
+	}
+	errs := make([]error, len(failed))
+	for i, w := range failed {
+		errs[i] = w.err
+	}
+	return errors.Join(errs...)
 }

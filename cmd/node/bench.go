@@ -131,8 +131,8 @@ func newBench() *cobra.Command {
 func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator: how many processes take part")
 	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, asIs, "operation to measure: "+strings.Join(operationNames(), ", "))
-	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64")
-	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor")
+	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64, or of pairs, int32loc … float64loc")
+	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor; of pairs minloc, maxloc")
 	settings.Var(fs, &f.algorithm, "algorithm", "NAME", polyrail.ParseAlgorithm, polyrail.Algorithm.String, "auto, ring, recursive-doubling, bcube, tree, chain or direct, as the operation has it")
 	fs.IntVar(&f.root, "root", 0, "`RANK` that has or gets all data, of operations that have a root")
 	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")

@@ -120,6 +120,15 @@ func TestBenchOverProcesses(t *testing.T) {
 			}
 		}
 	})
+	t.Run("every operation on pairs", func(t *testing.T) {
+		out := bench(t, "--op", "all", "--json", "--sizes", "16,100KiB", "--root", "1", "--dtype", "float32loc", "--reduce", "minloc", "--min-time", "1ms")
+		for line := range strings.Lines(out) {
+			var r osu.Result
+			if err := json.Unmarshal([]byte(line), &r); err != nil || r.Errors != 0 {
+				t.Errorf("%q: %d wrong elements, %v", line, r.Errors, err)
+			}
+		}
+	})
 	t.Run("tables", func(t *testing.T) {
 		out := bench(t, "--op", "gatherv", "--sizes", "64KiB", "--root", "1", "--min-time", "1ms")
 		for _, want := range []string{"# polyrail gatherv, float32, root 1, parts as 1:2:…:n, algorithm auto, 2 ranks", "busbw = algbw * (n-1)/n"} {

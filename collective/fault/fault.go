@@ -32,7 +32,7 @@ var (
 	ErrRail = errors.New("rail failed")
 	// ErrConfig: the configuration has faults.
 	ErrConfig = errors.New("invalid configuration")
-	// ErrArgument: a call lacks its context, communicator, node or operation.
+	// ErrArgument: a call lacks its context, communicator, node, operation or message.
 	ErrArgument = errors.New("invalid argument")
 	// ErrView: a communicator could not be formed.
 	ErrView = errors.New("communicator could not be formed")

@@ -7,6 +7,7 @@ package op
 
 import (
 	"fmt"
+	"reflect"
 	"unsafe"
 )
 
@@ -25,15 +26,20 @@ const (
 	BF16
 	F32
 	F64
+	Int32Loc // pairs of a value and its index: Loc
+	Int64Loc
+	F32Loc
+	F64Loc
 	dtypeEnd
 )
 
 // DTypes lists every element type, in wire order.
-var DTypes = []DType{Int8, Uint8, Int32, Uint32, Int64, Uint64, F16, BF16, F32, F64}
+var DTypes = []DType{Int8, Uint8, Int32, Uint32, Int64, Uint64, F16, BF16, F32, F64,
+	Int32Loc, Int64Loc, F32Loc, F64Loc}
 
 var dtypeNames = [dtypeEnd]string{"invalid", "int8", "uint8", "int32", "uint32", "int64", "uint64",
-	"float16", "bfloat16", "float32", "float64"}
-var dtypeSizes = [dtypeEnd]int{0, 1, 1, 4, 4, 8, 8, 2, 2, 4, 8}
+	"float16", "bfloat16", "float32", "float64", "int32loc", "int64loc", "float32loc", "float64loc"}
+var dtypeSizes = [dtypeEnd]int{0, 1, 1, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 8, 16}
 
 // Valid reports whether d names an element type.
 func (d DType) Valid() bool { return d > 0 && d < dtypeEnd }
@@ -48,6 +54,27 @@ func (d DType) Size() int {
 
 // Integer reports whether d is an integer type, on which the bitwise operators are defined.
 func (d DType) Integer() bool { return d >= Int8 && d <= Uint64 }
+
+// Loc reports whether d is a type of pairs, on which MinLoc and MaxLoc are defined.
+func (d DType) Loc() bool { return d >= Int32Loc && d < dtypeEnd }
+
+// Value is the type of a pair's value; d itself where elements are no pairs.
+func (d DType) Value() DType {
+	switch d {
+	case Int32Loc:
+		return Int32
+	case Int64Loc:
+		return Int64
+	case F32Loc:
+		return F32
+	case F64Loc:
+		return F64
+	}
+	return d
+}
+
+// Align is what the address of an element is a multiple of, as Go allocates it.
+func (d DType) Align() int { return d.Value().Size() }
 
 func (d DType) String() string {
 	if !d.Valid() {
@@ -66,9 +93,17 @@ func ParseDType(s string) (DType, error) {
 	return 0, fmt.Errorf("unknown element type %q (one of %v)", s, DTypes)
 }
 
+// Loc is a value and where it was found, such as the rank that has it. In those that are
+// elements both are equally wide, so no padding stands between or after them.
+type Loc[V int32 | int64 | float32 | float64, I int32 | int64] struct {
+	Value V
+	Index I
+}
+
 // Element is the set of Go types that a buffer can hold.
 type Element interface {
-	~int8 | ~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64 | Float16 | BFloat16
+	~int8 | ~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64 | Float16 | BFloat16 |
+		Loc[int32, int32] | Loc[int64, int64] | Loc[float32, int32] | Loc[float64, int64]
 }
 
 // DTypeOf is the element type of T.
@@ -79,31 +114,21 @@ func DTypeOf[T Element]() DType {
 		return F16
 	case BFloat16:
 		return BF16
+	case Loc[int32, int32]:
+		return Int32Loc
+	case Loc[int64, int64]:
+		return Int64Loc
+	case Loc[float32, int32]:
+		return F32Loc
+	case Loc[float64, int64]:
+		return F64Loc
 	}
-	// Named types (type Celsius float32) have their base's type: told apart by size and arithmetic.
-	size := unsafe.Sizeof(z)
-	one, minusOne := T(1), T(0)
-	minusOne--
-	isFloat := one/T(2) != 0
-	isSigned := minusOne < T(0)
-	switch {
-	case isFloat && size == 4:
-		return F32
-	case isFloat:
-		return F64
-	case size == 1 && isSigned:
-		return Int8
-	case size == 1:
-		return Uint8
-	case size == 4 && isSigned:
-		return Int32
-	case size == 4:
-		return Uint32
-	case isSigned:
-		return Int64
-	default:
-		return Uint64
-	}
+	return dtypeKinds[reflect.TypeFor[T]().Kind()] // named types have their base's: type Celsius float32
+}
+
+var dtypeKinds = [...]DType{
+	reflect.Int8: Int8, reflect.Uint8: Uint8, reflect.Int32: Int32, reflect.Uint32: Uint32,
+	reflect.Int64: Int64, reflect.Uint64: Uint64, reflect.Float32: F32, reflect.Float64: F64,
 }
 
 // Bytes is the memory of s, without a copy.

@@ -91,3 +91,26 @@ func TestBytesIsTheMemoryOfTheSlice(t *testing.T) {
 		t.Fatal("a write to the bytes is not seen in the slice")
 	}
 }
+
+func TestPairsAreTypesOfTheirOwn(t *testing.T) {
+	check := func(got, want DType, size, align uintptr) {
+		t.Helper()
+		if got != want || !got.Loc() || got.Integer() || uintptr(got.Size()) != size || uintptr(got.Align()) != align {
+			t.Errorf("%v of %d bytes on a multiple of %d, want %v of %d on %d", got, got.Size(), got.Align(), want, size, align)
+		}
+	}
+	var i32, f32 = Loc[int32, int32]{}, Loc[float32, int32]{}
+	var i64, f64 = Loc[int64, int64]{}, Loc[float64, int64]{}
+	check(DTypeOf[Loc[int32, int32]](), Int32Loc, unsafe.Sizeof(i32), unsafe.Alignof(i32))
+	check(DTypeOf[Loc[int64, int64]](), Int64Loc, unsafe.Sizeof(i64), unsafe.Alignof(i64))
+	check(DTypeOf[Loc[float32, int32]](), F32Loc, unsafe.Sizeof(f32), unsafe.Alignof(f32))
+	check(DTypeOf[Loc[float64, int64]](), F64Loc, unsafe.Sizeof(f64), unsafe.Alignof(f64))
+	for _, d := range DTypes {
+		if !d.Loc() && (d.Value() != d || d.Align() != d.Size()) {
+			t.Errorf("%v: values of %v, aligned to %d", d, d.Value(), d.Align())
+		}
+		if d.Size()&(d.Size()-1) != 0 {
+			t.Errorf("%v has %d bytes", d, d.Size())
+		}
+	}
+}

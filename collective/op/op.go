@@ -20,10 +20,13 @@ const (
 	CodeBitOr
 	CodeBitXor
 	CodeUser
+	CodeMinLoc
+	CodeMaxLoc
 	codeEnd
 )
 
-var codeNames = [codeEnd]string{"none", "sum", "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "user"}
+var codeNames = [codeEnd]string{"none", "sum", "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "user",
+	"minloc", "maxloc"}
 
 // Valid reports whether c is an operator's number.
 func (c Code) Valid() bool { return c < codeEnd }
@@ -51,6 +54,10 @@ type Op struct {
 // The built-in operators. Sum, Prod wrap around on integers. Min and Max are Go's
 // built-ins (a NaN wins). Avg is the sum divided once by the number of ranks;
 // integers truncate. The Bit operators are defined on integers only.
+//
+// MinLoc and MaxLoc are defined on pairs (Loc) only, and no other built-in operator is. The smaller
+// or larger value wins, by the order of Min and Max: a NaN before all, −0 below +0. Of equal
+// values, and among NaNs, that of the lower index wins.
 var (
 	Sum    = Op{code: CodeSum}
 	Prod   = Op{code: CodeProd}
@@ -60,10 +67,12 @@ var (
 	BitAnd = Op{code: CodeBitAnd}
 	BitOr  = Op{code: CodeBitOr}
 	BitXor = Op{code: CodeBitXor}
+	MinLoc = Op{code: CodeMinLoc}
+	MaxLoc = Op{code: CodeMaxLoc}
 )
 
 // BuiltIn lists the built-in operators in wire order.
-var BuiltIn = []Op{Sum, Prod, Min, Max, Avg, BitAnd, BitOr, BitXor}
+var BuiltIn = []Op{Sum, Prod, Min, Max, Avg, BitAnd, BitOr, BitXor, MinLoc, MaxLoc}
 
 // User makes a user-defined operator on elements of type d. It must be associative
 // and commutative. The name is compared between ranks.
@@ -94,6 +103,10 @@ func (o Op) Check(d DType) error {
 		return fmt.Errorf("%v is not an operator", o.code)
 	case o.code >= CodeBitAnd && o.code <= CodeBitXor && !d.Integer():
 		return fmt.Errorf("%v is not defined on %v, only on integers", o, d)
+	case (o.code == CodeMinLoc || o.code == CodeMaxLoc) && !d.Loc():
+		return fmt.Errorf("%v is not defined on %v, only on pairs of a value and an index (float32loc, …)", o, d)
+	case o.code != CodeUser && o.code < CodeMinLoc && d.Loc():
+		return fmt.Errorf("%v is not defined on %v, only minloc, maxloc and user-defined operators are", o, d)
 	case o.code == CodeUser && o.dtype != d:
 		return fmt.Errorf("%v works on %v, not on %v", o, o.dtype, d)
 	case o.code == CodeUser && (o.combine == nil || o.name == ""):
@@ -219,6 +232,7 @@ type Descriptor struct {
 	Code      Code
 	Algorithm Algorithm
 	Root      Rank   // 0 where the kind has none
+	Batch     int    // buffers that an allreduce was called with as a list; 0 where there was none
 	Elements  uint64 // of the larger one of a rank's input and output
 }
 
@@ -229,7 +243,11 @@ func (d Descriptor) String() string {
 	if d.Kind == KindAllToAllV {
 		return fmt.Sprintf("%v(%v)", d.Kind, d.DType)
 	}
-	s := fmt.Sprintf("%v(%d × %v", d.Kind, d.Elements, d.DType)
+	s := fmt.Sprintf("%v(", d.Kind)
+	if d.Batch > 0 {
+		s += fmt.Sprintf("batch of %d, ", d.Batch)
+	}
+	s += fmt.Sprintf("%d × %v", d.Elements, d.DType)
 	if d.Kind.Reduces() {
 		s += ", " + d.Code.String()
 	}

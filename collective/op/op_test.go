@@ -30,12 +30,25 @@ func TestAlgorithmsHaveNamesThatParse(t *testing.T) {
 	}
 }
 
-func TestCheckAllowsBitOperatorsOnIntegersOnly(t *testing.T) {
+func TestADescriptorNamesWhatRanksMayDifferIn(t *testing.T) {
+	for want, d := range map[string]Descriptor{
+		"allreduce(10 × float32, sum, ring)":             {KindAllReduce, F32, CodeSum, Ring, 0, 0, 10},
+		"allreduce(batch of 3, 40 × int8, maxloc, tree)": {KindAllReduce, Int8, CodeMaxLoc, Tree, 0, 3, 40},
+		"broadcast(10 × float32loc, root 2, chain)":      {KindBroadcast, F32Loc, CodeNone, Chain, 2, 0, 10},
+	} {
+		if d.String() != want {
+			t.Errorf("%v, want %s", d, want)
+		}
+	}
+}
+
+func TestCheckAllowsOperatorsOnTheirTypesOnly(t *testing.T) {
 	for _, o := range BuiltIn {
 		bitwise := o.Code() == CodeBitAnd || o.Code() == CodeBitOr || o.Code() == CodeBitXor
 		for _, d := range DTypes {
 			err := o.Check(d)
-			if refused := bitwise && !d.Integer(); refused != (err != nil) {
+			pairs := o.Code() == CodeMinLoc || o.Code() == CodeMaxLoc
+			if refused := bitwise && !d.Integer() || pairs != d.Loc(); refused != (err != nil) {
 				t.Errorf("%v of %v: %v", o, d, err)
 			}
 			if err != nil && (!strings.Contains(err.Error(), o.String()) || !strings.Contains(err.Error(), d.String())) {
@@ -65,5 +78,8 @@ func TestCheckRefusesWhatIsNoOperator(t *testing.T) {
 	}
 	if err := User("mine", F32, nothing).Check(F32); err != nil {
 		t.Errorf("a good one: %v", err)
+	}
+	if err := User("mine", F32Loc, nothing).Check(F32Loc); err != nil {
+		t.Errorf("a good one on pairs: %v", err)
 	}
 }

@@ -53,6 +53,10 @@ func specials(d op.DType) []uint64 {
 
 // fill writes random elements, one in four of them special.
 func fill(rng *rand.Rand, d op.DType, p []byte) {
+	if d.Loc() {
+		fillLocs(rng, d, p)
+		return
+	}
 	edge := specials(d)
 	for i := 0; i+d.Size() <= len(p); i += d.Size() {
 		bits := rng.Uint64()
@@ -60,5 +64,15 @@ func fill(rng *rand.Rand, d op.DType, p []byte) {
 			bits = edge[rng.IntN(len(edge))]
 		}
 		store(d, p[i:], bits)
+	}
+}
+
+// fillLocs writes random pairs, with few different values and indexes, so that many are equal.
+func fillLocs(rng *rand.Rand, d op.DType, p []byte) {
+	v := d.Value()
+	values, indexes := specials(v), specials(indexType(d))
+	for i := 0; i+d.Size() <= len(p); i += d.Size() {
+		store(v, p[i:], values[rng.IntN(len(values))])
+		store(v, p[i+v.Size():], indexes[rng.IntN(len(indexes))])
 	}
 }

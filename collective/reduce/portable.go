@@ -41,6 +41,14 @@ var portable = implementation{
 		op.CodeBitAnd: forIntegers(bitAnd),
 		op.CodeBitOr:  forIntegers(bitOr),
 		op.CodeBitXor: forIntegers(bitXor),
+		op.CodeMinLoc: {
+			op.Int32Loc: minLocInteger[int32, int32], op.Int64Loc: minLocInteger[int64, int64],
+			op.F32Loc: minLocFloat[float32, int32], op.F64Loc: minLocFloat[float64, int64],
+		},
+		op.CodeMaxLoc: {
+			op.Int32Loc: maxLocInteger[int32, int32], op.Int64Loc: maxLocInteger[int64, int64],
+			op.F32Loc: maxLocFloat[float32, int32], op.F64Loc: maxLocFloat[float64, int64],
+		},
 	},
 	divide: divideTable{
 		op.Int8: divideInteger[int8], op.Uint8: divideInteger[uint8],
@@ -66,7 +74,7 @@ type integer interface {
 }
 
 // elements is p as elements of type T, without what is left over at its end.
-func elements[T integer | uint16 | float32 | float64](p []byte) []T {
+func elements[T any](p []byte) []T {
 	var z T
 	n := len(p) / int(unsafe.Sizeof(z))
 	if n == 0 {

@@ -10,6 +10,7 @@
 //   - float16 and bfloat16 are widened to float32, combined and rounded once to
 //     nearest even;
 //   - Min and Max are Go's built-ins: −0 is below +0, and a NaN wins;
+//   - MinLoc and MaxLoc order values alike, and of equal ones take the lower index;
 //   - a result that is a NaN is always the same one, quiet, positive and without a payload
 //     (0x7fc00000 in float32). Which operand's payload survives an addition differs
 //     between processors and, on one, by how the compiler orders the operands.
@@ -37,12 +38,12 @@ type implementation struct {
 
 // Bounds of the tables: one beyond the last built-in operator and the last element type.
 const (
-	codes  = int(op.CodeUser)
-	dtypes = int(op.F64) + 1
+	codes  = int(op.CodeMaxLoc) + 1
+	dtypes = int(op.F64Loc) + 1
 )
 
 type (
-	binaryTable [codes][dtypes]binaryKernel // no entry for Avg, which uses Sum's
+	binaryTable [codes][dtypes]binaryKernel // no entries for Avg, which uses Sum's, and User
 	divideTable [dtypes]divideKernel
 )
 
@@ -83,9 +84,9 @@ func For(o op.Op, d op.DType) (op.Combine, error) {
 // Divide finishes an Avg over n ranks in place: it divides each element of p once by n.
 // Integers truncate toward zero; float16 and bfloat16 are divided in float32 and
 // rounded once to nearest even. It panics where no Avg can have led: n below 1, a d that
-// is not an element type, or a part of an element at the end of p.
+// is not an element type or one of pairs, or a part of an element at the end of p.
 func Divide(d op.DType, p []byte, n int) {
-	if n < 1 || !d.Valid() || len(p)%d.Size() != 0 {
+	if n < 1 || !d.Valid() || d.Loc() || len(p)%d.Size() != 0 {
 		panic(fmt.Sprintf("reduce: Divide of %d bytes of %v by %d", len(p), d, n))
 	}
 	chosen.divide[d](p, n)

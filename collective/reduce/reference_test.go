@@ -15,8 +15,40 @@ import (
 // referenceCombine sets dst[i] = a[i] ∘ b[i].
 func referenceCombine(c op.Code, d op.DType, dst, a, b []byte) {
 	for i := 0; i < len(dst); i += d.Size() {
+		if d.Loc() {
+			copy(dst[i:], referenceLoc(c, d, a[i:i+d.Size()], b[i:i+d.Size()]))
+			continue
+		}
 		store(d, dst[i:], referenceElement(c, d, fetch(d, a[i:]), fetch(d, b[i:])))
 	}
+}
+
+// referenceLoc is the pair that wins: that of the lower index, unless Min or Max of the values is
+// one of the two only.
+func referenceLoc(c op.Code, d op.DType, a, b []byte) []byte {
+	v := d.Value()
+	x, y := fetch(v, a), fetch(v, b)
+	i, j := integerOf(indexType(d), fetch(v, a[v.Size():])), integerOf(indexType(d), fetch(v, b[v.Size():]))
+	best := referenceElement(map[op.Code]op.Code{op.CodeMinLoc: op.CodeMin, op.CodeMaxLoc: op.CodeMax}[c], v, x, y)
+	if !v.Integer() { // as best, a NaN is the one NaN
+		x, y = bitsOfFloat(v, floatOf(v, x)), bitsOfFloat(v, floatOf(v, y))
+	}
+	index := i
+	if mask := ^uint64(0) >> (64 - 8*v.Size()); x != y && best&mask == y&mask || x == y && j.Cmp(i) < 0 {
+		index = j
+	}
+	element := make([]byte, d.Size())
+	store(v, element, best)
+	store(v, element[v.Size():], bitsOfInteger(index))
+	return element
+}
+
+// indexType is the type of a pair's index.
+func indexType(d op.DType) op.DType {
+	if d.Value().Size() == 4 {
+		return op.Int32
+	}
+	return op.Int64
 }
 
 // referenceDivide sets p[i] = p[i] / n.

@@ -80,7 +80,7 @@ func (h *Header) Encode(dst []byte) {
 	le.PutUint32(b[offBlock:], h.Block)
 	le.PutUint32(b[offCount:], h.Count)
 	le.PutUint32(b[offLength:], h.Length)
-	le.PutUint32(b[offRoot:], uint32(h.Desc.Root))
+	le.PutUint32(b[offRoot:], rootOrBatch(h.Desc))
 	b[offOperation] = byte(h.Desc.Kind)
 	b[offDType] = byte(h.Desc.DType)
 	b[offCode] = byte(h.Desc.Code)
@@ -130,8 +130,12 @@ func Decode(src []byte, h *Header) error {
 		DType:     op.DType(b[offDType]),
 		Code:      op.Code(b[offCode]),
 		Algorithm: op.Algorithm(b[offAlgorithm]),
-		Root:      op.Rank(le.Uint32(b[offRoot:])),
 		Elements:  le.Uint64(b[offElements:]),
+	}
+	if word := le.Uint32(b[offRoot:]); h.Desc.Kind.Rooted() {
+		h.Desc.Root = op.Rank(word)
+	} else {
+		h.Desc.Batch = int(word)
 	}
 	return h.check()
 }
@@ -153,7 +157,7 @@ func (h *Header) check() error {
 	for _, f := range [...]struct {
 		name  string
 		value uint32
-	}{{"step", h.Step}, {"round", h.Round}, {"block", h.Block}, {"count", h.Count}, {"root", uint32(h.Desc.Root)}} {
+	}{{"step", h.Step}, {"round", h.Round}, {"block", h.Block}, {"count", h.Count}, {"root or batch", rootOrBatch(h.Desc)}} {
 		if f.value > MaxCommonIdx {
 			return &FormatError{f.name, uint64(f.value), "at most 2^24"}
 		}
@@ -171,6 +175,14 @@ func (h *Header) check() error {
 		return checkDescriptor(h.Desc)
 	}
 	return nil
+}
+
+// rootOrBatch is the word of a descriptor's root; no kind with a root is called with a batch.
+func rootOrBatch(d op.Descriptor) uint32 {
+	if d.Kind.Rooted() {
+		return uint32(d.Root)
+	}
+	return uint32(d.Batch)
 }
 
 // maxLength is the limit of a frame's payload in bytes.

@@ -16,7 +16,7 @@ func dataHeader() Header {
 	return Header{
 		Kind: KindData, Flags: FlagEager | FlagAckNow,
 		Comm: 0x0102030405060708, Seq: 9, Table: 3, Digest: 0xfeedfacecafebeef,
-		Desc: op.Descriptor{Kind: op.KindAllReduce, DType: op.F32, Code: op.CodeSum, Algorithm: op.Ring, Root: 6, Elements: 1 << 20},
+		Desc: op.Descriptor{Kind: op.KindAllReduce, DType: op.F32, Code: op.CodeSum, Algorithm: op.Ring, Batch: 6, Elements: 1 << 20},
 		Lane: 2, Step: 5, Round: 96, Block: 7, Count: 4, Length: MaxPayload, Group: 0x77 << 56, Running: 0x55,
 		Generation: 0x2a, Number: 1234, Ack: 1233, Credit: 1 << 40,
 	}
@@ -32,9 +32,9 @@ func TestAHeaderSurvivesTheWire(t *testing.T) {
 			Comm:  rapid.Uint64().Draw(t, "comm"), Seq: rapid.Uint64().Draw(t, "seq"),
 			Table: rapid.Uint32().Draw(t, "table"), Digest: rapid.Uint64().Draw(t, "digest"),
 			Desc: op.Descriptor{
-				Kind:      op.Kind(rapid.IntRange(1, 3).Draw(t, "operation")),
+				Kind:      rapid.SampledFrom(append([]op.Kind{op.KindBarrier}, op.Kinds...)).Draw(t, "operation"),
 				DType:     rapid.SampledFrom(op.DTypes).Draw(t, "dtype"),
-				Code:      op.Code(rapid.IntRange(1, 9).Draw(t, "code")),
+				Code:      op.Code(rapid.IntRange(1, 11).Draw(t, "code")),
 				Algorithm: op.Algorithm(rapid.IntRange(1, 3).Draw(t, "algorithm")),
 				Elements:  rapid.Uint64Range(0, MaxElements).Draw(t, "elements"),
 			},
@@ -43,6 +43,11 @@ func TestAHeaderSurvivesTheWire(t *testing.T) {
 			Length:     rapid.Uint32Range(0, kind.maxLength()).Draw(t, "length"),
 			Generation: rapid.Uint8().Draw(t, "generation"),
 			Ack:        rapid.Uint64().Draw(t, "ack"), Credit: rapid.Uint64().Draw(t, "credit"),
+		}
+		if word := index.Draw(t, "root or batch"); h.Desc.Kind.Rooted() {
+			h.Desc.Root = op.Rank(word)
+		} else {
+			h.Desc.Batch = int(word)
 		}
 		if kind.Numbered() {
 			h.Number = rapid.Uint64Min(1).Draw(t, "number")
@@ -78,7 +83,7 @@ func TestTheLayoutStaysAsItIs(t *testing.T) {
 		3, 0, 0, 0, 5, 0, 0, 0, // table, step
 		96, 0, 0, 0, 7, 0, 0, 0, // round, block
 		4, 0, 0, 0, 0, 0, 4, 0, // count, length
-		6, 0, 0, 0, // root
+		6, 0, 0, 0, // root, or buffers of a batch
 		1, 9, 1, 1, // allreduce, float32, sum, ring
 	}
 	if !bytes.Equal(b[:offChecksum], want) {
@@ -109,7 +114,8 @@ func TestAHeaderOutOfBoundsIsRefusedByName(t *testing.T) {
 		{"step", MaxCommonIdx + 1, func(h *Header) { h.Step = MaxCommonIdx + 1 }},
 		{"round", 1<<32 - 1, func(h *Header) { h.Round = 1<<32 - 1 }},
 		{"block", MaxCommonIdx + 1, func(h *Header) { h.Block = MaxCommonIdx + 1 }},
-		{"root", MaxCommonIdx + 1, func(h *Header) { h.Desc.Root = MaxCommonIdx + 1 }},
+		{"root or batch", MaxCommonIdx + 1, func(h *Header) { h.Desc.Batch = MaxCommonIdx + 1 }},
+		{"root or batch", MaxCommonIdx + 1, func(h *Header) { h.Desc.Kind, h.Desc.Root = op.KindReduce, MaxCommonIdx+1 }},
 		{"count", MaxCommonIdx + 1, func(h *Header) { h.Count = MaxCommonIdx + 1 }},
 		{"round + count", MaxCommonIdx + 1, func(h *Header) { h.Round, h.Count = MaxCommonIdx, 1 }},
 		{"operation's kind", 0, func(h *Header) { h.Desc.Kind = 0 }},
@@ -117,7 +123,7 @@ func TestAHeaderOutOfBoundsIsRefusedByName(t *testing.T) {
 		{"operation's element type", 0, func(h *Header) { h.Desc.DType = 0 }},
 		{"operation's element type", 77, func(h *Header) { h.Desc.Kind, h.Desc.DType = op.KindBarrier, 77 }},
 		{"operation's operator", 0, func(h *Header) { h.Desc.Code = op.CodeNone }},
-		{"operation's operator", 10, func(h *Header) { h.Desc.Code = op.CodeUser + 1 }},
+		{"operation's operator", 12, func(h *Header) { h.Desc.Code = op.CodeMaxLoc + 1 }},
 		{"operation's algorithm", 0, func(h *Header) { h.Desc.Algorithm = op.Auto }},
 	}
 	for _, c := range cases {

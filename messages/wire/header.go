@@ -48,7 +48,7 @@ const (
 	MaxControl   = 256 << 10       // bytes of any other payload: two of the largest tables
 	MaxElements  = uint64(1) << 40 // elements of one operation
 	EagerCost    = 512             // bytes of credit that an eager frame takes beside its payload's: what keeping it costs
-	MaxCommonIdx = 1 << 24         // upper bound of step, round, block, count, root, and of round + count in data
+	MaxCommonIdx = 1 << 24         // upper bound of step, round, block, count, root, batch, and of round + count in data
 
 	magic = 0x5250 // "PR"
 )

@@ -20,8 +20,11 @@ var quiet = slog.New(slog.DiscardHandler)
 // BenchmarkKernel is a reduction while the data is in cache. The rate is that of output.
 func BenchmarkKernel(b *testing.B) {
 	const bytes = 256 << 10
-	for _, o := range []op.Op{op.Sum, op.Min, op.Max} {
+	for _, o := range []op.Op{op.Sum, op.Min, op.Max, op.MinLoc} {
 		for _, d := range op.DTypes {
+			if o.Check(d) != nil {
+				continue // pairs have operators of their own
+			}
 			b.Run(fmt.Sprintf("op=%v/dtype=%v/bytes=%d", o, d, bytes), func(b *testing.B) {
 				combine, err := reduce.For(o, d)
 				if err != nil {

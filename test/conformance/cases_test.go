@@ -21,7 +21,7 @@ var (
 	fewRanks  = []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	manyRanks = append(slices.Clone(fewRanks), 13, 16, 32) // with -all
 	codes     = []op.Code{op.CodeSum, op.CodeProd, op.CodeMin, op.CodeMax, op.CodeAvg,
-		op.CodeBitAnd, op.CodeBitOr, op.CodeBitXor, op.CodeUser}
+		op.CodeBitAnd, op.CodeBitOr, op.CodeBitXor, op.CodeUser, op.CodeMinLoc, op.CodeMaxLoc}
 )
 
 // cut is how data of a kind with a part for each rank is divided among them.
@@ -147,7 +147,12 @@ func operator(code op.Code, d op.DType) op.Op {
 	case op.CodeUser:
 		return userOp(d)
 	}
-	return op.BuiltIn[code-op.CodeSum]
+	for _, o := range op.BuiltIn {
+		if o.Code() == code {
+			return o
+		}
+	}
+	panic("no operator " + code.String())
 }
 
 // point is a case by its properties: small numbers, since there are a million.
@@ -276,6 +281,10 @@ func (c *testCase) forget() { c.operands, c.expected = nil, nil }
 // mixed signs and magnitudes, so that the order of a sum shows, and every kind of special value.
 func operand(d op.DType, length int, rng *rand.Rand) []byte {
 	p := alignedBytes(length * d.Size())
+	if d.Loc() {
+		fillPairs(d, p, rng)
+		return p
+	}
 	for at := 0; at < len(p); at += d.Size() {
 		v := rng.Uint64()
 		if !d.Integer() {

@@ -263,8 +263,8 @@ func compare(d op.DType, got, want []byte) error {
 		return nil
 	}
 	for at := 0; ; at += d.Size() {
-		if got, want := load(d, got[at:]), load(d, want[at:]); got != want {
-			return fmt.Errorf("element %d is %#x, want %#x", at/d.Size(), got, want)
+		if got, want := got[at:at+d.Size()], want[at:at+d.Size()]; !bytes.Equal(got, want) {
+			return fmt.Errorf("element %d is %x, want %x", at/d.Size(), got, want)
 		}
 	}
 }

@@ -200,6 +200,10 @@ func (c *testCase) fold(e *order.Expr, from, to int) []byte {
 	size := c.dtype.Size()
 	result := make([]byte, to-from)
 	for at := from; at < to; at += size {
+		if c.dtype.Loc() {
+			copy(result[at-from:], evaluatePair(c.dtype, c.code, e, c.operands, at))
+			continue
+		}
 		v := evaluate(c.dtype, c.code, e, c.operands, at)
 		if c.code == op.CodeAvg {
 			v = divide(c.dtype, v, c.ranks)

@@ -71,9 +71,12 @@ func (p *Pattern) of(r Ranks) []byte {
 	}
 	v := make([]byte, 0, period*p.dtype.Size())
 	for j := range period {
-		if p.dtype.Integer() {
+		switch {
+		case p.dtype.Loc():
+			v = appendLoc(v, p.dtype, p.loc(r, j))
+		case p.dtype.Integer():
 			v = appendInt(v, p.dtype, p.integer(r, j))
-		} else {
+		default:
 			v = appendFloat(v, p.dtype, p.float(r, j))
 		}
 	}
