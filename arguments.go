@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/polyrail/polyrail/actors"
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/actors/membership"
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
@@ -36,14 +36,14 @@ func (c *Communicator) with(ctx context.Context) (*communicator.Communicator, er
 	return c.of()
 }
 
-func (n *Node) with(ctx context.Context) (*actors.Node, error) {
+func (n *Node) with(ctx context.Context) (*membership.Node, error) {
 	if err := needContext(ctx); err != nil {
 		return nil, err
 	}
 	return n.of()
 }
 
-func (n *Node) of() (*actors.Node, error) {
+func (n *Node) of() (*membership.Node, error) {
 	if n == nil || n.inner == nil {
 		return nil, fmt.Errorf("%w: the node is nil", fault.ErrArgument)
 	}

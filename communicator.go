@@ -4,9 +4,9 @@ import (
 	"context"
 	"unsafe"
 
-	"github.com/polyrail/polyrail/actors"
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/actors/membership"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/view"
@@ -23,7 +23,7 @@ import (
 // if it had not been made. A nil communicator has no name, no members and ErrArgument as its error.
 type Communicator struct {
 	inner *communicator.Communicator
-	node  *actors.Node
+	node  *membership.Node
 }
 
 // Name is what the members asked for.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/polyrail/polyrail/actors"
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/actors/membership"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -24,7 +24,7 @@ import (
 // rails and members; its calls end with ErrArgument.
 type Node struct {
 	config Config
-	inner  *actors.Node
+	inner  *membership.Node
 }
 
 // RailStatus is what a rail of this node is and did.
@@ -66,7 +66,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip.Node, gossip.Incarnation, gossip.Cluster = cfg.Name, incarnation, cfg.Cluster
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
 	gossip.Network, gossip.Store = cfg.GossipNetwork, cfg.Rendezvous.store()
-	inner, err := actors.Start(ctx, actors.Config{
+	inner, err := membership.Start(ctx, membership.Config{
 		Engine: engine.Config{
 			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin,
 			MemoryLimit: cfg.MemoryLimit, Measured: cfg.measured(), Free: cfg.Order == OrderFree,
@@ -181,20 +181,20 @@ func (n *Node) Rails() []RailStatus {
 }
 
 // Event is something that happened to the rails and communicators of a node, as Node.Events tells it.
-type Event = actors.Event
+type Event = membership.Event
 
 // EventKind says what happened.
-type EventKind = actors.EventKind
+type EventKind = membership.EventKind
 
 // The kinds of events, and which fields of an Event they set.
 const (
-	RailUp             = actors.RailUp             // Node, Rail: a connection was made
-	RailDown           = actors.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost, or missing when the nodes met
-	RailMoved          = actors.RailMoved          // Node, Rail, Unacknowledged, Waiting, Resent, To: what it carried goes over other rails
-	RankLost           = actors.RankLost           // Communicator, Rank, Node, Err
-	CommunicatorFormed = actors.CommunicatorFormed // Communicator, Rank (this node's)
-	CommunicatorBroken = actors.CommunicatorBroken // Communicator, Rank (this node's), Err
-	TableChanged       = actors.TableChanged       // Communicator, Rank (this node's), Version
+	RailUp             = membership.RailUp             // Node, Rail: a connection was made
+	RailDown           = membership.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost, or missing when the nodes met
+	RailMoved          = membership.RailMoved          // Node, Rail, Unacknowledged, Waiting, Resent, To: what it carried goes over other rails
+	RankLost           = membership.RankLost           // Communicator, Rank, Node, Err
+	CommunicatorFormed = membership.CommunicatorFormed // Communicator, Rank (this node's)
+	CommunicatorBroken = membership.CommunicatorBroken // Communicator, Rank (this node's), Err
+	TableChanged       = membership.TableChanged       // Communicator, Rank (this node's), Version
 )
 
 // Events tells what happens to the node from now on, until the context ends or the node is closed; then the

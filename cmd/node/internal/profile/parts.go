@@ -56,11 +56,11 @@ var rules = []struct {
 		"runtime.retake", "runtime.stopm", "runtime.startlockedm", "runtime.stoplockedm", "runtime.chansend", "runtime.chanrecv", "runtime.closechan",
 		"runtime.selectgo", "runtime.selectnb", "runtime.lock2", "runtime.unlock2", "runtime.(*timer", "runtime.sem", "internal/poll.runtime_",
 		"internal/sync.runtime_", "sync.runtime_"}},
-	{partPolling, []string{module + "railactors/transport.Yield", module + "actors.(*Work).polls"}},
+	{partPolling, []string{module + "railactors/transport.Yield", module + "actors/engine.(*Group).polls"}},
 	{partReduction, []string{module + "collective/reduce."}},
 	{partCores, []string{module + "collective/"}},
 	{partRails, []string{module + "railactors/transport", module + "railactors.", module + "messages", "google.golang.org/protobuf", "internal/poll."}},
-	{partActors, []string{module + "actors.", module + "railactors/", "github.com/asynkron/protoactor-go/"}},
+	{partActors, []string{module + "actors/", module + "railactors/", "github.com/asynkron/protoactor-go/"}},
 	{partGossip, []string{module + "cluster", "github.com/hashicorp/"}},
 	{partBenchmark, []string{module + "cmd/node", "main."}},
 	// The root package only passes calls on.

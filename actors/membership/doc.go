@@ -1,4 +1,4 @@
-// Package actors forms communicators: the node actor, and what a node knows of its
+// Package membership forms communicators: the node actor, and what a node knows of its
 // communicators by their wire ids.
 //
 //	node
@@ -9,4 +9,4 @@
 // its core, and carries out the answer. Payload passes no mailbox: package engine is the
 // landing table that a pair's reader consults directly; messages are about lifecycles.
 // Read ARCHITECTURE.md, "one allreduce", next.
-package actors
+package membership

@@ -1,11 +1,10 @@
-package actors
+package membership
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
-	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/supervise"
@@ -52,16 +50,6 @@ type node struct {
 	doomed dooms
 	groups atomic.Pointer[map[uint64]*member] // by wire id; replaced, never changed
 }
-
-// member is a registered group and the actor above it.
-type member struct {
-	group *communicator.Group
-	pid   atomic.Pointer[actor.PID] // nil until the communicator actor runs
-	early []communicator.Control    // control messages before that; under node.mu
-}
-
-// maxEarlyControl bounds the control messages kept for a communicator that is being formed.
-const maxEarlyControl = 1024
 
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
@@ -247,110 +235,3 @@ func (n *Node) Gossip() *cluster.Gossip { return n.gossip }
 
 // tell sends a message from outside any actor.
 func (n *node) tell(pid *actor.PID, message any) { n.system.Root.Send(pid, message) }
-
-// Unregister implements communicator.Registry.
-func (n *node) Unregister(g *communicator.Group) {
-	known := false
-	n.replace(func(groups map[uint64]*member) {
-		if m := groups[g.ID]; m != nil && m.group == g {
-			known = true
-			delete(groups, g.ID)
-		}
-	})
-	if !known {
-		return
-	}
-	g.Transfers.Break(fault.ErrClosed) // what waits for receives that will not be made
-	for _, p := range g.Peers {
-		if p != nil {
-			n.fabric.Disconnect(p)
-		}
-	}
-}
-
-func (n *node) replace(change func(map[uint64]*member)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.replaceLocked(change)
-}
-
-func (n *node) replaceLocked(change func(map[uint64]*member)) {
-	old := *n.groups.Load()
-	groups := make(map[uint64]*member, len(old)+1)
-	for id, m := range old {
-		groups[id] = m
-	}
-	change(groups)
-	n.groups.Store(&groups)
-}
-
-// Open implements communicator.Registry.
-func (n *node) Open(g *communicator.Group) *communicator.Communicator {
-	c := g.Open()
-	n.mu.Lock()
-	m := (*n.groups.Load())[g.ID]
-	var early []communicator.Control
-	if m != nil {
-		early, m.early = m.early, nil
-		m.pid.Store(c.PID)
-	}
-	n.mu.Unlock()
-	if m == nil { // the node has closed meanwhile, and stops only what it knew
-		n.system.Root.Stop(c.PID)
-	}
-	for i := range early {
-		n.tell(c.PID, &early[i])
-	}
-	for _, p := range g.Peers { // one that was lost before there was an actor to hear of it
-		if p != nil && p.Lost() != nil {
-			n.PeerLost(p, p.Lost())
-		}
-	}
-	return c
-}
-
-// Land implements railactors.Inbound.
-func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
-	if m := (*n.groups.Load())[h.Comm]; m != nil {
-		return m.group.Land(from, h)
-	}
-	if m := (*n.groups.Load())[engine.TransferID(h.Comm)]; m != nil {
-		return m.group.Transfers.Land(from, h)
-	}
-	return railactors.Landing{}, nil
-}
-
-// Granted implements railactors.Inbound.
-func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
-	if m := (*n.groups.Load())[h.Comm]; m != nil {
-		return m.group.Granted(from, h)
-	}
-	if m := (*n.groups.Load())[engine.TransferID(h.Comm)]; m != nil {
-		return m.group.Transfers.Answered(from, h)
-	}
-	return nil
-}
-
-// Wanted implements railactors.Inbound.
-func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
-	if m := (*n.groups.Load())[h.Comm]; m != nil {
-		return m.group.Wanted(from, h)
-	}
-	from.GrantEager(h.Comm, h.Seq)
-	return nil
-}
-
-// disturb: frames to and from a node went over other rails than planned, or do so no longer. What is being
-// measured in its communicators does not count.
-func (n *node) disturb(node string) {
-	for _, m := range *n.groups.Load() {
-		if !m.group.Announced() || !slices.Contains(m.group.Nodes, node) {
-			continue
-		}
-		m.group.Failovers.Add(1)
-		m.group.Examine()
-		if pid := m.pid.Load(); pid != nil && m.group.Measured() {
-			n.tell(pid, balancing.RailChanged{})
-		}
-	}
-}

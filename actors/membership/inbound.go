@@ -1,82 +1,66 @@
-package actors
+package membership
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/communicator"
+	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 )
 
-// This file is about what a node knows of its communicators by their wire ids, and what the fabric and the
-// communicators tell it. It implements communicator.Registry and railactors.Inbound.
+// This file is about what the fabric tells the node. It implements railactors.Inbound.
 
-// Register implements communicator.Registry.
-func (n *node) Register(g *communicator.Group) {
-	m := &member{group: g}
-	n.mu.Lock()
-	doom := n.doomed.take(g.ID)
-	closed := n.closed
-	if !closed {
-		n.replaceLocked(func(groups map[uint64]*member) { groups[g.ID] = m })
+// Land implements railactors.Inbound.
+func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+	if m := (*n.groups.Load())[h.Comm]; m != nil {
+		return m.group.Land(from, h)
 	}
-	n.mu.Unlock()
-	if closed {
-		g.Fail(n.closedError(), 0)
-	} else if rank, ok := doom.rankIn(g); ok {
-		g.End(g.AbortCause(rank, doom.abort), doom.abort.GetSeq(), false)
+	if m := (*n.groups.Load())[engine.TransferID(h.Comm)]; m != nil {
+		return m.group.Transfers.Land(from, h)
 	}
+	return railactors.Landing{}, nil
 }
 
-// doom is an Abort of a communicator that isn't known here: a Dup has failed on another rank and was not
-// called here yet, but may be, and succeed.
-type doom struct {
-	node        string // who sent it
-	incarnation uint64
-	abort       *messages.Abort
+// Granted implements railactors.Inbound.
+func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
+	if m := (*n.groups.Load())[h.Comm]; m != nil {
+		return m.group.Granted(from, h)
+	}
+	if m := (*n.groups.Load())[engine.TransferID(h.Comm)]; m != nil {
+		return m.group.Transfers.Answered(from, h)
+	}
+	return nil
 }
 
-func (d *doom) rankIn(g *communicator.Group) (rank op.Rank, ok bool) {
-	if d == nil {
-		return 0, false
+// Wanted implements railactors.Inbound.
+func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
+	if m := (*n.groups.Load())[h.Comm]; m != nil {
+		return m.group.Wanted(from, h)
 	}
-	for r, node := range g.Nodes {
-		if node == d.node && r < len(g.Procs) && g.Procs[r] == d.incarnation {
-			return op.Rank(r), true
+	from.GrantEager(h.Comm, h.Seq)
+	return nil
+}
+
+// disturb: frames to and from a node went over other rails than planned, or do so no longer. What is being
+// measured in its communicators does not count.
+func (n *node) disturb(node string) {
+	for _, m := range *n.groups.Load() {
+		if !m.group.Announced() || !slices.Contains(m.group.Nodes, node) {
+			continue
+		}
+		m.group.Failovers.Add(1)
+		m.group.Examine()
+		if pid := m.pid.Load(); pid != nil && m.group.Measured() {
+			n.tell(pid, balancing.RailChanged{})
 		}
 	}
-	return 0, false
-}
-
-// maxDooms bounds the Aborts that are kept; most are of communicators that were closed here.
-const maxDooms = 256
-
-// dooms keeps the last ones by wire id.
-type dooms struct {
-	all   map[uint64]*doom
-	order [maxDooms]uint64 // a ring
-	next  int
-}
-
-func (d *dooms) keep(id uint64, v *doom) {
-	if d.all == nil {
-		d.all = make(map[uint64]*doom)
-	}
-	if d.all[id] != nil {
-		return
-	}
-	delete(d.all, d.order[d.next])
-	d.all[id], d.order[d.next] = v, id
-	d.next = (d.next + 1) % maxDooms
-}
-
-func (d *dooms) take(id uint64) *doom {
-	v := d.all[id]
-	delete(d.all, id)
-	return v
 }
 
 // Control implements railactors.Inbound. What ends a communicator is followed here and now; the rest is the
@@ -186,19 +170,4 @@ func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) 
 	if pid := m.pid.Load(); pid != nil {
 		n.tell(pid, communicator.MemberLost(rank))
 	}
-}
-
-// Formed implements communicator.Registry.
-func (n *node) Formed(g *communicator.Group) {
-	n.events.emit(Event{Kind: CommunicatorFormed, Communicator: g.Name, Rank: int(g.Rank)})
-}
-
-// Broken implements communicator.Registry.
-func (n *node) Broken(g *communicator.Group, cause error) {
-	n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
-}
-
-// TableChanged implements communicator.Registry.
-func (n *node) TableChanged(g *communicator.Group, version uint32) {
-	n.events.emit(Event{Kind: TableChanged, Communicator: g.Name, Rank: int(g.Rank), Version: version})
 }

@@ -1,0 +1,165 @@
+package membership
+
+import (
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/communicator"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/messages"
+)
+
+// This file is about what a node knows of its communicators by their wire ids. It implements
+// communicator.Registry.
+
+// member is a registered group and the actor above it.
+type member struct {
+	group *communicator.Group
+	pid   atomic.Pointer[actor.PID] // nil until the communicator actor runs
+	early []communicator.Control    // control messages before that; under node.mu
+}
+
+// maxEarlyControl bounds the control messages kept for a communicator that is being formed.
+const maxEarlyControl = 1024
+
+// Register implements communicator.Registry.
+func (n *node) Register(g *communicator.Group) {
+	m := &member{group: g}
+	n.mu.Lock()
+	doom := n.doomed.take(g.ID)
+	closed := n.closed
+	if !closed {
+		n.replaceLocked(func(groups map[uint64]*member) { groups[g.ID] = m })
+	}
+	n.mu.Unlock()
+	if closed {
+		g.Fail(n.closedError(), 0)
+	} else if rank, ok := doom.rankIn(g); ok {
+		g.End(g.AbortCause(rank, doom.abort), doom.abort.GetSeq(), false)
+	}
+}
+
+// Unregister implements communicator.Registry.
+func (n *node) Unregister(g *communicator.Group) {
+	known := false
+	n.replace(func(groups map[uint64]*member) {
+		if m := groups[g.ID]; m != nil && m.group == g {
+			known = true
+			delete(groups, g.ID)
+		}
+	})
+	if !known {
+		return
+	}
+	g.Transfers.Break(fault.ErrClosed) // what waits for receives that will not be made
+	for _, p := range g.Peers {
+		if p != nil {
+			n.fabric.Disconnect(p)
+		}
+	}
+}
+
+func (n *node) replace(change func(map[uint64]*member)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.replaceLocked(change)
+}
+
+func (n *node) replaceLocked(change func(map[uint64]*member)) {
+	old := *n.groups.Load()
+	groups := make(map[uint64]*member, len(old)+1)
+	for id, m := range old {
+		groups[id] = m
+	}
+	change(groups)
+	n.groups.Store(&groups)
+}
+
+// Open implements communicator.Registry.
+func (n *node) Open(g *communicator.Group) *communicator.Communicator {
+	c := g.Open()
+	n.mu.Lock()
+	m := (*n.groups.Load())[g.ID]
+	var early []communicator.Control
+	if m != nil {
+		early, m.early = m.early, nil
+		m.pid.Store(c.PID)
+	}
+	n.mu.Unlock()
+	if m == nil { // the node has closed meanwhile, and stops only what it knew
+		n.system.Root.Stop(c.PID)
+	}
+	for i := range early {
+		n.tell(c.PID, &early[i])
+	}
+	for _, p := range g.Peers { // one that was lost before there was an actor to hear of it
+		if p != nil && p.Lost() != nil {
+			n.PeerLost(p, p.Lost())
+		}
+	}
+	return c
+}
+
+// doom is an Abort of a communicator that isn't known here: a Dup has failed on another rank and was not
+// called here yet, but may be, and succeed.
+type doom struct {
+	node        string // who sent it
+	incarnation uint64
+	abort       *messages.Abort
+}
+
+func (d *doom) rankIn(g *communicator.Group) (rank op.Rank, ok bool) {
+	if d == nil {
+		return 0, false
+	}
+	for r, node := range g.Nodes {
+		if node == d.node && r < len(g.Procs) && g.Procs[r] == d.incarnation {
+			return op.Rank(r), true
+		}
+	}
+	return 0, false
+}
+
+// maxDooms bounds the Aborts that are kept; most are of communicators that were closed here.
+const maxDooms = 256
+
+// dooms keeps the last ones by wire id.
+type dooms struct {
+	all   map[uint64]*doom
+	order [maxDooms]uint64 // a ring
+	next  int
+}
+
+func (d *dooms) keep(id uint64, v *doom) {
+	if d.all == nil {
+		d.all = make(map[uint64]*doom)
+	}
+	if d.all[id] != nil {
+		return
+	}
+	delete(d.all, d.order[d.next])
+	d.all[id], d.order[d.next] = v, id
+	d.next = (d.next + 1) % maxDooms
+}
+
+func (d *dooms) take(id uint64) *doom {
+	v := d.all[id]
+	delete(d.all, id)
+	return v
+}
+
+// Formed implements communicator.Registry.
+func (n *node) Formed(g *communicator.Group) {
+	n.events.emit(Event{Kind: CommunicatorFormed, Communicator: g.Name, Rank: int(g.Rank)})
+}
+
+// Broken implements communicator.Registry.
+func (n *node) Broken(g *communicator.Group, cause error) {
+	n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
+}
+
+// TableChanged implements communicator.Registry.
+func (n *node) TableChanged(g *communicator.Group, version uint32) {
+	n.events.emit(Event{Kind: TableChanged, Communicator: g.Name, Rank: int(g.Rank), Version: version})
+}
