@@ -1315,9 +1315,10 @@ func (x *RailOpened) GetAddr() string {
 	return ""
 }
 
-// RailClosed (failover, DESIGN §4.2): the sender has closed this generation of the rail, holds no
-// memory of it any more and had received this many frames whole. Each side sends it once for every
-// generation that it used; a side that never used it answers, so that the other one learns that too.
+// RailClosed (failover, docs/decisions/007): the sender has closed this generation of the rail,
+// holds no memory of it any more and had received this many frames whole. Each side sends it once
+// for every generation that it used; a side that never used it answers, so that the other one
+// learns that too.
 type RailClosed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rail          string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`

@@ -1,6 +1,6 @@
 // Package railactors moves frames between nodes over all their rails: rails and their
 // devices, pairs (a connection to one peer on one rail), peers (what is sent to, owed to and
-// known of a remote node) and the failover between them (DESIGN §3, §4.2, §4.4, §4.5).
+// known of a remote node) and the failover between them (docs/decisions/002, 007, 011, 014).
 //
 // A Fabric is one node's part. Peer.Send takes frames; Inbound, the operations' side, is
 // asked where an arriving frame's payload belongs and hears of messages and losses. The

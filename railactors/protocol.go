@@ -62,7 +62,8 @@ type Inbound interface {
 	Wanted(from *Peer, h *wire.Header) error
 	// Control: a control message arrived.
 	Control(from *Peer, m *messages.Control)
-	// PeerLost: the node is lost (DESIGN §4.5). Nothing arrives from it any more. All its frames were released with err.
+	// PeerLost: the node is lost (docs/decisions/014). Nothing arrives from it any more. All its
+	// frames were released with err.
 	PeerLost(p *Peer, err error)
 	// PeerLeft: the node has disconnected, with nothing on its way to it or from it. Nothing arrives from it any more.
 	// What is sent to it nevertheless makes it lost: PeerLost follows.

@@ -1,10 +1,11 @@
 package balance
 
 // fill divides rounds over rails so that the slowest ends as early as whole rounds allow, and
-// returns that time. A rail takes startup + r·perRound for r > 0 rounds. This is the model of DESIGN §6: all
-// rails end at T = (S + Σ αᵢEᵢ)/ΣEᵢ with sᵢ = Eᵢ(T − αᵢ), and those with sᵢ ≤ 0 stay out. Rounding
-// down keeps every rail within T; what is left goes, round by round, where it ends first, so no
-// other division in whole rounds is faster. A rail whose perRound is 0 is not to be used.
+// returns that time. A rail takes startup + r·perRound for r > 0 rounds. This is the model of
+// docs/decisions/022: all rails end at T = (S + Σ αᵢEᵢ)/ΣEᵢ with sᵢ = Eᵢ(T − αᵢ), and those with sᵢ
+// ≤ 0 stay out. Rounding down keeps every rail within T; what is left goes, round by round, where
+// it ends first, so no other division in whole rounds is faster. A rail whose perRound is 0 is not
+// to be used.
 func fill(rounds int, startup, perRound []float64, shares []int) (seconds float64) {
 	level := waterline(rounds, startup, perRound)
 	left := rounds

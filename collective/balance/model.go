@@ -30,7 +30,7 @@ type point struct {
 	weight  float64
 }
 
-// line is the cost of a rail around one size: α + bytes/E (DESIGN §6).
+// line is the cost of a rail around one size: α + bytes/E (docs/decisions/022).
 type line struct {
 	startup float64 // α, in seconds
 	perByte float64 // 1/E, in seconds

@@ -194,7 +194,7 @@ func (s *sums) reset() {
 	s.operations, s.elapsed, s.slowest, s.worst = 0, 0, 0, s.worst[:0]
 }
 
-// Drop begins all sets anew: a failover disturbed what was measured (DESIGN §4.1).
+// Drop begins all sets anew: a failover disturbed what was measured (docs/decisions/023).
 func (t *Timer) Drop() {
 	for c := range t.classes {
 		t.classes[c].reset()

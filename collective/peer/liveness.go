@@ -9,7 +9,7 @@ import (
 const TicksPerTimeout = 16
 
 // Liveness decides from what was heard on which rail whether the other node is there
-// (DESIGN §4.5). Times are counted from any fixed moment.
+// (docs/decisions/014). Times are counted from any fixed moment.
 type Liveness struct {
 	timeout  time.Duration
 	lastTick time.Duration

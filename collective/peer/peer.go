@@ -1,4 +1,4 @@
-// Package peer is the pure core of a node's dealings with one other node (DESIGN §4.2, §4.4):
+// Package peer is the pure core of a node's dealings with one other node (docs/decisions/007, 011):
 // which frame goes next on which rail, what is kept until it is acknowledged, when an
 // acknowledgement is owed, how eager credit is spent and given back, what the two nodes tell
 // each other when a rail's connection is lost, and when the other node counts as lost.

@@ -6,7 +6,7 @@ import "time"
 const ChecksPerTimeout = 8
 
 // Silence finds rails on which packets vanish while no link is seen to go down (Nezha's Exception
-// Handler, DESIGN §5): bytes wait for the other host's confirmation and none comes. It
+// Handler, docs/decisions/016): bytes wait for the other host's confirmation and none comes. It
 // asks for the host's, not the process's, so a rank that computes, or is stopped, is no dead
 // rail. Times are counted from any fixed moment.
 type Silence struct {

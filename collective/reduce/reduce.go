@@ -2,7 +2,7 @@
 // element type, over packed elements in the host's byte order.
 //
 // It owns the rules that make a result the same to the bit on every rank, whatever
-// its processor (DESIGN §4.3):
+// its processor (docs/decisions/009):
 //
 //   - a is the left operand, b the right one; one element depends on nothing but
 //     its two operands, so neither length nor alignment nor vector width shows;

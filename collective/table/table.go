@@ -1,6 +1,6 @@
 // Package table holds what a communicator knows about dividing operations: the table
 // from size class to shares of the rails, and the agreement by which all ranks change
-// it between the same two operations (DESIGN §4.1).
+// it between the same two operations (docs/decisions/005).
 //
 // It owns the table as a value and both sides of Prepare and Commit: Member on every
 // rank, Leader beside rank 0's Member. What a table should say is decided in

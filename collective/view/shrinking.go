@@ -9,8 +9,8 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// This file is about what is left of a communicator that broke (DESIGN §4.5): its members that live agree
-// on a view of their own, by the same ballot and barrier as any other.
+// This file is about what is left of a communicator that broke (docs/decisions/013): its members
+// that live agree on a view of their own, by the same ballot and barrier as any other.
 //
 // It differs from an Ask in who is counted: nobody new, and everybody old: a view is proposed when
 // each old member has asked, is lost, or said that it will not come. The view needs more than

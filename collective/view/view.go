@@ -1,4 +1,4 @@
-// Package view is the pure core of the agreement on membership (DESIGN §4.5): who
+// Package view is the pure core of the agreement on membership (docs/decisions/012): who
 // is in a communicator, and with which ranks. Gossip says who lives; this package
 // lets nodes that ask for one name agree on a View, by ballot and barrier.
 //

@@ -1,4 +1,4 @@
-// Package wire is the fixed binary frame of the data path (DESIGN §8): a header of
+// Package wire is the fixed binary frame of the data path (docs/decisions/020): a header of
 // Size bytes, little-endian, and a payload of Header.Length bytes.
 //
 // It owns the layout, its bounds and its checksum. What the fields mean to an

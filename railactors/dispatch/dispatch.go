@@ -1,5 +1,5 @@
 // Package dispatch holds the dispatchers of the actors: they decide on which goroutine a
-// mailbox is worked off, and with that what a message costs (ARCHITECTURE.md quotes the
+// mailbox is worked off, and with that what a message costs (docs/decisions/004 quotes the
 // figures; the benchmarks here measure them).
 //
 //   - Warm, for control actors: a kept goroutine takes the mailbox. The receiver runs

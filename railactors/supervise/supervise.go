@@ -7,7 +7,7 @@
 // and decisions to a log.
 //
 // It doesn't own any actor's state: what must survive a restart lives above what
-// restarts (DESIGN §3).
+// restarts (docs/decisions/002).
 package supervise
 
 import (
