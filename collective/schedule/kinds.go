@@ -82,8 +82,8 @@ func wants(s Spec) (source, target bool) {
 
 // Bounds of the rule by size, in bytes of the larger one of a rank's input and output.
 const (
-	// TreeBytes is the largest operation of more than two ranks that a tree runs by default: it
-	// takes the fewest frames, and a frame this small costs the same whatever it holds. Two
+	// TreeBytes is the largest operation of more than two ranks that a tree, or Bruck's algorithm,
+	// runs by default: it takes the fewest frames, and a frame this small costs the same whatever it holds. Two
 	// ranks are done with one exchange.
 	TreeBytes = 2 << 10
 	// ShortBytes is the largest operation whose number of steps decides by default: above it
@@ -122,6 +122,10 @@ func Choose(k op.Kind, bytes int64, n int) op.Algorithm {
 			return op.Direct
 		}
 		return op.Ring
+	case op.KindAllToAll:
+		if bytes <= TreeBytes && n > 2 {
+			return op.Bruck
+		}
 	case op.KindGather, op.KindScatter:
 		if short && n > TreeRadix {
 			return op.Tree
