@@ -83,27 +83,52 @@ func (b *bed) expectEvent(events <-chan Event, match func(Event) bool) {
 	}
 }
 
+// apart asks on three nodes for as long as patience, while no rail connects node1 with node2. Each of
+// the two reaches node0.
+func (b *bed) apart(patience time.Duration) []error {
+	b.t.Helper()
+	b.rails.Cut("node1", "eth0")
+	b.rails.Silence("node2", "eth1")
+	errs := make([]error, 3)
+	b.each(func(i int) error {
+		ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+		defer cancel()
+		_, errs[i] = b.nodes[i].Communicator(ctx, "train", 3)
+		if errs[i] == nil {
+			return fmt.Errorf("formed")
+		}
+		return nil
+	})
+	return errs
+}
+
 func TestTwoNodesThatNoRailConnectsAreNamedWithTheirRails(t *testing.T) {
-	inBed(t, 3, 2, nil, func(b *bed) {
-		// Each of the two reaches node0.
-		b.rails.Cut("node1", "eth0")
-		b.rails.Silence("node2", "eth1")
-		errs := make([]error, 3)
-		b.each(func(i int) error {
-			ctx, cancel := context.WithTimeout(b.t.Context(), 15*time.Second)
-			defer cancel()
-			_, errs[i] = b.nodes[i].Communicator(ctx, "train", 3)
-			if errs[i] == nil {
-				return fmt.Errorf("formed")
-			}
-			return nil
-		})
-		for i, err := range errs {
-			for _, want := range []string{`"node1"`, `"node2"`, "rail rail0 (", "rail rail1 ("} {
-				own := strings.Contains(want, b.configs[i].Name)
-				if !own && !strings.Contains(err.Error(), want) {
-					b.t.Errorf("node %d: %q is not in: %v", i, want, err)
+	for _, patience := range []time.Duration{
+		3 * time.Second,  // the second attempt is under way, with all three
+		15 * time.Second, // node2 was turned down, the other two wait for another node
+	} {
+		t.Run(patience.String(), func(t *testing.T) {
+			inBed(t, 3, 2, nil, func(b *bed) {
+				for i, err := range b.apart(patience) {
+					for _, want := range []string{`"node1"`, `"node2"`, "rail rail0 (", "rail rail1 ("} {
+						own := strings.Contains(want, b.configs[i].Name)
+						if !own && !strings.Contains(err.Error(), want) {
+							b.t.Errorf("node %d: %q is not in: %v", i, want, err)
+						}
+					}
 				}
+			})
+		})
+	}
+}
+
+// A deadline may end before any node knows that two others cannot meet.
+func TestWhoCannotKnowTheObstacleYetSaysWhomItWaitsFor(t *testing.T) {
+	inBed(t, 3, 2, nil, func(b *bed) {
+		want := []string{"waiting for the answers of node1, node2", "waiting for pairs to node2", "waiting for pairs to node1"}
+		for i, err := range b.apart(time.Second) {
+			if !strings.Contains(err.Error(), want[i]) {
+				b.t.Errorf("node %d: %q is not in: %v", i, want[i], err)
 			}
 		}
 	})

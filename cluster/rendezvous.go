@@ -31,7 +31,8 @@ func RendezvousOf(m view.Message, incarnation uint64) *messages.Rendezvous {
 		r.Body = &messages.Rendezvous_Refuse{Refuse: &messages.ViewRefuse{
 			Name: m.Name, Id: m.ID, Cause: uint32(m.Cause), Ballot: m.Ballot, Node: m.Node, Reason: clip(m.Reason)}}
 	case *view.Abandon:
-		r.Body = &messages.Rendezvous_Abandon{Abandon: &messages.ViewAbandon{Name: m.Name, Id: m.ID}}
+		r.Body = &messages.Rendezvous_Abandon{Abandon: &messages.ViewAbandon{
+			Name: m.Name, Id: m.ID, Node: m.Node, Reason: clip(m.Reason)}}
 	case *view.Commit:
 		r.Body = &messages.Rendezvous_Commit{Commit: &messages.ViewCommit{Name: m.Name, Id: m.ID}}
 	case *view.Reject:
@@ -79,7 +80,8 @@ func viewMessage(r *messages.Rendezvous) (view.Message, error) {
 		return &view.Refuse{Name: f.GetName(), ID: f.GetId(), Cause: cause, Ballot: f.GetBallot(),
 			Node: f.GetNode(), Reason: clip(f.GetReason())}, nil
 	case *messages.Rendezvous_Abandon:
-		return &view.Abandon{Name: b.Abandon.GetName(), ID: b.Abandon.GetId()}, nil
+		return &view.Abandon{Name: b.Abandon.GetName(), ID: b.Abandon.GetId(),
+			Node: b.Abandon.GetNode(), Reason: clip(b.Abandon.GetReason())}, nil
 	case *messages.Rendezvous_Commit:
 		return &view.Commit{Name: b.Commit.GetName(), ID: b.Commit.GetId()}, nil
 	case *messages.Rendezvous_Reject:

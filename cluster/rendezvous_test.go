@@ -29,7 +29,7 @@ func everyMessage() []view.Message {
 		&view.Propose{View: &shrunk},
 		&view.Accept{Name: "train", ID: v.ID},
 		&view.Refuse{Name: "train", ID: v.ID, Cause: view.CannotReach, Ballot: 7, Node: "b", Reason: "no route"},
-		&view.Abandon{Name: "train", ID: v.ID},
+		&view.Abandon{Name: "train", ID: v.ID, Node: "b", Reason: "no route"},
 		&view.Commit{Name: "train", ID: v.ID},
 		&view.Reject{Name: "train", Ask: 1, Mine: 2, Node: "c", Reason: "lacks rail"},
 	}

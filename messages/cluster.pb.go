@@ -872,6 +872,8 @@ type ViewAbandon struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`     // whom the sender blames
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // what last stood in the way, if anything; at most 1 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -918,6 +920,20 @@ func (x *ViewAbandon) GetId() uint64 {
 		return x.Id
 	}
 	return 0
+}
+
+func (x *ViewAbandon) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ViewAbandon) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // ViewCommit: all accepted; enter the barrier.
@@ -1115,10 +1131,12 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\rR\x05cause\x12\x16\n" +
 	"\x06ballot\x18\x04 \x01(\x04R\x06ballot\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"1\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"]\n" +
 	"\vViewAbandon\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\x04R\x02id\"0\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"0\n" +
 	"\n" +
 	"ViewCommit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +

@@ -103,8 +103,20 @@ func (c *Core) progress(n *naming) string {
 			s += "; known, and not asking: " + strings.Join(others, ", ")
 		}
 	}
-	if n.call.obstacle != "" {
+	return s + n.standing()
+}
+
+// standing says what the ballot in hand waits for, and what stood in the way of those before.
+func (n *naming) standing() string {
+	var s string
+	if n.part != nil {
+		s = "; " + n.awaited()
+	}
+	switch {
+	case n.call.obstacle != "":
 		s += "; last obstacle: " + n.call.obstacle
+	case n.call.ended != "":
+		s += "; last attempt: " + n.call.ended
 	}
 	return s
 }
@@ -114,6 +126,42 @@ func (c *Core) blame(n *naming, node, reason string) {
 	if n.call != nil {
 		n.call.culprit, n.call.obstacle = node, fmt.Sprintf("node %q %s", node, reason)
 	}
+}
+
+// noteEnd notes who ends the ballot in hand by leaving it. It says less than an obstacle does.
+func (n *naming) noteEnd(node, reason string) {
+	n.call.ended = fmt.Sprintf("node %q %s, while %s", node, reason, n.awaited())
+	if n.call.obstacle == "" {
+		n.call.culprit = node
+	}
+}
+
+// awaited says what the ballot in hand waits for, for people.
+func (n *naming) awaited() string {
+	switch p := n.part; {
+	case p.entered:
+		return "in the barrier that commits the view"
+	case !p.accepted:
+		return "waiting for pairs to " + lacking(p.view, p.reached)
+	case n.lead != nil:
+		return "waiting for the answers of " + lacking(p.view, n.lead.accepted)
+	default:
+		return "waiting for the commit of " + p.view.Members[0].Node
+	}
+}
+
+// lacking lists the members that are not in a set.
+func lacking(v *View, in map[string]bool) string {
+	var names []string
+	for _, m := range v.Members {
+		if !in[m.Node] {
+			names = append(names, m.Node)
+		}
+	}
+	if more := len(names) - maxListed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // announce tells all living nodes, and sets the time for the next announcement.
@@ -204,7 +252,7 @@ func (c *Core) withdrawn(from string, incarnation uint64, m *Withdraw) {
 		n.awayFrom(from, m.Ask)
 	}
 	if in := n.member(from); in != nil && in.Incarnation == incarnation && in.Ask <= m.Ask {
-		c.blame(n, from, "withdrew")
+		n.noteEnd(from, "withdrew")
 		c.leaveUnentered(n, fmt.Sprintf("node %q withdrew", from))
 	}
 	c.consider(n)

@@ -107,7 +107,7 @@ func TestHostileMessagesDoNoHarm(t *testing.T) {
 			case 4:
 				m = &Refuse{name.Draw(rt, "name"), id(), Cause(rapid.IntRange(0, 9).Draw(rt, "cause")), number.Draw(rt, "ballot"), node.Draw(rt, "node"), "r"}
 			case 5:
-				m = &Abandon{name.Draw(rt, "name"), id()}
+				m = &Abandon{name.Draw(rt, "name"), id(), name.Draw(rt, "node"), name.Draw(rt, "reason")}
 			case 6:
 				m = &Commit{name.Draw(rt, "name"), id()}
 			case 7:

@@ -40,9 +40,10 @@ type naming struct {
 	call *call           // what was asked here; nil while only others ask
 	asks map[string]*ask // what others ask, by node
 
-	part     *part // the ballot that this node takes part in, if any
-	lead     *lead // set along with part when it is this node's proposal
-	promised bid   // nothing at or below it is joined any more by this call
+	part     *part   // the ballot that this node takes part in, if any
+	lead     *lead   // set along with part when it is this node's proposal
+	promised bid     // nothing at or below it is joined any more by this call
+	refusal  *Refuse // the last one of a ballot that was joined: its cause must not get lost
 
 	retryAt time.Time // no proposal before
 	pause   time.Duration
@@ -63,6 +64,7 @@ type call struct {
 	pause      time.Duration
 	failures   int    // of barriers, in a row
 	obstacle   string // what last stood in the way, for the error
+	ended      string // how the last ballot ended in which somebody gave up, for the error
 	culprit    string
 }
 
@@ -374,7 +376,7 @@ func (n *naming) title() string {
 
 // end forgets everything that belonged to the call.
 func (c *Core) end(n *naming) {
-	n.call, n.promised = nil, bid{}
+	n.call, n.promised, n.refusal = nil, bid{}, nil
 	n.retryAt, n.pause = time.Time{}, 0
 	n.breaches, n.banned = nil, nil
 	c.calls--

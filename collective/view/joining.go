@@ -30,6 +30,10 @@ func (c *Core) proposed(from string, m *Propose) {
 		}
 		return
 	}
+	if n.hasRefused(v.ID) {
+		c.send(from, n.refusal)
+		return
+	}
 	if cause, reason := c.objection(n, v); cause != 0 {
 		c.send(from, &Refuse{Name: v.Name, ID: v.ID, Cause: cause, Ballot: c.clock, Reason: reason})
 		return
@@ -116,10 +120,8 @@ func (c *Core) unreachable(e Unreachable) {
 }
 
 func (c *Core) cannotReach(n *naming, node, reason string) {
-	v := n.part.view
 	if n.lead != nil {
-		c.leave(n, fmt.Sprintf("node %q cannot be reached", node))
-		c.breached(n, v, c.self.Node, node, reason)
+		c.breached(n, c.self.Node, node, reason)
 		return
 	}
 	c.blame(n, node, "cannot be reached: "+reason)
@@ -136,7 +138,14 @@ func (c *Core) refuse(n *naming, cause Cause, node, reason string) {
 		reason = reason[:MaxReason]
 	}
 	v := n.part.view
-	c.send(v.Members[0].Node, &Refuse{Name: n.name, ID: v.ID, Cause: cause, Ballot: c.clock, Node: node, Reason: reason})
+	n.refusal = &Refuse{Name: n.name, ID: v.ID, Cause: cause, Ballot: c.clock, Node: node, Reason: reason}
+	c.send(v.Members[0].Node, n.refusal)
+}
+
+// hasRefused reports whether the last ballot that this call refused, having joined it, is this one.
+// A repeated Propose or Commit must get the same answer: the first may be lost, or come later.
+func (n *naming) hasRefused(id uint64) bool {
+	return n != nil && n.refusal != nil && n.refusal.ID == id
 }
 
 func (c *Core) committed(from string, m *Commit) {
@@ -146,6 +155,8 @@ func (c *Core) committed(from string, m *Commit) {
 		if from == n.part.view.Members[0].Node && n.part.accepted && !n.part.entered {
 			c.enter(n)
 		}
+	case n.hasRefused(m.ID):
+		c.send(from, n.refusal)
 	case !slices.Contains(c.entered[:], m.ID):
 		// The proposer waits in a barrier that this node will never enter.
 		c.send(from, &Refuse{Name: m.Name, ID: m.ID, Cause: Gone, Ballot: c.clock, Reason: "left the ballot"})
@@ -163,6 +174,10 @@ func (c *Core) abandoned(from string, m *Abandon) {
 	n := c.names[m.Name]
 	if n == nil || n.part == nil || n.part.view.ID != m.ID || n.part.view.Members[0].Node != from {
 		return
+	}
+	n.noteEnd(from, "gave the ballot up")
+	if m.Reason != "" {
+		n.call.culprit, n.call.obstacle = m.Node, m.Reason
 	}
 	c.leave(n, fmt.Sprintf("node %q gave the ballot up", from))
 	c.consider(n)
@@ -206,7 +221,8 @@ func (c *Core) formed(n *naming, v *View) {
 	c.tidy(n)
 }
 
-// leave ends this node's part in its ballot, if it has one.
+// leave ends this node's part in its ballot, if it has one. What the proposer blames must be noted
+// before: it tells the members.
 func (c *Core) leave(n *naming, reason string) {
 	if n.part == nil {
 		return
@@ -214,7 +230,7 @@ func (c *Core) leave(n *naming, reason string) {
 	p := n.part
 	if n.lead != nil {
 		for _, m := range p.view.Members[1:] {
-			c.send(m.Node, &Abandon{Name: n.name, ID: p.view.ID})
+			c.send(m.Node, &Abandon{Name: n.name, ID: p.view.ID, Node: n.call.culprit, Reason: n.call.obstacle})
 		}
 	}
 	if p.entered {

@@ -109,33 +109,39 @@ func (c *Core) refused(from string, m *Refuse) {
 	if in == nil {
 		return
 	}
-	view := n.part.view
-	c.leave(n, fmt.Sprintf("node %q refused", from))
 	switch m.Cause {
+	case CannotReach:
+		if n.part.view.member(m.Node) != nil && m.Node != from {
+			c.breached(n, from, m.Node, m.Reason)
+			c.consider(n)
+			c.tidy(n)
+			return
+		}
 	case NotAsking:
+		n.noteEnd(from, "withdrew")
+	case Gone:
+		n.noteEnd(from, "refused: "+m.Reason)
+	case Busy, BadProposal:
+		c.blame(n, from, "refused: "+m.Reason)
+	}
+	c.leave(n, fmt.Sprintf("node %q refused", from))
+	if m.Cause == NotAsking {
 		if a := n.asks[from]; a != nil && a.incarnation == in.Incarnation && a.number <= in.Ask {
 			c.forget(n, from)
 		}
-	case Outbid:
-		c.backOff(n) // the clock is ahead of it now
-	case CannotReach:
-		if view.member(m.Node) != nil && m.Node != from {
-			c.breached(n, view, from, m.Node, m.Reason)
-			break
-		}
-		c.backOff(n)
-	default: // Busy, Gone, BadProposal
-		c.blame(n, from, "refused: "+m.Reason)
-		c.backOff(n)
+	} else {
+		c.backOff(n) // Outbid: the clock is ahead of it now
 	}
 	c.consider(n)
 	c.tidy(n)
 }
 
-// breached: a and b cannot reach each other. The next ballot tries again, until it has lasted too long.
-func (c *Core) breached(n *naming, v *View, a, b, reason string) {
-	low, high := min(a, b), max(a, b)
+// breached gives the ballot in hand up, since a and b cannot reach each other. The next one tries
+// again, until it has lasted too long.
+func (c *Core) breached(n *naming, a, b, reason string) {
+	v, low, high := n.part.view, min(a, b), max(a, b)
 	c.blame(n, b, fmt.Sprintf("cannot be reached by node %q: %s", a, reason))
+	c.leave(n, fmt.Sprintf("node %q cannot be reached by node %q", b, a))
 	key := [2]string{low, high}
 	if n.breaches == nil {
 		n.breaches = map[[2]string]*breach{}
@@ -184,8 +190,7 @@ func (c *Core) tickLead(n *naming) {
 	if !n.lead.committed && !n.part.deadline.After(c.now) {
 		for _, m := range v.Members[1:] {
 			if !n.lead.accepted[m.Node] {
-				c.leave(n, fmt.Sprintf("node %q did not answer", m.Node))
-				c.breached(n, v, c.self.Node, m.Node, fmt.Sprintf("no answer to the proposal within %v", c.timing.Propose))
+				c.breached(n, c.self.Node, m.Node, fmt.Sprintf("no answer to the proposal within %v", c.timing.Propose))
 				return
 			}
 		}

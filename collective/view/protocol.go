@@ -178,8 +178,10 @@ type (
 	}
 	// Abandon: the proposer has given up this ballot. Nothing answers.
 	Abandon struct {
-		Name string
-		ID   uint64
+		Name   string
+		ID     uint64
+		Node   string // whom the proposer blames for what last stood in the way, if it blames one
+		Reason string // what that was; "" if nothing has so far
 	}
 	// Commit: all accepted; enter the barrier. Answered by Refuse if the receiver left the ballot before.
 	Commit struct {

@@ -234,7 +234,7 @@ func (c *Core) progressOfShrink(n *naming) (culprit, text string) {
 		culprit = awaited[0]
 		text += fmt.Sprintf("; neither lost nor shrinking: %s", strings.Join(awaited, ", "))
 	}
-	return culprit, text
+	return culprit, text + n.standing()
 }
 
 // uneven is the range over the members of a view.

@@ -17,6 +17,7 @@ type stage struct {
 	order  []string
 	lose   func(from, to string, m Message) bool
 	broken func(a, b string) string // why a cannot reach b; "" if it can
+	silent func(a, b string) bool   // whether a never hears of its pair with b
 	hold   bool                     // barriers do not end by themselves
 
 	entered map[uint64][]string
@@ -91,6 +92,9 @@ func (s *stage) step(node string, e Event) {
 }
 
 func (s *stage) connect(node string, id uint64, to string) {
+	if s.silent != nil && s.silent(node, to) {
+		return
+	}
 	if s.broken != nil {
 		if reason := s.broken(node, to); reason != "" {
 			s.step(node, Unreachable{id, to, reason})
