@@ -83,33 +83,33 @@ func (b *builder) scatterDirect() {
 }
 
 // allToAllDirect sends part j of each rank's source to rank j, where it becomes part r of the
-// destination. Each rank sends (n-1)/n of its source, which is the bound, and begins with
-// its successor. In place the parts {i, j} and {j, i} change places: what is received waits
-// in scratch until the part that lay there has gone.
+// destination. Each rank sends (n-1)/n of its source, which is the bound. It goes in turns
+// (pairwise exchange): in turn t a rank sends to the one t beyond it, when what came from the
+// one t-1 before it is there. Without turns several ranks send to one while another one's link
+// is idle.
+//
+// In place the parts {i, j} and {j, i} change places: what is received waits in scratch until
+// the part that lay there has gone. Then a rank takes no turns: by shift it would wait for a part
+// whose place depends on its own send, and the others' turns need that none waits for it.
 func (b *builder) allToAllDirect() {
 	n, r := b.p.N, int(b.p.Rank)
 	b.p.Steps = 1
-	own := b.part(r, true, true)
-	b.copyFinal(own)
-	for i := 1; i < n; i++ {
-		to := (r + i) % n
+	b.copyFinal(b.part(r, true, true))
+	var before []Value // what came in the turn before
+	for t := 1; t < n; t++ {
+		to, from := (r+t)%n, (r-t+n)%n
 		if b.p.InPlace {
-			b.exchange(to, i)
+			b.sendTo(turnMark(t), 0, op.Rank(to), b.part(to, true, true))
+			got := b.add(Instr{Kind: Recv, Mark: turnMark(n - t), Peer: op.Rank(to), Store: b.slot([]int{b.block})})
+			b.copyFinal(got)
 			continue
 		}
-		b.sendTo(receiveMark(n-i), 0, op.Rank(to), b.part(to, true, false))
-		b.part(to, false, true)
-		b.recvFinal(0, op.Rank(to))
+		sent := b.sendTo(turnMark(t), 0, op.Rank(to), b.part(to, true, false))
+		b.part(from, false, true)
+		b.p.Code[sent].After = before
+		before = []Value{b.recvFinal(0, op.Rank(from))}
 	}
 }
 
-// exchange is the pair of a rank and the one i beyond it, whose blocks are the same memory.
-func (b *builder) exchange(to, i int) {
-	b.sendTo(receiveMark(b.p.N-i), 0, op.Rank(to), b.part(to, true, true))
-	got := b.add(Instr{Kind: Recv, Mark: receiveMark(i), Peer: op.Rank(to), Store: b.slot([]int{b.block})})
-	b.copyFinal(got)
-}
-
-// receiveMark names what a rank gets from the one i beyond it: the same whether the
-// receiver works in place or not.
-func receiveMark(i int) int { return 2 * i }
+// turnMark names what a rank gets from the one t before it: the same whether it works in place or not.
+func turnMark(t int) int { return 2 * t }
