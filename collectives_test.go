@@ -258,6 +258,9 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 		{"count 1 is -2", func(b *bed, c *Communicator) error {
 			return AllGather(b.t.Context(), c, buf, buf[:1], WithCounts(1, -2, 3))
 		}},
+		{"counts for allreduce", func(b *bed, c *Communicator) error {
+			return AllReduce(b.t.Context(), c, buf, Sum, WithCounts(4, 4, 4))
+		}},
 		{"average", func(b *bed, c *Communicator) error { return Scan(b.t.Context(), c, buf[:3], buf[3:6], Avg) }},
 		{"overlap", func(b *bed, c *Communicator) error { return AllToAll(b.t.Context(), c, buf[:6], buf[3:9]) }},
 		{"overlap", func(b *bed, c *Communicator) error {

@@ -103,6 +103,8 @@ func (r *Request) measure(rank op.Rank, n int) error {
 		return fmt.Errorf("%v is not an element type", r.DType)
 	case r.Root < 0 || int(r.Root) >= n:
 		return fmt.Errorf("root %d of %d ranks", r.Root, n)
+	case r.Counts != nil && !r.Kind.Counted():
+		return fmt.Errorf("counts for %v, which has no parts of given lengths", r.Kind)
 	case r.Counts != nil && len(r.Counts) != n:
 		return fmt.Errorf("%d counts for %d ranks", len(r.Counts), n)
 	}

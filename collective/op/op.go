@@ -176,6 +176,15 @@ func (k Kind) Rooted() bool {
 	return false
 }
 
+// Counted reports whether callers may give the lengths of the parts.
+func (k Kind) Counted() bool {
+	switch k {
+	case KindReduceScatter, KindAllGather, KindGather, KindScatter:
+		return true
+	}
+	return false
+}
+
 // Valid reports whether k is a kind of operation.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
 

@@ -63,7 +63,7 @@ var forms = func() (all []form) {
 // no more than what is worth its time and memory.
 func (f form) takes(a amount, n int) bool {
 	const most = 600_000 // elements of all ranks
-	return (a.cut == equal || takesCounts(f.kind)) && n*a.elements <= most
+	return (a.cut == equal || f.kind.Counted()) && n*a.elements <= most
 }
 
 // testCase is one operation on one bed.
@@ -88,16 +88,7 @@ func (c *testCase) String() string {
 }
 
 // divided says whether a kind has a part of its data for each rank, as callers see it.
-func divided(k op.Kind) bool { return takesCounts(k) || k == op.KindAllToAll }
-
-// takesCounts says whether callers may give the lengths of the parts.
-func takesCounts(k op.Kind) bool {
-	switch k {
-	case op.KindReduceScatter, op.KindAllGather, op.KindGather, op.KindScatter:
-		return true
-	}
-	return false
-}
+func divided(k op.Kind) bool { return k.Counted() || k == op.KindAllToAll }
 
 // counts are the elements of each rank's part, or of the whole where there are none.
 func (c *testCase) counts() []int {
