@@ -53,7 +53,7 @@ cuts: ## CUTS=n cuts of a rail in each way under load, each held against what it
 pairs: ## PAIRS=n pairs of runs over all rails and over the best alone on unequal rails, and one of changed rates (root only; half an hour)
 	$(GO) test -count=1 -v -timeout 4h -run 'AllRails|ChangedRate' ./test/netlab -pairs $(PAIRS) -changes 1 $(ARGS)
 
-conformance: ## every kind, algorithm, dtype, operator, root, size and number of rails of 3 ranks; a sample of up to 32
+conformance: ## every form, type, size and number of rails of 3 ranks; a sample of up to 32
 	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all
 
 sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one again, with its events
@@ -68,7 +68,7 @@ faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with w
 steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators cost nothing
 	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
 
-rounds: ## ROUNDS=n times a rank is lost and comes back: in virtual time, and with processes that are killed or stopped (3 s a round); and n times it leaves in each way
+rounds: ## ROUNDS=n times a rank is lost and comes back, or leaves (3 s a round)
 	$(GO) test -count=1 -v -timeout 4h -run TestKillAndRejoinLeaveNothingBehind . -rounds $(ROUNDS)
 	$(GO) test -count=1 -v -timeout 12h ./test/rounds -rounds $(ROUNDS) -leavings $(ROUNDS)
 

@@ -94,7 +94,8 @@ func TestAllToAllVsThatDifferAreNamed(t *testing.T) {
 					if err := call(b.t.Context(), comms[i], i); err != nil {
 						return err
 					}
-					return comms[i].Barrier(b.t.Context()) // who had all its messages hears of it now
+					// Who had all its messages hears of it now.
+					return comms[i].Barrier(b.t.Context())
 				}) {
 					if name == "own counts" {
 						continue // each says what is wrong with its own call

@@ -94,7 +94,7 @@ func TestBatchesInFlightTogetherWithSkewedCallers(t *testing.T) {
 	inBed(t, 3, 2, small, func(b *bed) {
 		comms := b.form("train")
 		b.each(func(r int) error {
-			<-time.After(time.Duration(r) * 50 * time.Millisecond) // virtual time: the callers' own pace
+			<-time.After(time.Duration(r) * 50 * time.Millisecond) // virtual: the callers' own pace
 			var works []*Work
 			var all [][][]float32
 			for k := range 12 {

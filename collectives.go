@@ -39,9 +39,9 @@ func Kinds() []Kind { return append([]Kind(nil), op.Kinds...) }
 // Algorithms lists those that run a kind of operation, for WithAlgorithm.
 func Algorithms(k Kind) []Algorithm { return schedule.Algorithms(k) }
 
-// Operation is a collective call as a value, for callers that know its kind or element type at run time
-// only. The memory holds packed elements in the machine's byte order, is aligned for
-// the type, and is as long as the function of the same name says.
+// Operation is a collective call as a value, for callers that know its kind or element type at run
+// time only. The memory holds packed elements in the machine's byte order and is aligned for the
+// type. It is as long as the function of the same name says.
 type Operation struct {
 	Kind     Kind
 	DType    DType
@@ -57,8 +57,9 @@ func (c *Communicator) Run(ctx context.Context, o Operation, opts ...Option) err
 	return c.run(ctx, o.request(), opts)
 }
 
-// Start begins an operation and returns. The context governs it: when it ends, the operation does. It
-// blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective call.
+// Start begins an operation and returns. The context governs it: when it ends, the operation does.
+// It blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective
+// call.
 func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (*Work, error) {
 	return c.launch(ctx, o.request(), opts)
 }
@@ -115,14 +116,14 @@ func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o 
 	return StartAllReduceInto(ctx, c, buf, buf, o, opts...)
 }
 
-// AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is known at run
-// time only. The memory must be aligned for the type.
+// AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is
+// known at run time only. The memory must be aligned for the type.
 func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindAllReduce, DType: d, Op: o, Dst: dst, Src: src}, opts...)
 }
 
-// AllReduceInto leaves src as it is and puts the combination of its elements on all ranks into dst, which has
-// the same length and is either src or apart from it. All ranks get the same bits.
+// AllReduceInto leaves src as it is and puts the combination of its elements on all ranks into dst.
+// Both are equally long, and the same memory or apart. All ranks get the same bits.
 func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -132,8 +133,8 @@ func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, sr
 	return c.Start(ctx, Operation{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// Reduce puts the combination of src on all ranks into dst on the root, where both are equally long,
-// and the same memory or apart. The others' dst is ignored.
+// Reduce puts the combination of src on all ranks into dst on the root, where both are equally
+// long, and the same memory or apart. The others' dst is ignored.
 func Reduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindReduce, DType: op.DTypeOf[T](), Op: o, Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -143,9 +144,9 @@ func StartReduce[T Element](ctx context.Context, c *Communicator, dst, src []T, 
 	return c.Start(ctx, Operation{Kind: KindReduce, DType: op.DTypeOf[T](), Op: o, Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// ReduceScatter divides src into one part for each rank, and puts the combination of its part on all ranks
-// into a rank's dst. All parts are as long as dst (another division: WithCounts). In place
-// dst is the rank's own part of src.
+// ReduceScatter divides src into one part for each rank, and puts the combination of its part on
+// all ranks into a rank's dst. All parts are as long as dst (another division: WithCounts). In
+// place dst is the rank's own part of src.
 func ReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindReduceScatter, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -155,8 +156,8 @@ func StartReduceScatter[T Element](ctx context.Context, c *Communicator, dst, sr
 	return c.Start(ctx, Operation{Kind: KindReduceScatter, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// AllGather puts the src of all ranks into dst, one after the other by rank. All are equally long (other
-// lengths: WithCounts). In place src is the rank's own part of dst.
+// AllGather puts the src of all ranks into dst, one after the other by rank. All are equally long
+// (other lengths: WithCounts). In place src is the rank's own part of dst.
 func AllGather[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindAllGather, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -166,9 +167,9 @@ func StartAllGather[T Element](ctx context.Context, c *Communicator, dst, src []
 	return c.Start(ctx, Operation{Kind: KindAllGather, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// Gather puts the src of all ranks into the root's dst, one after the other by rank. All are equally
-// long (other lengths: WithCounts). In place the root's src is its own part of dst. The others'
-// dst is ignored.
+// Gather puts the src of all ranks into the root's dst, one after the other by rank. All are
+// equally long (other lengths: WithCounts). In place the root's src is its own part of dst. The
+// others' dst is ignored.
 func Gather[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindGather, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -178,9 +179,9 @@ func StartGather[T Element](ctx context.Context, c *Communicator, dst, src []T, 
 	return c.Start(ctx, Operation{Kind: KindGather, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// Scatter divides the root's src into one part for each rank, which gets it in dst. All parts are as
-// long as dst (another division: WithCounts). In place the root's dst is its own part of
-// src. The others' src is ignored.
+// Scatter divides the root's src into one part for each rank, which gets it in dst. All parts are
+// as long as dst (another division: WithCounts). In place the root's dst is its own part of src.
+// The others' src is ignored.
 func Scatter[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindScatter, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -200,8 +201,9 @@ func StartBroadcast[T Element](ctx context.Context, c *Communicator, buf []T, ro
 	return c.Start(ctx, Operation{Kind: KindBroadcast, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(buf), Src: op.Bytes(buf)}, opts...)
 }
 
-// AllToAll divides src into one equal part for each rank, and puts those that the ranks have for this one
-// into dst, one after the other by rank. Both are equally long, and the same memory or apart.
+// AllToAll divides src into one equal part for each rank. It puts those that the ranks have for
+// this one into dst, one after the other by rank. Both are equally long, and the same memory or
+// apart.
 func AllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindAllToAll, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -211,8 +213,8 @@ func StartAllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T
 	return c.Start(ctx, Operation{Kind: KindAllToAll, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// Scan puts the combination of src on ranks 0 … r into rank r's dst. Both are equally long, and the same
-// memory or apart. Avg is not defined.
+// Scan puts the combination of src on ranks 0 … r into rank r's dst. Both are equally long, and the
+// same memory or apart. Avg is not defined.
 func Scan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -222,8 +224,8 @@ func StartScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o 
 	return c.Start(ctx, Operation{Kind: KindScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// ExScan puts the combination of src on ranks 0 … r-1 into rank r's dst, and leaves rank 0's as it is.
-// Both are equally long, and the same memory or apart. Avg is not defined.
+// ExScan puts the combination of src on ranks 0 … r-1 into rank r's dst, and leaves rank 0's as it
+// is. Both are equally long, and the same memory or apart. Avg is not defined.
 func ExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindExScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
@@ -233,9 +235,10 @@ func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, 
 	return c.Start(ctx, Operation{Kind: KindExScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
 }
 
-// AllToAllV sends sendCounts[j] elements of src to rank j, and puts the recvCounts[j] that rank j has for this one
-// into dst, in both one after the other by rank. Each rank knows its own counts alone: what one sends
-// and the other expects must be equal, else both get an error that names them. The buffers are apart.
+// AllToAllV sends sendCounts[j] elements of src to rank j, and puts the recvCounts[j] that rank j
+// has for this one into dst. In both they follow each other by rank. Each rank knows its own counts
+// alone. What one sends and the other expects must be equal, else both get an error that names
+// them. The buffers are apart.
 func AllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) error {
 	return c.Run(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
 }

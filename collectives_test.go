@@ -165,7 +165,8 @@ func TestCountsMayDiffer(t *testing.T) {
 		for _, k := range []Kind{KindReduceScatter, KindAllGather, KindGather, KindScatter} {
 			for _, counts := range [][]int{{0, 1, 2, 3}, {7, 0, 0, 0}, {0, 0, 0, 100_000}, {50_000, 3, 40_000, 1}} {
 				for _, a := range append([]Algorithm{Auto}, schedule.Algorithms(k)...) {
-					if a == Ring && slices.Max(counts) < 100 { // small ones are played by their own algorithms
+					if a == Ring && slices.Max(counts) < 100 {
+						// Small ones are played by their own algorithms.
 						continue
 					}
 					for root := range 4 {
@@ -190,8 +191,9 @@ func TestTheRootOfAKindWithoutOneIsIgnored(t *testing.T) {
 	})
 }
 
-// Calls that differ are an error that names both: on every rank, if not of the call, then of the next one. That
-// holds where no rank gets a frame that it doesn't expect, too, since each waits for another.
+// Calls that differ are an error that names both: on every rank, if not of the call, then of the
+// next one. That holds where no rank gets a frame that it doesn't expect, too, since each waits for
+// another.
 func TestCollectivesThatDifferAreNamed(t *testing.T) {
 	buf := func(n int) []float32 { return make([]float32, n) }
 	for name, call := range map[string]func(b *bed, c *Communicator, r int) error{
@@ -281,15 +283,15 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 	}
 }
 
-// A root doesn't wait for those that it sends to, so what it may be ahead must be bounded: neither the others' memory
-// nor the window of operations that they look ahead may overflow.
+// A root doesn't wait for those that it sends to, so what it may be ahead must be bounded. Neither
+// the others' memory nor the window of operations that they look ahead may overflow.
 func TestARootDoesNotRunAway(t *testing.T) {
 	for _, elements := range []int{0, 2, 1000} {
 		inBed(t, 3, 2, nil, func(b *bed) {
 			comms := b.form("train")
 			b.each(func(i int) error {
 				if i == 2 {
-					<-time.After(time.Second) // virtual: it comes when the root has done what it may
+					<-time.After(time.Second) // virtual: it comes when the root is done
 				}
 				for k := range 6000 {
 					buf := slices.Repeat([]int32{int32(k * boolInt(i == 0))}, elements)

@@ -38,7 +38,7 @@ func TestANodeThatClosesEndsWhatItsRanksWaitFor(t *testing.T) {
 						comms := b.form("train")
 						b.each(func(i int) error {
 							if i == leaves {
-								<-time.After(time.Second) // the others' frames are here, acknowledged
+								<-time.After(time.Second) // the others' frames are acknowledged
 								return b.nodes[i].Close(b.t.Context())
 							}
 							err := b.returned(fmt.Sprint("rank ", i), 3*time.Second, func() error { return call(b.t.Context(), comms[i]) })
@@ -82,7 +82,8 @@ func TestAnAbortIsToldWhateverItsText(t *testing.T) {
 	}
 }
 
-// Rank 1 has sent its part of the Dup and gives up. Rank 0 calls Dup, has all that it needs, and succeeds.
+// Rank 1 has sent its part of the Dup and gives up. Rank 0 calls Dup, has all that it needs, and
+// succeeds.
 func TestADupThatFailsOnOneRankEndsWhereItSucceeded(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
 		t.Run(fmt.Sprint("ranks=", ranks), func(t *testing.T) {

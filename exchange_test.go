@@ -36,7 +36,8 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
 		defer cancel()
 		b.each(func(i int) error {
-			wild, err := StartRecv(ctx, comms[i], make([]int32, 100_000), AnySource, AnyTag) // meets none of them
+			// It meets none of them.
+			wild, err := StartRecv(ctx, comms[i], make([]int32, 100_000), AnySource, AnyTag)
 			if err != nil {
 				return err
 			}

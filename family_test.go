@@ -8,8 +8,8 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// Over rails of 4 : 1 collectives that are no allreduce find shares of their own, though in some of them not every rank
-// measures something: a root of broadcasts receives nothing.
+// Over rails of 4 : 1 collectives that are no allreduce find shares of their own. In some of them
+// not every rank measures something: a root of broadcasts receives nothing.
 func TestEveryFamilyIsBalancedByItsOwnTimes(t *testing.T) {
 	const ranks, size, calls = 3, 3 << 20, 60
 	for kind, bound := range map[Kind]float64{ // bytes over the busiest link, in parts of the size

@@ -83,8 +83,8 @@ func (b *bed) expectEvent(events <-chan Event, match func(Event) bool) {
 	}
 }
 
-// apart asks on three nodes for as long as patience, while no rail connects node1 with node2. Each of
-// the two reaches node0.
+// apart asks on three nodes for as long as patience, while no rail connects node1 with node2. Each
+// of the two reaches node0.
 func (b *bed) apart(patience time.Duration) []error {
 	b.t.Helper()
 	b.rails.Cut("node1", "eth0")

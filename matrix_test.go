@@ -13,10 +13,12 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// The rule of this file: every public call, in every state of its node, its communicator and the others, returns
-// when its context ends, and returns an error that names the cause when it can't succeed.
+// The rule of this file: every public call returns when its context ends, in every state of its
+// node, its communicator and the others. When it can't succeed, it returns an error that names the
+// cause.
 //
-// A new call is one line of matrixCalls, and a new state one of matrixStates (matrix_states_test.go).
+// A new call is one line of matrixCalls, and a new state one of matrixStates
+// (matrix_states_test.go).
 
 // matrixCall is a public call, as node 0 makes it.
 type matrixCall struct {
@@ -214,7 +216,8 @@ func (s *situation) background(node int, what string, f func() error) {
 	}()
 }
 
-// within runs f and returns its error and how long it took. A call that doesn't return can't be left behind in a bubble.
+// within runs f and returns its error and how long it took. A call that doesn't return can't be
+// left behind in a bubble.
 func (s *situation) within(limit time.Duration, what string, f func() error) (took time.Duration, err error) {
 	start, done := time.Now(), make(chan error, 1)
 	go func() { done <- f() }()
@@ -229,7 +232,8 @@ func (s *situation) within(limit time.Duration, what string, f func() error) (to
 	return took, err
 }
 
-// turnedDown makes the call without a context and with one that is over: neither may have an effect.
+// turnedDown makes the call without a context and with one that is over: neither may have an
+// effect.
 func (s *situation) turnedDown(c *matrixCall, prompt time.Duration) {
 	seq, broken := s.comm.Seq(), s.comm.Err()
 	_, err := s.within(prompt, c.name+" without a context", func() error { return c.make(nil, s) })

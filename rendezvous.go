@@ -15,8 +15,8 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// Rendezvous is a place that all nodes reach, where each leaves its gossip address for the others to
-// join by. At most one field is set; none of them means that there is no such place. See
+// Rendezvous is a place that all nodes reach, where each leaves its gossip address for the others
+// to join by. At most one field is set; none of them means that there is no such place. See
 // docs/rendezvous.md.
 type Rendezvous struct {
 	Redis     RedisOptions // Addr is set if Redis is used
@@ -28,8 +28,9 @@ type RedisOptions = redisstore.Options
 
 const redisPort = "6379"
 
-// ParseRendezvous reads a rendezvous as the command line writes it: redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss://
-// for TLS, dir:///PATH or file:///PATH; "" is none. Errors don't repeat a password.
+// ParseRendezvous reads a rendezvous as the command line writes it:
+// redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, dir:///PATH or file:///PATH; "" is
+// none. Errors don't repeat a password.
 func ParseRendezvous(s string) (Rendezvous, error) {
 	var none Rendezvous
 	if s == "" {

@@ -108,7 +108,7 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 					if i == 0 {
 						return Send(ctx, comms[0], letter(0, 1, size), 1, 0)
 					}
-					<-time.After(time.Second)                             // virtual time: the first one is cancelled
+					<-time.After(time.Second)                             // virtual: the first one is cancelled
 					s, err := Recv(ctx, comms[1], buf, AnySource, AnyTag) // the second one
 					if err != nil {
 						return err
@@ -296,7 +296,8 @@ func TestALostRankEndsMessages(t *testing.T) {
 
 func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 	slow, _ := slowRails()
-	inBed(t, 3, 2, func(c *Config) { slow(c); c.Rails[1].Weight = 3 }, func(b *bed) { // its farewell overtakes data
+	// Its farewell overtakes data.
+	inBed(t, 3, 2, func(c *Config) { slow(c); c.Rails[1].Weight = 3 }, func(b *bed) {
 		comms := b.form("train")
 		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
 		defer cancel()
@@ -333,7 +334,8 @@ func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 					return fmt.Errorf("call %d got %v, want one that names node2", k, err)
 				}
 			}
-			_, err = SendRecv(ctx, comms[i], letter(i, 0, 5), 1-i, 0, make([]int32, 5), 1-i, 0) // the others go on
+			// The others go on.
+			_, err = SendRecv(ctx, comms[i], letter(i, 0, 5), 1-i, 0, make([]int32, 5), 1-i, 0)
 			return err
 		})
 	})
@@ -445,7 +447,8 @@ func TestRandomCancelsWhileRailsAreCut(t *testing.T) {
 					})
 				}
 				<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond) // virtual time
-				if i == 0 && k%40 == 10 {                                     // one rail, and after seconds the other one
+				if i == 0 && k%40 == 10 {
+					// One rail, and after seconds the other one.
 					r := rails(0, k/40)
 					r.Cut()
 					<-time.After(20 * time.Millisecond)

@@ -37,7 +37,8 @@ type Config struct {
 	Logger  *slog.Logger // nil: slog.Default()
 	Network Network      // nil: real sockets
 
-	// JoinTimeout bounds WaitJoined, while the search for seeds goes on, and how long Start waits for the Store.
+	// JoinTimeout bounds WaitJoined, while the search for seeds goes on, and how long Start waits
+	// for the Store.
 	JoinTimeout time.Duration
 	// RetryMin to RetryMax are the pauses between attempts to reach seeds before one was reached.
 	RetryMin, RetryMax time.Duration

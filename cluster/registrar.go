@@ -159,8 +159,8 @@ func (r *registrar) wake() {
 	}
 }
 
-// remove takes the entry out of the store when this process ends; where that fails, it expires. A store
-// that is known to be away is not waited for.
+// remove takes the entry out of the store when this process ends; where that fails, it expires. A
+// store that is known to be away is not waited for.
 func (r *registrar) remove(ctx context.Context) {
 	if r.err != nil && r.err != errNotAsked { // only this goroutine writes it
 		return

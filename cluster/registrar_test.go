@@ -50,12 +50,14 @@ func expectAll(t *testing.T, peers []peer) {
 
 func TestNodesThatStartAtOnceFindEachOtherInAnEmptyStore(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		s := &board{together: &sync.WaitGroup{}, calls: 4} // each calls before another one has gone on
+		// Each calls before another one has gone on.
+		s := &board{together: &sync.WaitGroup{}, calls: 4}
 		s.together.Add(s.calls)
 		began := time.Now()
 		peers := startAtOnce(t, memnet.New(), s, 4)
 		expectAll(t, peers)
-		if d := time.Since(began); d >= peers[0].cfg.RetryMin { // a second look would have been needed
+		// A second look would have been needed.
+		if d := time.Since(began); d >= peers[0].cfg.RetryMin {
 			t.Errorf("it took %v", d)
 		}
 		if got := s.processes(); !slices.Equal(got, []string{"n1#7", "n2#7", "n3#7", "n4#7"}) {

@@ -30,7 +30,7 @@ type Peer struct {
 	node        string
 	incarnation uint64
 	session     uint64                       // this node's number for its dealings with that one
-	addrs       []string                     // by rail index; empty where the device is absent; guarded by mu
+	addrs       []string                     // by rail index; empty where a device is absent; under mu
 	dials       bool                         // this side dials
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
@@ -40,8 +40,9 @@ type Peer struct {
 	ready chan struct{} // closed when the peer may be used: ready.go
 	ended chan struct{} // closed when nothing of it is in use any more
 
-	mu            sync.Mutex
-	predecessor   *Peer // that has yet to say farewell to the same process; nil if none, and once this one is connected
+	mu sync.Mutex
+	// It has yet to say farewell to the same process; nil if none, and once this one is connected.
+	predecessor   *Peer
 	core          *peer.Core[*Frame]
 	live          *peer.Liveness
 	silence       *peer.Silence
@@ -66,7 +67,7 @@ type Peer struct {
 	farewell      bool          // a farewell went out
 	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
 	isReady       bool
-	grace         *time.Timer  // of the rails that were not connected with the first one; nil before
+	grace         *time.Timer  // of the rails that were connected later; nil before
 	pairs         []*actor.PID // by rail index; nil where no actor runs
 }
 
@@ -218,7 +219,8 @@ func endsSomething(m *messages.Control) bool {
 	return false
 }
 
-// sendAhead queues a frame of the runtime's own, for a rail or for another one while that is down. The caller holds mu.
+// sendAhead queues a frame of the runtime's own, for a rail or for another one while that is down.
+// The caller holds mu.
 func (p *Peer) sendAhead(rail int, h wire.Header, payload []byte, fx *effects) {
 	h.Length = uint32(len(payload))
 	p.core.Send(peer.Item[*Frame]{Frame: &Frame{Header: h, Payload: payload, Rail: rail}, Rail: rail,

@@ -19,16 +19,17 @@ import (
 type balancer struct {
 	group    *Group
 	timers   [table.Families]*balance.Timer
-	families [table.Families]*balancedFamily // rank 0 only, and nil where the table is the user's alone
-	proposed bool                            // a table is being agreed on: what comes in until then is of the one before
-	pinned   bool                            // a caller has set the table
-	fresh    bool                            // something was measured that the tuning file doesn't have
-	timed    uint64                          // operations
+	families [table.Families]*balancedFamily // rank 0 only; nil where the table is the user's alone
+	// A table is being agreed on: what comes in until then is of the one before.
+	proposed bool
+	pinned   bool   // a caller has set the table
+	fresh    bool   // the tuning file lacks something that was measured
+	timed    uint64 // operations
 	control  balance.Control
 }
 
-// balancedFamily is what rank 0 knows of the operations of one family. That of allreduces is there from the start; the
-// others begin with its table when something of theirs is measured.
+// balancedFamily is what rank 0 knows of the operations of one family. That of allreduces is there
+// from the start; the others begin with its table when something of theirs is measured.
 type balancedFamily struct {
 	collector *balance.Collector
 	core      *balance.Balancer
@@ -113,7 +114,8 @@ func (b *balancer) Receive(ctx actor.Context) {
 	}
 }
 
-// finished counts the rails of an operation until all were reported: their times are compared with each other.
+// finished counts the rails of an operation until all were reported: their times are compared with
+// each other.
 func (b *balancer) finished(ctx actor.Context, m *RailFinished) {
 	t := m.operation
 	*m = RailFinished{}
@@ -150,7 +152,8 @@ func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 	b.group.control(0, windowsMessage(set))
 }
 
-// disturbed: what this rank has measured since its last windows doesn't count, nor what the others have.
+// disturbed: what this rank has measured since its last windows doesn't count, nor what the others
+// have.
 func (b *balancer) disturbed() {
 	b.drop()
 	if b.balances() {

@@ -48,7 +48,8 @@ func (n *Node) tell(pid *actor.PID, message any) { n.system.Root.Send(pid, messa
 // Group is what balancing knows of one communicator.
 type Group struct {
 	*engine.Group
-	Held atomic.Int64 // how long calls have waited for a table to be agreed on, in ns; the coordinator's
+	// How long calls have waited for a table to be agreed on, in ns; the coordinator's.
+	Held atomic.Int64
 
 	node    *Node
 	control func(to op.Rank, m *messages.Control)

@@ -66,9 +66,10 @@ func (p *probes) keep(g *Group, t []probeTiming) {
 // Starter starts an operation of the communicator.
 type Starter func(context.Context, *engine.Request) (*engine.Work, error)
 
-// Probe measures each rail of a new communicator by itself, and returns when a table made of that is in force.
-// All ranks run the same operations, whose number may depend only on what they have agreed on: each operation
-// carries the largest elapsed time of the one before to all of them.
+// Probe measures each rail of a new communicator by itself, and returns when a table made of that
+// is in force. All ranks run the same operations. Their number may depend only on what the ranks
+// have agreed on. So each operation carries the largest elapsed time of the one before to all of
+// them.
 func (g *Group) Probe(ctx context.Context, start Starter) error {
 	if !g.Measured() {
 		return nil

@@ -25,8 +25,8 @@ type Communicator struct {
 	closed      chan struct{} // closed when Close has ended
 }
 
-// communicator is the actor that closes a communicator and supervises coordinator, balancer and operations. How it
-// breaks is in ending.go, without the actor.
+// communicator is the actor that closes a communicator and supervises coordinator, balancer and
+// operations. How it breaks is in ending.go, without the actor.
 type communicator struct {
 	group    *Group
 	started  chan<- *Communicator
@@ -61,8 +61,8 @@ func (c *communicator) Receive(ctx actor.Context) {
 	}
 }
 
-// survive keeps the actor after a panic, where a restart would end the coordinator, on which calls wait: its communicator
-// breaks, and callers are told.
+// survive keeps the actor after a panic, where a restart would end the coordinator, on which calls
+// wait: its communicator breaks, and callers are told.
 func (c *communicator) survive(ctx actor.Context) {
 	r := recover()
 	if r == nil {
@@ -88,7 +88,8 @@ func (c *communicator) start(ctx actor.Context) {
 	g.Table.CompareAndSwap(nil, c.group.First)
 	inline := actor.WithDispatcher(n.Inline)
 	c.balancer = g.Balance.Spawn(ctx, n.Inline)
-	brain := newCoordinator(g, c.balancer, c.group.First) // survives its actor's restart: the ranks' seqs and tables must go on
+	// It survives its actor's restart: the ranks' seqs and tables must go on.
+	brain := newCoordinator(g, c.balancer, c.group.First)
 	coordinator := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return brain },
 		inline, actor.WithSupervisor(brain.strategy)), "coordinator")
 	c.handle = &Communicator{Group: g, PID: ctx.Self(), coordinator: coordinator,
@@ -189,7 +190,8 @@ func (c *Communicator) SetTable(ctx context.Context, entries []table.Entry) erro
 	return g.Balance.Agreed(ctx, m.Done)
 }
 
-// Probe measures the rails of a new communicator, and returns when a table made of that is in force.
+// Probe measures the rails of a new communicator, and returns when a table made of that is in
+// force.
 func (c *Communicator) Probe(ctx context.Context) error { return c.Group.Balance.Probe(ctx, c.Start) }
 
 // Balance is what rank 0 knows of its rails and has decided for each size.
@@ -256,7 +258,8 @@ func (c *Communicator) forget() {
 	n.Stop(c.PID)
 }
 
-// Abandon breaks a communicator that is to be shrunk, and waits until nothing refers to its callers' memory.
+// Abandon breaks a communicator that is to be shrunk, and waits until nothing refers to its
+// callers' memory.
 func (c *Communicator) Abandon(ctx context.Context) error {
 	g := c.Group
 	if err := g.ShutError(); err != nil {

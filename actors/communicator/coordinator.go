@@ -93,8 +93,8 @@ func (c *coordinator) resume(ctx actor.Context) {
 	}
 }
 
-// run opens the operation and answers its caller, who launches it, unless he waits no longer: then the
-// communicator is broken or closed, and needs no more seqs.
+// run opens the operation and answers its caller, who launches it. If the caller waits no longer,
+// the communicator is broken or closed, and needs no more seqs.
 func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *table.Table) {
 	if !m.taken.CompareAndSwap(false, true) {
 		return

@@ -64,7 +64,8 @@ func (c *Communicator) slot(ctx context.Context) error {
 	return c.Err()
 }
 
-// numbered waits until the coordinator has answered a call, which a table that is being agreed on delays.
+// numbered waits until the coordinator has answered a call, which a table that is being agreed on
+// delays.
 func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
 	select {
 	case <-m.ready: // as a rule: the coordinator ran on this goroutine

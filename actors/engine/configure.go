@@ -14,9 +14,9 @@ import (
 
 // This file is about what follows from a call: what all ranks must decide alike.
 
-// Configure gives a numbered operation its call, its shape under a table, and its owner. The coordinator alone
-// calls it, then hands the operation to the caller, who launches it. A call that can't be run still consumes its
-// seq: the other ranks may have called right. Launch ends it.
+// Configure gives a numbered operation its call, its shape under a table, and its owner. The
+// coordinator alone calls it, then hands the operation to the caller, who launches it. A call that
+// can't be run still consumes its seq: the other ranks may have called right. Launch ends it.
 func (o *Operation) Configure(r *Request, w *Work, t *table.Table, owner Owner) {
 	o.request, o.work, o.owner = r, w, owner
 	w.seq = o.Seq
@@ -76,9 +76,10 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 // aheadUnheard is how many operations a rank may begin without hearing from others.
 const aheadUnheard = 64
 
-// mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In most kinds
-// each rank waits for all others. In these some only send: a root of broadcasts could begin any number of
-// them before the others' first one. So one in a few waits until its frames are on the other side, where credit bounds them.
+// mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In
+// most kinds each rank waits for all others. In these some only send: a root of broadcasts could
+// begin any number of them before the others' first one. So one in a few waits until its frames are
+// on the other side, where credit bounds them.
 func (g *Group) mayRunAhead(r *Request) bool {
 	switch r.Kind {
 	case op.KindReduce, op.KindGather, op.KindScatter, op.KindBroadcast, op.KindScan, op.KindExScan:
@@ -249,8 +250,8 @@ func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Alg
 	return made, nil
 }
 
-// inPlace reports whether source and destination are the same memory, for every block that has both. An error
-// says that they overlap in some other way.
+// inPlace reports whether source and destination are the same memory, for every block that has
+// both. An error says that they overlap in some other way.
 func inPlace(r *Request, blocks []plan.Block) (bool, error) {
 	shared := overlap(r.Dst, r.Src)
 	if shared == 0 {

@@ -98,7 +98,8 @@ func (o *Operation) Launch() {
 	o.holds++
 	defer o.leave()
 	o.phase = phaseRunning
-	if o.cause != nil { // broken since it was numbered, or a call that can't be run: nothing has started
+	if o.cause != nil {
+		// Broken since it was numbered, or a call that can't be run: nothing has started.
 		cause := o.cause
 		o.retired = true
 		o.discard()

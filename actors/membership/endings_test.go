@@ -17,7 +17,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
-// besideASilentRank runs f on rank 1 of two, in virtual time. Rank 0 says what the test lets it say.
+// besideASilentRank runs f on rank 1 of two, in virtual time. Rank 0 says what the test lets it
+// say.
 func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		network := mem.NewNetwork()

@@ -111,7 +111,8 @@ func FuzzControl(f *testing.F) {
 		n, c, other := half(t, rank, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
 		if leads { // an agreement is under way
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			_ = c.SetTable(ctx, []table.Entry{{Weights: []uint32{1}}}) // the other rank doesn't answer
+			// The other rank doesn't answer.
+			_ = c.SetTable(ctx, []table.Entry{{Weights: []uint32{1}}})
 			cancel()
 		}
 		for r := bytes.NewReader(input); ; {

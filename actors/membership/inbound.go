@@ -48,8 +48,8 @@ func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
 	return nil
 }
 
-// disturb: frames to and from a node went over other rails than planned, or do so no longer. What is being
-// measured in its communicators does not count.
+// disturb: frames to and from a node went over other rails than planned, or do so no longer. What
+// is being measured in its communicators does not count.
 func (n *node) disturb(node string) {
 	for _, m := range *n.groups.Load() {
 		if !m.group.Announced() || !slices.Contains(m.group.Nodes, node) {
@@ -63,8 +63,8 @@ func (n *node) disturb(node string) {
 	}
 }
 
-// Control implements railactors.Inbound. What ends a communicator is followed here and now; the rest is the
-// communicator actor's.
+// Control implements railactors.Inbound. What ends a communicator is followed here and now; the
+// rest is the communicator actor's.
 func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 	m := (*n.groups.Load())[body.GetComm()]
 	switch b := body.GetBody().(type) {
@@ -145,8 +145,8 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 	n.tell(n.pid, peerLost{p.Node(), err})
 }
 
-// PeerLeft implements railactors.Inbound. A rank that has closed a communicator is missed by none of the
-// operations that were left to it; any other will not be heard of again.
+// PeerLeft implements railactors.Inbound. A rank that has closed a communicator is missed by none
+// of the operations that were left to it. Any other will not be heard of again.
 func (n *node) PeerLeft(p *railactors.Peer, err error) {
 	missed := false
 	for _, m := range *n.groups.Load() {

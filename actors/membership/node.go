@@ -216,7 +216,8 @@ func (n *Node) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leaveTimeout bounds the farewell to the cluster: when all nodes go at once nobody is left to pass it on.
+// leaveTimeout bounds the farewell to the cluster: when all nodes go at once nobody is left to pass
+// it on.
 const leaveTimeout = time.Second
 
 func (n *Node) leaveCluster(ctx context.Context) {

@@ -132,7 +132,8 @@ func TestWhatCrashesLeaveIsSkippedAndCleanedUp(t *testing.T) {
 	leave(t, s, tempPrefix+"123", `{"form`, time.Minute)
 	leave(t, s, tempPrefix+"456", `{"form`, time.Second) // somebody may be at it
 	leave(t, s, "notes.txt", "not ours", time.Hour)
-	leave(t, s, "half#1.json", `{"form`, time.Second) // a power failure; cluster.DecodeEntry refuses it
+	// A power failure; cluster.DecodeEntry refuses it.
+	leave(t, s, "half#1.json", `{"form`, time.Second)
 	a := entry("red", "a")
 	put(t, s, a)
 	expect(t, s, "red", text(a), `{"form`)
@@ -159,7 +160,8 @@ func TestWhatIsNoFileOfOursIsNotRead(t *testing.T) {
 		}
 	}
 	expect(t, s, "red", text(a))
-	if _, err := read(filepath.Join(dir, "pipe.json")); err == nil { // it became a pipe after the look
+	// It became a pipe after the look.
+	if _, err := read(filepath.Join(dir, "pipe.json")); err == nil {
 		t.Error("a pipe was read")
 	}
 }

@@ -126,7 +126,8 @@ func (c *Core[W]) Granted(from op.Rank, number uint64, fx *Effects[W]) error {
 	return nil
 }
 
-// Refused: the message doesn't fit the receive that it met. An error is a violation of the protocol.
+// Refused: the message doesn't fit the receive that it met. An error is a violation of the
+// protocol.
 func (c *Core[W]) Refused(from op.Rank, number uint64, room Envelope, fx *Effects[W]) error {
 	s, err := c.asked(from, number)
 	if s == nil {

@@ -121,7 +121,8 @@ func TestSmallOperationsDivideFinely(t *testing.T) {
 	}
 }
 
-// Lanes that carry as many rounds carry as many bytes, to 64 of each block: the last round is no shorter than others.
+// Lanes that carry as many rounds carry as many bytes, to 64 of each block: the last round is no
+// shorter than others.
 func TestEqualRoundsAreEqualBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOperation(t)
@@ -265,7 +266,8 @@ func TestPipelinesHaveManySpans(t *testing.T) {
 	}
 }
 
-// The scratch of one span stays bounded, however many ranks there are: a window shrinks then, an operation doesn't fail.
+// The scratch of one span stays bounded, however many ranks there are: a window shrinks then, an
+// operation doesn't fail.
 func TestScratchOfASpanIsBounded(t *testing.T) {
 	for _, n := range []int{18, 34, 66, 120} {
 		l := even(128<<20, 4, n)

@@ -111,5 +111,6 @@ func (b *builder) allToAllDirect() {
 	}
 }
 
-// turnMark names what a rank gets from the one t before it: the same whether it works in place or not.
+// turnMark names what a rank gets from the one t before it: the same whether it works in place or
+// not.
 func turnMark(t int) int { return 2 * t }

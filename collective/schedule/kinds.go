@@ -29,11 +29,12 @@ var forms = map[form]func(*builder){
 	{op.KindScatter, op.Tree}:                (*builder).scatterTree,
 	{op.KindAllToAll, op.Direct}:             (*builder).allToAllDirect,
 	{op.KindAllToAll, op.Bruck}:              (*builder).allToAllBruck,
-	{op.KindAllToAllV, op.Direct}:            func(*builder) {}, // its data goes as messages, beside schedules
-	{op.KindScan, op.RecursiveDoubling}:      (*builder).scanDoubling,
-	{op.KindScan, op.Chain}:                  (*builder).scanChain,
-	{op.KindExScan, op.RecursiveDoubling}:    (*builder).scanDoubling,
-	{op.KindExScan, op.Chain}:                (*builder).scanChain,
+	// Its data goes as messages, beside schedules.
+	{op.KindAllToAllV, op.Direct}:         func(*builder) {},
+	{op.KindScan, op.RecursiveDoubling}:   (*builder).scanDoubling,
+	{op.KindScan, op.Chain}:               (*builder).scanChain,
+	{op.KindExScan, op.RecursiveDoubling}: (*builder).scanDoubling,
+	{op.KindExScan, op.Chain}:             (*builder).scanChain,
 }
 
 // formOf is the kind whose builders serve a kind: a barrier is an allreduce of nothing.
@@ -83,8 +84,8 @@ func wants(s Spec) (source, target bool) {
 // Bounds of the rule by size, in bytes of the larger one of a rank's input and output.
 const (
 	// TreeBytes is the largest operation of more than two ranks that a tree, or Bruck's algorithm,
-	// runs by default: it takes the fewest frames, and a frame this small costs the same whatever it holds. Two
-	// ranks are done with one exchange.
+	// runs by default. These take the fewest frames, and a frame this small costs the same whatever
+	// it holds. Two ranks are done with one exchange.
 	TreeBytes = 2 << 10
 	// ShortBytes is the largest operation whose number of steps decides by default: above it
 	// algorithms that move the fewest bytes are faster. Measured in docs/performance.md.

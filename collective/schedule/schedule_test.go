@@ -254,8 +254,8 @@ func TestMarkAndStepNameAFrameAtItsReceiver(t *testing.T) {
 	})
 }
 
-// A slot has one value that is received into it, or put together there; a value is stored over an operand only
-// where kernels allow it and nobody else reads that operand.
+// A slot has one value that is received into it, or put together there. A value is stored over an
+// operand only where kernels allow it and nobody else reads that operand.
 func TestValuesInScratchDontOverwriteOneAnother(t *testing.T) {
 	each(t, func(t *testing.T, _ variant, programs []*schedule.Program) {
 		for r, p := range programs {

@@ -28,11 +28,12 @@ type Family uint8
 
 // The families.
 const (
-	AllReduces Family = iota // to each rank and back: an operation of n ranks sends 2(n-1)/n of its bytes over each link
-	Scatters                 // reduce-scatters and allgathers: half of that
-	Pipelines                // broadcasts, reduces and scans: all bytes over each link of a chain
-	Rooted                   // gathers and scatters: one rank's link carries all
-	Exchanges                // all to all
+	// To each rank and back: an operation of n ranks sends 2(n-1)/n of its bytes over each link.
+	AllReduces Family = iota
+	Scatters          // reduce-scatters and allgathers: half of that
+	Pipelines         // broadcasts, reduces and scans: all bytes over each link of a chain
+	Rooted            // gathers and scatters: one rank's link carries all
+	Exchanges         // all to all
 	Families
 )
 

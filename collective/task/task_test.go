@@ -264,7 +264,8 @@ func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {
 }
 
 func TestTheArenaIsBoundedByTheWindow(t *testing.T) {
-	// 64 MiB over 6 ranks: a slot for each other block in each span of the window, of 1/45 of a block.
+	// 64 MiB over 6 ranks: a slot for each other block in each span of the window, of 1/45 of a
+	// block.
 	task := newTask(t, op.Ring, 0, 6, 64<<20, Config{Window: 3})
 	if got, want := task.ScratchBytes(), 3*5*248_576; got != want {
 		t.Errorf("ScratchBytes is %d, want %d", got, want)

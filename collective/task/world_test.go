@@ -80,7 +80,8 @@ type node struct {
 	input, result    []byte // copies: of src at the start, of dst when all have resolved
 	started, aborted bool
 	unresolved       int
-	last, lastUser   map[link]bool // whether the last frame, and that of the user's memory, asked for an acknowledgement
+	// Whether the last frame, and that of the user's memory, asked for an acknowledgement.
+	last, lastUser map[link]bool
 }
 
 // lane is a node's part on one lane.

@@ -37,7 +37,8 @@ func TestARefusalThatIsLostIsRepeatedWithItsCause(t *testing.T) {
 }
 
 func TestEachMemberKnowsAtItsDeadlineWhatStoodInTheWay(t *testing.T) {
-	for _, order := range []string{"abc", "bca", "cab", "cba"} { // the later ones hear that the first withdrew
+	for _, order := range []string{"abc", "bca", "cab", "cba"} {
+		// The later ones hear that the first withdrew.
 		for _, held := range []bool{false, true} { // true: in the middle of the next ballot
 			s := newStage(t, "a", "b", "c")
 			s.cut()

@@ -196,8 +196,8 @@ func (k Kind) maxLength() uint32 {
 	return 0
 }
 
-// checkDescriptor refuses what no rank can have called. A barrier and answers to a message have no type, and what
-// has no arithmetic no operator.
+// checkDescriptor refuses what no rank can have called. A barrier and answers to a message have no
+// type, and what has no arithmetic no operator.
 func checkDescriptor(d op.Descriptor) error {
 	switch {
 	case !d.Kind.Valid():

@@ -33,7 +33,8 @@ var layers = []layer{
 	{dir: "actors/membership", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/communicator", internal: []string{"actors/engine", "actors/balancing", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/balancing", internal: []string{"actors/engine", "actors/tuning", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
-	{dir: "actors/engine", internal: []string{"railactors", "messages/wire", "collective"}}, // no actors
+	// No actors.
+	{dir: "actors/engine", internal: []string{"railactors", "messages/wire", "collective"}},
 	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
 	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, protobuf}},
 	{dir: "cluster/redisstore", internal: []string{"cluster", "messages"}, external: []string{"github.com/redis/go-redis/v9"}},

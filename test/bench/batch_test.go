@@ -9,8 +9,8 @@ import (
 	"github.com/polyrail/polyrail"
 )
 
-// BenchmarkBatch is many buffers of two nodes in one process over two TCP rails of loopback: each waited for
-// before the next, started together, and as one batch.
+// BenchmarkBatch is many buffers of two nodes in one process over two TCP rails of loopback. They
+// are waited for one by one, started together, and sent as one batch.
 func BenchmarkBatch(b *testing.B) {
 	ways := []struct {
 		name string

@@ -138,7 +138,8 @@ func (l *leaving) round(round int, w way) (worst time.Duration) {
 	return worst
 }
 
-// checkEndings compares what the members met with what is promised, and returns how long the last one waited.
+// checkEndings compares what the members met with what is promised, and returns how long the last
+// one waited.
 func checkEndings(t *testing.T, what string, w way, endings []ending, victim int, name string) (worst time.Duration) {
 	t.Helper()
 	acted := endings[victim].Acted
@@ -154,7 +155,9 @@ func checkEndings(t *testing.T, what string, w way, endings []ending, victim int
 			t.Errorf("%s: member %d waited %v: %s", what, i, waited, e.Error)
 		}
 		culprit := fmt.Sprintf("node %q", name)
-		if w == dups { // one that hears of it on the child closes what isn't broken there yet, and is named for that
+		if w == dups {
+			// One that hears of it on the child closes what isn't broken there yet, and is named
+			// for that.
 			culprit = "node "
 		}
 		if i != victim && !strings.Contains(e.Error, culprit) {
@@ -184,7 +187,8 @@ func TestNobodyWaitsForWhoLeavesInVirtualTime(t *testing.T) {
 				l := newLeaving(t, true)
 				l.rounds(w)
 				l.close()
-				<-time.After(time.Minute) // protoactor and memberlist end a few goroutines later than their owners
+				// protoactor and memberlist end a few goroutines later than their owners.
+				<-time.After(time.Minute)
 			})
 		})
 	}

@@ -46,7 +46,7 @@ type mixer struct {
 
 // ending is what a member met.
 type ending struct {
-	Acted, At time.Time     // when it ended the others' operations, if it did, and when its own failed
+	Acted, At time.Time     // when it ended the others' operations, if it did; when its own failed
 	Close     time.Duration // what closing took then
 	Operation string        // that failed
 	Error     string

@@ -88,8 +88,8 @@ func (s *Sim) allocate(o *operation) {
 	copy(o.src, c.inputs[r])
 }
 
-// partResolved: a lane doesn't touch the caller's memory any more. When none does, the result is checked. From
-// here on the memory is the caller's again, who overwrites it.
+// partResolved: a lane doesn't touch the caller's memory any more. When none does, the result is
+// checked. From here on the memory is the caller's again, who overwrites it.
 func (s *Sim) partResolved(o *operation) {
 	if o.unresolved--; o.unresolved > 0 {
 		return
@@ -132,7 +132,8 @@ func (s *Sim) checkSource(o *operation) {
 	s.floats.put(copied)
 }
 
-// partRetired checks, when all parts are over, that nothing was written after the operation resolved.
+// partRetired checks, when all parts are over, that nothing was written after the operation
+// resolved.
 func (s *Sim) partRetired(o *operation) {
 	if o.unretired--; o.unretired > 0 {
 		return

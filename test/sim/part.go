@@ -44,7 +44,8 @@ func (s *Sim) newPart(o *operation, program *schedule.Program, lane int) *part {
 	return p
 }
 
-// checkArena: scratch is bounded by the window and the algorithm's form, however large the operation.
+// checkArena: scratch is bounded by the window and the algorithm's form, however large the
+// operation.
 func (s *Sim) checkArena(p *part, spans int) {
 	c, slot := p.call, 0
 	lane := &p.plan.Lanes[p.lane]
@@ -166,7 +167,8 @@ func (s *Sim) arrived(p *part, ref task.Ref, place task.Loc, payload []float32) 
 	s.step(p, task.Event{Kind: task.Arrived, Ref: ref})
 }
 
-// startKernel runs a kernel on the goroutine that delivered the event: at once, or it takes its time.
+// startKernel runs a kernel on the goroutine that delivered the event: at once, or it takes its
+// time.
 func (s *Sim) startKernel(p *part, a *task.Action) {
 	p.jobs = append(p.jobs, *a)
 	job := len(p.jobs) - 1

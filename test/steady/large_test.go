@@ -16,8 +16,8 @@ import (
 
 var large = flag.Bool("large", false, "operations of hundreds of MiB among many ranks (up to 12 GiB of memory)")
 
-// The scratch of an operation grows with ranks and rails; the window shrinks with what the memory limit leaves, and the
-// operation doesn't fail.
+// The scratch of an operation grows with ranks and rails; the window shrinks with what the memory
+// limit leaves, and the operation doesn't fail.
 func TestLargeOperationsOfManyRanksStayWithinTheMemoryLimit(t *testing.T) {
 	cases := []struct{ ranks, rails, mib, limit int }{{18, 4, 4, 4}}
 	if *large {
@@ -46,7 +46,8 @@ func TestLargeOperationsOfManyRanksStayWithinTheMemoryLimit(t *testing.T) {
 				cfg.Name, cfg.Logger = fmt.Sprintf("node%02d", i), slog.New(slog.DiscardHandler)
 				cfg.Bind, cfg.GossipNetwork = fmt.Sprintf("10.0.0.%d:7946", i+1), gossip
 				cfg.Join = []string{"10.0.0.1:7946"}
-				cfg.Balance, cfg.RankTimeout = polyrail.BalanceStatic, time.Minute // the host is busy
+				// The host is busy.
+				cfg.Balance, cfg.RankTimeout = polyrail.BalanceStatic, time.Minute
 				cfg.MemoryLimit = int64(c.limit) << 20
 				for r := range c.rails {
 					cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: fmt.Sprintf("rail%d", r),

@@ -112,7 +112,8 @@ func (m *mixed) run() error {
 	}
 }
 
-// Sixteen communicators of four ranks run mixed operations at once: right, and without the heap growing.
+// Sixteen communicators of four ranks run mixed operations at once: right, and without the heap
+// growing.
 func TestManyCommunicatorsAtOnce(t *testing.T) {
 	const members, communicators = 4, 16
 	lasts := time.Second
