@@ -2,8 +2,8 @@ package steady
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -36,7 +36,8 @@ func (m *mixed) round(k int) error {
 	check := func(what string, got []int64, want func(i int) int64) error {
 		for i, v := range got {
 			if v != want(i) {
-				return fmt.Errorf("communicator %d, round %d, %s: element %d is %d, want %d", m.id, k, what, i, v, want(i))
+				return fmt.Errorf("communicator %d, round %d, %s: element %d is %d, want %d",
+					m.id, k, what, i, v, want(i))
 			}
 		}
 		m.ops++
@@ -74,7 +75,8 @@ func (m *mixed) round(k int) error {
 	if err := polyrail.AllToAll(m.ctx, m.comm, exchanged, fill(n*size, r)); err != nil {
 		return err
 	}
-	if err := check("alltoall", exchanged, func(i int) int64 { return value(i/size, r*size+i%size) }); err != nil {
+	if err := check("alltoall", exchanged,
+		func(i int) int64 { return value(i/size, r*size+i%size) }); err != nil {
 		return err
 	}
 	reduced := make([]int64, size)
@@ -120,73 +122,46 @@ func TestManyCommunicatorsAtOnce(t *testing.T) {
 	if *long {
 		lasts = time.Minute
 	}
-	nodes := make([]*polyrail.Node, members)
-	for i := range nodes {
-		cfg := polyrail.DefaultConfig()
-		cfg.Name, cfg.Logger = fmt.Sprintf("node%d", i), slog.New(slog.DiscardHandler)
+	nodes := loopback(t, members, func(cfg *polyrail.Config) {
 		cfg.RankTimeout = 20 * time.Second // the host is busy
-		for r := range 2 {
-			cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: fmt.Sprintf("rail%d", r), Protocol: "tcp", Device: fmt.Sprintf("127.0.0.%d", r+1)})
-		}
-		if i > 0 {
-			cfg.Join = []string{nodes[0].GossipAddr()}
-		}
-		var err error
-		if nodes[i], err = polyrail.Start(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), lasts+2*time.Minute)
 	defer cancel()
-	var running sync.WaitGroup
 	ops := make([]int, members)
-	for i, node := range nodes {
-		running.Go(func() {
-			base, err := node.Communicator(ctx, "base", members)
+	quarter := time.AfterFunc(lasts/4, func() { t.Logf("a quarter in: %s", heap()) })
+	defer quarter.Stop()
+	each(t, members, func(i int) error {
+		base, err := nodes[i].Communicator(ctx, "base", members)
+		if err != nil {
+			return err
+		}
+		end := time.Now().Add(lasts)
+		var mixes []*mixed
+		for id := range communicators {
+			c, err := base.Dup(ctx)
 			if err != nil {
-				t.Errorf("rank %d: %v", i, err)
-				return
+				return err
 			}
-			end := time.Now().Add(lasts)
-			var mixes []*mixed
-			for id := range communicators {
-				c, err := base.Dup(ctx)
-				if err != nil {
-					t.Errorf("rank %d: %v", i, err)
-					return
-				}
-				mixes = append(mixes, &mixed{ctx: ctx, comm: c, id: id, end: end})
-			}
-			var all sync.WaitGroup
-			for _, m := range mixes {
-				all.Go(func() {
-					if err := m.run(); err != nil {
-						t.Errorf("rank %d: %v", i, err)
-					}
-				})
-			}
-			all.Wait()
-			for _, m := range mixes {
-				ops[i] += m.ops
-			}
-		})
-	}
-	time.AfterFunc(lasts/4, func() { t.Logf("a quarter in: %s", heap()) })
-	running.Wait()
+			mixes = append(mixes, &mixed{ctx: ctx, comm: c, id: id, end: end})
+		}
+		errs := make([]error, communicators)
+		var all sync.WaitGroup
+		for id, m := range mixes {
+			all.Go(func() { errs[id] = m.run() })
+		}
+		all.Wait()
+		for _, m := range mixes {
+			ops[i] += m.ops
+		}
+		return errors.Join(errs...)
+	})
 	t.Logf("at the end: %s; %d operations checked on each rank", heap(), ops[0])
-	for _, node := range nodes {
-		running.Go(func() {
-			if err := node.Close(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	running.Wait()
 }
 
 func heap() string {
 	var s runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&s)
-	return fmt.Sprintf("heap of %d KiB in use, %d KiB of the system's, %d goroutines", s.HeapInuse>>10, s.Sys>>10, runtime.NumGoroutine())
+	return fmt.Sprintf("heap of %d KiB in use, %d KiB of the system's, %d goroutines",
+		s.HeapInuse>>10, s.Sys>>10, runtime.NumGoroutine())
 }
