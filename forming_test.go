@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
@@ -169,25 +168,12 @@ func TestOnLoopbackACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 	b.each(func(i int) error { return comms[i].Close(ctx) })
 }
 
-// absentDevice is a transport whose device may be absent.
-type absentDevice struct {
-	transport.Transport
-	absent *atomic.Bool
-}
-
-func (a absentDevice) Open(device string) (transport.Device, error) {
-	if a.absent.Load() {
-		return nil, fmt.Errorf("%w: %s is down", transport.ErrAbsent, device)
-	}
-	return a.Transport.Open(device)
-}
-
 func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
 	var absent atomic.Bool
 	absent.Store(true)
 	adapt := func(c *Config) {
 		if c.Name == "node1" {
-			c.Rails[0].Transport = absentDevice{c.Rails[0].Transport, &absent}
+			c.Rails[0].Transport = fault.Absent{Transport: c.Rails[0].Transport, Now: &absent}
 		}
 	}
 	inBed(t, 3, 2, adapt, func(b *bed) {

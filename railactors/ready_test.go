@@ -3,7 +3,6 @@ package railactors
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/railactors/transport"
+	wrap "github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
@@ -156,19 +155,6 @@ func TestNothingIsLeftOfNodesThatWereNeverAskedForAndOfFormerSessions(t *testing
 	})
 }
 
-// absentDevice is a transport whose device may be absent.
-type absentDevice struct {
-	transport.Transport
-	absent *atomic.Bool
-}
-
-func (a absentDevice) Open(device string) (transport.Device, error) {
-	if a.absent.Load() {
-		return nil, fmt.Errorf("%w: %s is down", transport.ErrAbsent, device)
-	}
-	return a.Transport.Open(device)
-}
-
 func TestARailWhoseDeviceIsAbsentIsTakenInWhenItComes(t *testing.T) {
 	for _, at := range []string{"a", "b", "ab"} {
 		t.Run(at, func(t *testing.T) {
@@ -177,7 +163,7 @@ func TestARailWhoseDeviceIsAbsentIsTakenInWhenItComes(t *testing.T) {
 				absent.Store(true)
 				b.tune = func(c *Config) {
 					if strings.Contains(at, c.Node) {
-						c.Rails[1].Transport = absentDevice{c.Rails[1].Transport, &absent}
+						c.Rails[1].Transport = wrap.Absent{Transport: c.Rails[1].Transport, Now: &absent}
 					}
 				}
 				n := b.start("a", "b")
@@ -212,7 +198,8 @@ func TestANodeWithoutAnyDeviceNamesEach(t *testing.T) {
 	absent.Store(true)
 	cfg := Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet}
 	for _, r := range []string{"rail0", "rail1"} {
-		cfg.Rails = append(cfg.Rails, RailConfig{Name: r, Transport: absentDevice{mem.NewNetwork().Transport("a"), &absent}, Device: "eth" + r[4:]})
+		cfg.Rails = append(cfg.Rails, RailConfig{Name: r, Device: "eth" + r[4:],
+			Transport: wrap.Absent{Transport: mem.NewNetwork().Transport("a"), Now: &absent}})
 	}
 	_, err := Start(nil, cfg, nil)
 	for _, want := range []string{"rail0", "eth0", "rail1", "eth1", "is down"} {
