@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -52,34 +53,32 @@ func (l *ledger) arrive(m stray) {
 }
 
 func (l *ledger) enter(m stray) {
-	for i, p := range l.posted {
-		if p.takes(m) {
-			l.matched[p.id] = m
-			l.posted = append(l.posted[:i:i], l.posted[i+1:]...)
-			return
-		}
+	if p, ok := takeFirst(&l.posted, func(p posted) bool { return p.takes(m) }); ok {
+		l.matched[p.id] = m
+		return
 	}
 	l.stray = append(l.stray, m)
 }
 
 func (l *ledger) post(p posted) {
-	for i, m := range l.stray {
-		if p.takes(m) {
-			l.matched[p.id] = m
-			l.stray = append(l.stray[:i:i], l.stray[i+1:]...)
-			return
-		}
+	if m, ok := takeFirst(&l.stray, p.takes); ok {
+		l.matched[p.id] = m
+		return
 	}
 	l.posted = append(l.posted, p)
 }
 
-func (l *ledger) cancel(id int) {
-	for i, p := range l.posted {
-		if p.id == id {
-			l.posted = append(l.posted[:i:i], l.posted[i+1:]...)
-			return
-		}
+func (l *ledger) cancel(id int) { takeFirst(&l.posted, func(p posted) bool { return p.id == id }) }
+
+// takeFirst removes the first of a list that fits.
+func takeFirst[T any](list *[]T, fits func(T) bool) (taken T, ok bool) {
+	i := slices.IndexFunc(*list, fits)
+	if i < 0 {
+		return taken, false
 	}
+	taken = (*list)[i]
+	*list = slices.Delete(*list, i, i+1)
+	return taken, true
 }
 
 // Envelopes of some ranks come in any order, between receives that are posted and cancelled.

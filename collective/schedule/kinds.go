@@ -92,51 +92,35 @@ const (
 	ShortBytes = 16 << 10
 )
 
+// choice is the rule by size of a kind: up to TreeBytes of more than two ranks, else up to
+// ShortBytes, else beyond.
+type choice struct{ tiny, short, long op.Algorithm }
+
+var choices = map[op.Kind]choice{
+	op.KindAllReduce:     {op.Tree, op.RecursiveDoubling, op.Ring},
+	op.KindReduce:        {op.Tree, op.Tree, op.Chain},
+	op.KindBroadcast:     {op.Tree, op.Tree, op.Chain},
+	op.KindReduceScatter: {op.Direct, op.Direct, op.Ring},
+	op.KindAllGather:     {op.Tree, op.Direct, op.Ring},
+	op.KindGather:        {op.Tree, op.Tree, op.Direct},
+	op.KindScatter:       {op.Tree, op.Tree, op.Direct},
+	op.KindAllToAll:      {op.Bruck, op.Direct, op.Direct},
+	op.KindAllToAllV:     {op.Direct, op.Direct, op.Direct},
+	op.KindScan:          {op.RecursiveDoubling, op.RecursiveDoubling, op.Chain},
+	op.KindExScan:        {op.RecursiveDoubling, op.RecursiveDoubling, op.Chain},
+}
+
 // Choose is the algorithm of an operation of that many bytes whose caller leaves it open. It
 // depends on nothing that ranks could see differently.
 func Choose(k op.Kind, bytes int64, n int) op.Algorithm {
-	short := bytes <= ShortBytes
-	switch formOf(k) {
-	case op.KindAllReduce:
-		switch {
-		case bytes <= TreeBytes && n > 2:
-			return op.Tree
-		case short:
-			return op.RecursiveDoubling
-		}
-		return op.Ring
-	case op.KindReduce, op.KindBroadcast:
-		if short {
-			return op.Tree
-		}
-		return op.Chain
-	case op.KindReduceScatter:
-		if short {
-			return op.Direct
-		}
-		return op.Ring
-	case op.KindAllGather:
-		switch {
-		case bytes <= TreeBytes && n > 2:
-			return op.Tree
-		case short:
-			return op.Direct
-		}
-		return op.Ring
-	case op.KindAllToAll:
-		if bytes <= TreeBytes && n > 2 {
-			return op.Bruck
-		}
-	case op.KindGather, op.KindScatter:
-		if short && n > TreeRadix {
-			return op.Tree
-		}
-		return op.Direct
-	case op.KindScan, op.KindExScan:
-		if short {
-			return op.RecursiveDoubling
-		}
-		return op.Chain
+	rule := choices[formOf(k)]
+	switch {
+	case (k == op.KindGather || k == op.KindScatter) && n <= TreeRadix:
+		return op.Direct // a tree of one level is no other, but packs what it sends
+	case bytes <= TreeBytes && n > 2:
+		return rule.tiny
+	case bytes <= ShortBytes:
+		return rule.short
 	}
-	return op.Direct
+	return rule.long
 }
