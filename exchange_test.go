@@ -33,7 +33,7 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 	const n = 4
 	inBed(t, n, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			// It meets none of them.
@@ -70,7 +70,7 @@ func TestAnExchangeWhoseLengthsDifferNamesBoth(t *testing.T) {
 		t.Run(fmt.Sprint(extra), func(t *testing.T) {
 			inBed(t, 3, 2, nil, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					mine := 0

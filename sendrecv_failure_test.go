@@ -18,7 +18,7 @@ func TestAMessageThatDoesNotFitIsAnErrorThatNamesBothLengths(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			inBed(t, 2, 2, nil, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					if i == 0 {
@@ -59,7 +59,7 @@ func TestAMessageThatDoesNotFitIsAnErrorThatNamesBothLengths(t *testing.T) {
 func TestCallsThatCannotBeRunAreErrorsHereAlone(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		over, end := context.WithCancel(ctx)
 		end()
@@ -88,7 +88,7 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			inBed(t, 2, 2, nil, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					soon, cancel := context.WithTimeout(ctx, time.Second)
@@ -122,18 +122,7 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 
 // slowRails carry 40 MB/s each, so that something is on its way for long.
 func slowRails() (adapt func(*Config), rail func(node, rail int) *fault.Transport) {
-	var handles [][]*fault.Transport
-	return func(c *Config) {
-			var mine []*fault.Transport
-			for i := range c.Rails {
-				f := fault.Wrap(c.Rails[i].Transport, fault.Options{Rate: 40e6, Delay: time.Millisecond})
-				mine = append(mine, f)
-				c.Rails[i].Transport = f
-			}
-			handles = append(handles, mine)
-		}, func(node, rail int) *fault.Transport {
-			return handles[node][rail]
-		}
+	return shapedRails(fault.Options{Rate: 40e6, Delay: time.Millisecond}, func(*Config) {})
 }
 
 func TestACancelInTheMiddleOfAMessage(t *testing.T) {
@@ -143,7 +132,7 @@ func TestACancelInTheMiddleOfAMessage(t *testing.T) {
 			adapt, _ := slowRails()
 			inBed(t, 2, 2, adapt, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					begin := time.Now()
@@ -199,7 +188,7 @@ func TestRailsThatAreCutInTheMiddleOfMessages(t *testing.T) {
 	adapt, rails := slowRails()
 	inBed(t, n, 2, adapt, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		stop := make(chan struct{})
 		cutter := make(chan struct{})
@@ -263,7 +252,7 @@ func TestRailsThatAreCutInTheMiddleOfMessages(t *testing.T) {
 func TestALostRankEndsMessages(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		start := time.Now()
 		var works []*Transfer
@@ -299,7 +288,7 @@ func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 	// Its farewell overtakes data.
 	inBed(t, 3, 2, func(c *Config) { slow(c); c.Rails[1].Weight = 3 }, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		const messages, size = 10, 5000
 		b.each(func(i int) error {
@@ -344,7 +333,7 @@ func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 func TestAReceiveOfAnyRankEndsWithTheLastOfThem(t *testing.T) {
 	inBed(t, 3, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			if i > 0 {
@@ -361,7 +350,7 @@ func TestAReceiveOfAnyRankEndsWithTheLastOfThem(t *testing.T) {
 func TestCloseWaitsForMessages(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			if i == 0 {

@@ -69,7 +69,7 @@ func TestMessagesOfEverySizeAroundARing(t *testing.T) {
 func TestWildcardsAndTagsChooseMessages(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			if i > 0 {
@@ -117,7 +117,7 @@ func TestEverybodySendsLargeToEverybodyBeforeReceiving(t *testing.T) {
 	const n, messages, size = 4, 300, 30_000 // 120 kB each: none goes before it is received
 	inBed(t, n, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			var sends []*Transfer
@@ -153,7 +153,7 @@ func TestEverybodySendsLargeToEverybodyBeforeReceiving(t *testing.T) {
 func TestMessagesBesideCollectives(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			done := make(chan error, 1)
@@ -184,7 +184,7 @@ func TestMessagesBesideCollectives(t *testing.T) {
 func TestUnexpectedMessagesTakeBoundedMemory(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		const messages = 2000 // 32 MB, of which few wait at the receiver
 		b.each(func(i int) error {
@@ -238,11 +238,7 @@ func TestLargeMessagesGoByTheSharesOfTheRails(t *testing.T) {
 			_, err := Recv(b.t.Context(), comms[1], buf, 0, 0)
 			return err
 		})
-		rails := b.nodes[0].Rails()
-		share := float64(rails[0].BytesSent) / float64(rails[0].BytesSent+rails[1].BytesSent)
-		if share < 0.74 || share > 0.76 {
-			t.Errorf("rail %s carried %.3f of the bytes, want 0.75", rails[0].Name, share)
-		}
+		b.expectShare(0.75)
 	})
 }
 
@@ -251,7 +247,7 @@ func TestMessagesLeaveNothingBehind(t *testing.T) {
 		comms := b.form("train")
 		run := func(messages int) (heap uint64) {
 			b.each(func(i int) error {
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				mine, theirs := make([]byte, 100<<10), make([]byte, 100<<10)
 				for k := range messages {
