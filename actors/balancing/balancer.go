@@ -18,7 +18,7 @@ import (
 // decides on are published by the coordinator.
 type balancer struct {
 	group    *Group
-	timers   [table.Families]*balance.Timer
+	timers   [table.Families]*balance.Timer  // nil before a family's first operation
 	families [table.Families]*balancedFamily // rank 0 only; nil where the table is the user's alone
 	// A table is being agreed on: what comes in until then is of the one before.
 	proposed bool
@@ -41,10 +41,6 @@ const sampled = 64
 
 func newBalancer(g *Group) *balancer {
 	b := &balancer{group: g}
-	for f := range b.timers {
-		b.timers[f] = balance.NewTimer(g.node.config.SplitBytes)
-		b.timers[f].Family = table.Family(f)
-	}
 	if g.Rank != 0 || !g.Measured() {
 		return b
 	}
@@ -55,6 +51,15 @@ func newBalancer(g *Group) *balancer {
 		b.learn(g.node.probes.of(g)) // of an earlier communicator of these nodes
 	}
 	return b
+}
+
+// timer is that of a family, from now on if there was none.
+func (b *balancer) timer(f table.Family) *balance.Timer {
+	if b.timers[f] == nil {
+		b.timers[f] = balance.NewTimer(b.group.node.config.SplitBytes)
+		b.timers[f].Family = f
+	}
+	return b.timers[f]
 }
 
 // family is what is known of a family, from now on if nothing was. Rank 0 only.
@@ -137,7 +142,7 @@ func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 		busy = max(busy, r.Elapsed)
 	}
 	b.control.Busy += busy * time.Duration(m.StandsFor)
-	set, full := b.timers[m.Family].Add(m.Table, balance.ClassOf(int64(m.Bytes)), m.Rails)
+	set, full := b.timer(m.Family).Add(m.Table, balance.ClassOf(int64(m.Bytes)), m.Rails)
 	m.Recycle()
 	if !began.IsZero() {
 		b.control.Spent += sampled * time.Since(began)
@@ -165,7 +170,9 @@ func (b *balancer) disturbed() {
 // drop begins all windows anew.
 func (b *balancer) drop() {
 	for f := range b.timers {
-		b.timers[f].Drop()
+		if b.timers[f] != nil {
+			b.timers[f].Drop()
+		}
 		if b.families[f] != nil {
 			b.families[f].collector.Disturbed()
 		}

@@ -13,7 +13,7 @@ const (
 	// maxIdlePercent is how much of a core idle communicators may take.
 	maxIdlePercent = 1.0
 	// maxIdleHeap is how much live heap an idle communicator may take on each rank.
-	maxIdleHeap = 64 << 10
+	maxIdleHeap = 48 << 10
 	// maxIdleGoroutines is how many goroutines an idle communicator may have on each rank.
 	maxIdleGoroutines = 0
 )
