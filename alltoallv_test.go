@@ -45,7 +45,8 @@ func TestAllToAllVWithCountsThatEachRankKnowsAlone(t *testing.T) {
 					check = append(check, func() error {
 						for k := range want {
 							if dst[k] != want[k] {
-								return fmt.Errorf("round %d: element %d is %x, want %x", round, k, dst[k], want[k])
+								return fmt.Errorf("round %d: element %d is %x, want %x", round, k,
+									dst[k], want[k])
 							}
 						}
 						return nil
@@ -119,7 +120,8 @@ func TestAnAllToAllVEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 			defer cancel()
 			counts := []int{100_000, 100_000}
-			return AllToAllV(ctx, comms[i], make([]float32, 200_000), counts, make([]float32, 200_000), counts)
+			return AllToAllV(ctx, comms[i], make([]float32, 200_000), counts,
+				make([]float32, 200_000), counts)
 		})
 		if err := comms[1].Barrier(b.t.Context()); !errors.Is(err, fault.ErrAborted) {
 			t.Errorf("the other rank: %v", err)

@@ -66,11 +66,13 @@ func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (
 
 // operation describes a call on typed memory. o and root are ignored where the kind has none.
 func operation[T Element](k Kind, o Op, root int, dst, src []T) Operation {
-	return Operation{Kind: k, DType: op.DTypeOf[T](), Op: o, Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}
+	return Operation{Kind: k, DType: op.DTypeOf[T](), Op: o, Root: root, Dst: op.Bytes(dst),
+		Src: op.Bytes(src)}
 }
 
 func (o Operation) request() *engine.Request {
-	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst,
+		Src: o.Src}
 	if o.Kind == KindAllToAllV {
 		r.External = &engine.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
 	}
@@ -117,47 +119,55 @@ func AllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, o
 }
 
 // StartAllReduce begins an AllReduce; see Communicator.Start.
-func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) (*Work, error) {
+func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op,
+	opts ...Option) (*Work, error) {
 	return StartAllReduceInto(ctx, c, buf, buf, o, opts...)
 }
 
 // AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is
 // known at run time only. The memory must be aligned for the type.
-func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts ...Option) error {
+func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op,
+	opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindAllReduce, DType: d, Op: o, Dst: dst, Src: src}, opts...)
 }
 
 // AllReduceInto leaves src as it is and puts the combination of its elements on all ranks into dst.
 // Both are equally long, and the same memory or apart. All ranks get the same bits.
-func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
+func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) error {
 	return c.Run(ctx, operation(KindAllReduce, o, 0, dst, src), opts...)
 }
 
 // StartAllReduceInto begins an AllReduceInto; see Communicator.Start.
-func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
+func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindAllReduce, o, 0, dst, src), opts...)
 }
 
 // Reduce puts the combination of src on all ranks into dst on the root, where both are equally
 // long, and the same memory or apart. The others' dst is ignored.
-func Reduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int, opts ...Option) error {
+func Reduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int,
+	opts ...Option) error {
 	return c.Run(ctx, operation(KindReduce, o, root, dst, src), opts...)
 }
 
 // StartReduce begins a Reduce; see Communicator.Start.
-func StartReduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int, opts ...Option) (*Work, error) {
+func StartReduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindReduce, o, root, dst, src), opts...)
 }
 
 // ReduceScatter divides src into one part for each rank, and puts the combination of its part on
 // all ranks into a rank's dst. All parts are as long as dst (another division: WithCounts). In
 // place dst is the rank's own part of src.
-func ReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
+func ReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) error {
 	return c.Run(ctx, operation(KindReduceScatter, o, 0, dst, src), opts...)
 }
 
 // StartReduceScatter begins a ReduceScatter; see Communicator.Start.
-func StartReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
+func StartReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindReduceScatter, o, 0, dst, src), opts...)
 }
 
@@ -168,7 +178,8 @@ func AllGather[T Element](ctx context.Context, c *Communicator, dst, src []T, op
 }
 
 // StartAllGather begins an AllGather; see Communicator.Start.
-func StartAllGather[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) (*Work, error) {
+func StartAllGather[T Element](ctx context.Context, c *Communicator, dst, src []T,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindAllGather, Op{}, 0, dst, src), opts...)
 }
 
@@ -180,7 +191,8 @@ func Gather[T Element](ctx context.Context, c *Communicator, dst, src []T, root 
 }
 
 // StartGather begins a Gather; see Communicator.Start.
-func StartGather[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) (*Work, error) {
+func StartGather[T Element](ctx context.Context, c *Communicator, dst, src []T, root int,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindGather, Op{}, root, dst, src), opts...)
 }
 
@@ -192,7 +204,8 @@ func Scatter[T Element](ctx context.Context, c *Communicator, dst, src []T, root
 }
 
 // StartScatter begins a Scatter; see Communicator.Start.
-func StartScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) (*Work, error) {
+func StartScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, root int,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindScatter, Op{}, root, dst, src), opts...)
 }
 
@@ -202,7 +215,8 @@ func Broadcast[T Element](ctx context.Context, c *Communicator, buf []T, root in
 }
 
 // StartBroadcast begins a Broadcast; see Communicator.Start.
-func StartBroadcast[T Element](ctx context.Context, c *Communicator, buf []T, root int, opts ...Option) (*Work, error) {
+func StartBroadcast[T Element](ctx context.Context, c *Communicator, buf []T, root int,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindBroadcast, Op{}, root, buf, buf), opts...)
 }
 
@@ -214,7 +228,8 @@ func AllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T, opt
 }
 
 // StartAllToAll begins an AllToAll; see Communicator.Start.
-func StartAllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) (*Work, error) {
+func StartAllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindAllToAll, Op{}, 0, dst, src), opts...)
 }
 
@@ -225,7 +240,8 @@ func Scan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, o
 }
 
 // StartScan begins a Scan; see Communicator.Start.
-func StartScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
+func StartScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindScan, o, 0, dst, src), opts...)
 }
 
@@ -236,7 +252,8 @@ func ExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
 }
 
 // StartExScan begins an ExScan; see Communicator.Start.
-func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
+func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
 	return c.Start(ctx, operation(KindExScan, o, 0, dst, src), opts...)
 }
 
@@ -244,12 +261,14 @@ func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, 
 // has for this one into dst. In both they follow each other by rank. Each rank knows its own counts
 // alone. What one sends and the other expects must be equal, else both get an error that names
 // them. The buffers are apart.
-func AllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) error {
+func AllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T,
+	sendCounts []int, opts ...Option) error {
 	return c.Run(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
 }
 
 // StartAllToAllV begins an AllToAllV; see Communicator.Start.
-func StartAllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) (*Work, error) {
+func StartAllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int,
+	src []T, sendCounts []int, opts ...Option) (*Work, error) {
 	return c.Start(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
 }
 

@@ -23,8 +23,10 @@ func exchange(i, n, extra int) (sends, recvs []engine.Message) {
 		if j == n-1 {
 			room += extra
 		}
-		sends = append(sends, engine.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(letter(i, j, counts(i, j)))})
-		recvs = append(recvs, engine.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(make([]int32, room))})
+		sends = append(sends, engine.Message{Rank: op.Rank(j), DType: op.Int32,
+			Buf: op.Bytes(letter(i, j, counts(i, j)))})
+		recvs = append(recvs, engine.Message{Rank: op.Rank(j), DType: op.Int32,
+			Buf: op.Bytes(make([]int32, room))})
 	}
 	return sends, recvs
 }
@@ -51,7 +53,8 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 					return err
 				}
 				for j, m := range recvs {
-					if err := checkLetter(elements[int32](m.Buf), Status{j, 0, counts(j, i)}, j, 0, i, counts(j, i)); err != nil {
+					if err := checkLetter(elements[int32](m.Buf), Status{j, 0, counts(j, i)}, j, 0,
+						i, counts(j, i)); err != nil {
 						return err
 					}
 				}
@@ -86,7 +89,8 @@ func TestAnExchangeWhoseLengthsDifferNamesBoth(t *testing.T) {
 					defer cancel()
 					err = e.Wait(soon)
 					sent := counts(2, 0)
-					if i == 0 && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes, the receive buffer %d", 4*sent, 4*(sent+extra)))) {
+					if i == 0 && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(),
+						fmt.Sprintf("%d bytes, the receive buffer %d", 4*sent, 4*(sent+extra)))) {
 						return fmt.Errorf("got %v", err)
 					}
 					return nil

@@ -13,7 +13,8 @@ import (
 func TestEveryFamilyIsBalancedByItsOwnTimes(t *testing.T) {
 	const ranks, size, calls = 3, 3 << 20, 60
 	for kind, bound := range map[Kind]float64{ // bytes over the busiest link, in parts of the size
-		KindBroadcast: 1, KindReduce: 1, KindAllGather: 2.0 / 3, KindReduceScatter: 2.0 / 3, KindGather: 2.0 / 3, KindAllToAll: 2.0 / 3,
+		KindBroadcast: 1, KindReduce: 1, KindAllGather: 2.0 / 3, KindReduceScatter: 2.0 / 3,
+		KindGather: 2.0 / 3, KindAllToAll: 2.0 / 3,
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			adapt, _ := limitedRails(40e6, 10e6)
@@ -46,7 +47,8 @@ func TestEveryFamilyIsBalancedByItsOwnTimes(t *testing.T) {
 				run(calls)
 				each := run(10)
 				if ideal := bound * size / 50e6; each.Seconds() > 1.12*ideal {
-					t.Errorf("%v each, %.3f times the bound; the table is %+v", each, each.Seconds()/ideal, comms[0].Table())
+					t.Errorf("%v each, %.3f times the bound; the table is %+v", each,
+						each.Seconds()/ideal, comms[0].Table())
 				}
 				r, err := comms[0].Balance(b.t.Context())
 				if err != nil || len(r.Others) != 1 {

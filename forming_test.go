@@ -56,7 +56,9 @@ func TestACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 					b.sum(second, 100_000)
 
 					b.rails.Heal("node1", "eth1")
-					b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1" })
+					b.expectEvent(events, func(e Event) bool {
+						return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1"
+					})
 					<-time.After(time.Second)
 					b.sum(b.form("third"), 100_000)
 					b.sum(comms, 100_000)
@@ -124,7 +126,8 @@ func TestTwoNodesThatNoRailConnectsAreNamedWithTheirRails(t *testing.T) {
 // A deadline may end before any node knows that two others cannot meet.
 func TestWhoCannotKnowTheObstacleYetSaysWhomItWaitsFor(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
-		want := []string{"waiting for the answers of node1, node2", "waiting for pairs to node2", "waiting for pairs to node1"}
+		want := []string{"waiting for the answers of node1, node2", "waiting for pairs to node2",
+			"waiting for pairs to node1"}
 		for i, err := range b.apart(time.Second) {
 			if !strings.Contains(err.Error(), want[i]) {
 				b.t.Errorf("node %d: %q is not in: %v", i, want[i], err)
@@ -144,7 +147,8 @@ func TestOnLoopbackACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 	for i := range 2 {
 		cfg := DefaultConfig()
 		cfg.Name, cfg.Join, cfg.Logger = fmt.Sprintf("node%d", i), join, slog.New(b.log)
-		cfg.Rails = []Rail{{Name: "rail0", Protocol: "tcp", Device: "127.0.0.1"}, {Name: "rail1", Protocol: "tcp", Device: "127.0.0.1"}}
+		cfg.Rails = []Rail{{Name: "rail0", Protocol: "tcp", Device: "127.0.0.1"},
+			{Name: "rail1", Protocol: "tcp", Device: "127.0.0.1"}}
 		if i == 1 {
 			cfg.Rails[1].Transport = bad
 		}
@@ -157,13 +161,17 @@ func TestOnLoopbackACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 	}
 	events := b.nodes[0].Events(ctx)
 	comms := b.form("train")
-	b.expectEvent(events, func(e Event) bool { return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1" })
+	b.expectEvent(events, func(e Event) bool {
+		return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1"
+	})
 	b.sum(comms, 1_000_000)
 	if bad.Counters().Refused == 0 {
 		t.Error("the fault was not seen")
 	}
 	bad.Heal()
-	b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1" })
+	b.expectEvent(events, func(e Event) bool {
+		return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1"
+	})
 	b.sum(comms, 1_000_000)
 	b.each(func(i int) error { return comms[i].Close(ctx) })
 }
@@ -177,14 +185,17 @@ func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
 		}
 	}
 	inBed(t, 3, 2, adapt, func(b *bed) {
-		if log := b.log.String(); !strings.Contains(log, "rail is absent") || !strings.Contains(log, "rail0") {
+		if log := b.log.String(); !strings.Contains(log, "rail is absent") ||
+			!strings.Contains(log, "rail0") {
 			b.t.Errorf("no warning names the rail:\n%s", log)
 		}
 		first := b.form("first")
 		b.sum(first, 100_000)
 		events := b.nodes[0].Events(b.t.Context())
 		absent.Store(false)
-		b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail0" })
+		b.expectEvent(events, func(e Event) bool {
+			return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail0"
+		})
 		b.sum(first, 100_000)
 		b.sum(b.form("second"), 100_000)
 		if s := b.nodes[1].Rails()[0]; !s.Up || s.Addr == "" || s.BytesSent == 0 {

@@ -77,13 +77,15 @@ var matrixCalls = []matrixCall{
 		return AllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 10), make([]float32, 5)}, Sum)
 	}},
 	{"StartAllReduceBatch", collective, func(ctx context.Context, s *situation) error {
-		return finish(StartAllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 300_000), make([]float32, 5)}, Sum))
+		return finish(StartAllReduceBatch(ctx, s.comm,
+			[][]float32{make([]float32, 300_000), make([]float32, 5)}, Sum))
 	}},
 	{"RunBatch", collective, func(ctx context.Context, s *situation) error {
 		return s.comm.RunBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}})
 	}},
 	{"StartBatch", collective, func(ctx context.Context, s *situation) error {
-		return finish(s.comm.StartBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}}))
+		return finish(s.comm.StartBatch(ctx,
+			Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}}))
 	}},
 	{"WaitAll", collective, func(ctx context.Context, s *situation) error {
 		if ctx == nil {
@@ -247,11 +249,13 @@ func (s *situation) turnedDown(c *matrixCall, prompt time.Duration) {
 	ctx, cancel := context.WithCancelCause(s.t.Context())
 	cancel(why)
 	_, err = s.within(prompt, c.name+" with a context that is over", func() error { return c.make(ctx, s) })
-	if err == nil || broken == nil && s.node == s.nodes[0] && !errors.Is(err, why) && !errors.Is(err, ErrClosed) {
+	if err == nil ||
+		broken == nil && s.node == s.nodes[0] && !errors.Is(err, why) && !errors.Is(err, ErrClosed) {
 		s.t.Errorf("%s with a context that is over: %v, want its cause", c.name, err)
 	}
 	if now := s.comm.Err(); s.comm.Seq() != seq || (now == nil) != (broken == nil) {
-		s.t.Errorf("%s with a context that is over went from seq %d to %d, and from %v to %v", c.name, seq, s.comm.Seq(), broken, now)
+		s.t.Errorf("%s with a context that is over went from seq %d to %d, and from %v to %v",
+			c.name, seq, s.comm.Seq(), broken, now)
 	}
 }
 
@@ -266,7 +270,8 @@ func waits(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 // fails: the error matches all, and its text has all the names.
 func fails(sentinel error, names ...string) outcome {
 	return func(err error) bool {
-		return err != nil && errors.Is(err, sentinel) && !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(err.Error(), n) })
+		return err != nil && errors.Is(err, sentinel) && !slices.ContainsFunc(names,
+			func(n string) bool { return !strings.Contains(err.Error(), n) })
 	}
 }
 

@@ -68,11 +68,13 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip.Network, gossip.Store = cfg.GossipNetwork, cfg.Rendezvous.store()
 	inner, err := membership.Start(ctx, membership.Config{
 		Engine: engine.Config{
-			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin,
+			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase,
+			WaitSpin:    cfg.WaitSpin,
 			MemoryLimit: cfg.MemoryLimit, Measured: cfg.measured(), Free: cfg.Order == OrderFree,
 		},
 		Balancing: balancing.Config{
-			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
+			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes),
+			Algorithms: cfg.ranges(),
 		},
 		Node: cfg.Name, Incarnation: incarnation, Panics: cfg.Panics,
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,

@@ -40,7 +40,8 @@ func ordered(a Algorithm, ranks, n int) []float32 {
 	block := plan.PartsOf(op.KindAllReduce, a, ranks, 4*n, nil)[0]
 	v := make([]float32, n)
 	for i := range v {
-		v[i] = reference.Fold(a, ranks, orderedBase, 4*i/block, func(r op.Rank) float32 { return fickle(int(r), i) },
+		v[i] = reference.Fold(a, ranks, orderedBase, 4*i/block,
+			func(r op.Rank) float32 { return fickle(int(r), i) },
 			func(a, b float32) float32 { return a + b })
 	}
 	return v

@@ -37,7 +37,8 @@ func ParseRendezvous(s string) (Rendezvous, error) {
 		return none, nil
 	}
 	bad := func(format string, args ...any) (Rendezvous, error) {
-		return none, fmt.Errorf("%w: rendezvous: %w (want redis://HOST:PORT/DB, rediss://HOST:PORT/DB or dir:///PATH)",
+		return none, fmt.Errorf(
+			"%w: rendezvous: %w (want redis://HOST:PORT/DB, rediss://HOST:PORT/DB or dir:///PATH)",
 			fault.ErrConfig, fmt.Errorf(format, args...))
 	}
 	u, err := url.Parse(s)

@@ -34,11 +34,13 @@ func TestAMessageThatDoesNotFitIsAnErrorThatNamesBothLengths(t *testing.T) {
 					_, other := Recv(ctx, comms[1], make([]float32, size), 0, 1)
 					for _, err := range []error{short, other} {
 						var m *MismatchError
-						if !errors.As(err, &m) || m.Node != "node0" || !strings.Contains(m.Theirs, fmt.Sprintf("%d × int32", size)) {
+						if !errors.As(err, &m) || m.Node != "node0" ||
+							!strings.Contains(m.Theirs, fmt.Sprintf("%d × int32", size)) {
 							return fmt.Errorf("got %v", err)
 						}
 					}
-					if want := fmt.Sprintf("%d bytes, the receive buffer %d", 4*size, 4*size-4); !strings.Contains(short.Error(), want) {
+					if want := fmt.Sprintf("%d bytes, the receive buffer %d", 4*size,
+						4*size-4); !strings.Contains(short.Error(), want) {
 						return fmt.Errorf("got %v, want %q in it", short, want)
 					}
 					if !strings.Contains(other.Error(), "× float32") {
@@ -95,11 +97,13 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 					defer cancel()
 					buf := make([]int32, size)
 					if i == 1 { // nobody sends this
-						if _, err := Recv(soon, comms[1], buf, 0, 99); !errors.Is(err, context.DeadlineExceeded) {
+						if _, err := Recv(soon, comms[1], buf, 0,
+							99); !errors.Is(err, context.DeadlineExceeded) {
 							return fmt.Errorf("got %v", err)
 						}
 					} else if size > 16<<10 { // nobody receives this
-						if err := Send(soon, comms[0], letter(0, 0, size), 1, 0); !errors.Is(err, context.DeadlineExceeded) {
+						if err := Send(soon, comms[0], letter(0, 0, size), 1,
+							0); !errors.Is(err, context.DeadlineExceeded) {
 							return fmt.Errorf("got %v", err)
 						}
 					} else {
@@ -108,7 +112,8 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 					if i == 0 {
 						return Send(ctx, comms[0], letter(0, 1, size), 1, 0)
 					}
-					<-time.After(time.Second)                             // virtual: the first one is cancelled
+					// Virtual: the first one is cancelled.
+					<-time.After(time.Second)
 					s, err := Recv(ctx, comms[1], buf, AnySource, AnyTag) // the second one
 					if err != nil {
 						return err
@@ -147,7 +152,8 @@ func TestACancelInTheMiddleOfAMessage(t *testing.T) {
 						}
 						err := Send(mine, comms[0], buf, 1, 0)
 						clear(buf) // it is the caller's again
-						if who == "sender" && (!errors.Is(err, context.DeadlineExceeded) || !prompt()) || who == "receiver" && err != nil {
+						if who == "sender" && (!errors.Is(err, context.DeadlineExceeded) ||
+							!prompt()) || who == "receiver" && err != nil {
 							return fmt.Errorf("the sender got %v", err)
 						}
 						return Send(ctx, comms[0], letter(0, 1, size), 1, 0)
@@ -160,7 +166,8 @@ func TestACancelInTheMiddleOfAMessage(t *testing.T) {
 					if who == "receiver" && (!errors.Is(err, context.DeadlineExceeded) || !prompt()) {
 						return fmt.Errorf("the receiver got %v", err)
 					}
-					if who == "sender" && (!errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), `"node0"`)) {
+					if who == "sender" &&
+						(!errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), `"node0"`)) {
 						return fmt.Errorf("the receiver got %v, want one that names the sender", err)
 					}
 					for k := range buf { // it is the caller's again
@@ -229,7 +236,8 @@ func TestRailsThatAreCutInTheMiddleOfMessages(t *testing.T) {
 				return err
 			}
 			for key, buf := range bufs {
-				if err := checkLetter(buf, Status{key[0], key[1], size(key[1])}, key[0], key[1], key[1], size(key[1])); err != nil {
+				if err := checkLetter(buf, Status{key[0], key[1], size(key[1])}, key[0], key[1],
+					key[1], size(key[1])); err != nil {
 					return err
 				}
 			}
@@ -319,7 +327,8 @@ func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 			_, err := Recv(ctx, comms[i], make([]int32, 100), 2, AnyTag)
 			ends = append(ends, err, Send(ctx, comms[i], make([]int32, 1), 2, 0))
 			for k, err := range ends {
-				if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), `"node2"`) {
+				if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrClosed) ||
+					!strings.Contains(err.Error(), `"node2"`) {
 					return fmt.Errorf("call %d got %v, want one that names node2", k, err)
 				}
 			}
@@ -404,7 +413,8 @@ func TestRandomCancelsWhileRailsAreCut(t *testing.T) {
 		var given, whole [2]int
 		b.each(func(i int) error {
 			rng := rand.New(rand.NewPCG(7, uint64(i)))
-			bufs, errs, started := make([][]int32, 2*messages), make([]error, 2*messages), make([]bool, 2*messages)
+			bufs, errs, started := make([][]int32, 2*messages), make([]error, 2*messages),
+				make([]bool, 2*messages)
 			var all sync.WaitGroup
 			for k := range messages {
 				mine, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(2000))*time.Millisecond)

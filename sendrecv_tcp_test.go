@@ -28,7 +28,8 @@ func onLoopback(t *testing.T, n, rails int) ([]*Communicator, [][]*fault.Transpo
 		for r := range rails {
 			f := fault.Wrap(tcp.New(tcp.Options{}), fault.Options{})
 			handles[i] = append(handles[i], f)
-			cfg.Rails = append(cfg.Rails, Rail{Name: fmt.Sprintf("rail%d", r), Transport: f, Device: fmt.Sprintf("127.0.0.%d", r+1)})
+			cfg.Rails = append(cfg.Rails, Rail{Name: fmt.Sprintf("rail%d", r), Transport: f,
+				Device: fmt.Sprintf("127.0.0.%d", r+1)})
 		}
 		node, err := Start(t.Context(), cfg)
 		if err != nil {

@@ -25,7 +25,8 @@ func checkLetter(buf []int32, s Status, from, tag, k, n int) error {
 	}
 	for i, v := range buf[:n] {
 		if want := int32(from*1_000_000 + k*1000 + i); v != want {
-			return fmt.Errorf("message %d of rank %d: element %d of %d is %d, want %d", k, from, i, n, v, want)
+			return fmt.Errorf("message %d of rank %d: element %d of %d is %d, want %d", k, from, i,
+				n, v, want)
 		}
 	}
 	return nil
@@ -50,7 +51,8 @@ func TestMessagesOfEverySizeAroundARing(t *testing.T) {
 						for k, size := range []int{0, 1, 1000, 16 << 10, 16<<10 + 1, 100_000, 1_000_001} {
 							buf := make([]int32, size+3)
 							from := (i + n - 1) % n
-							s, err := SendRecv(b.t.Context(), comms[i], letter(i, k, size), (i+1)%n, k, buf, from, k)
+							s, err := SendRecv(b.t.Context(), comms[i], letter(i, k, size), (i+1)%n,
+								k, buf, from, k)
 							if err != nil {
 								return err
 							}
@@ -160,7 +162,8 @@ func TestMessagesBesideCollectives(t *testing.T) {
 			go func() {
 				buf := make([]int32, 70_000)
 				for k := range 50 {
-					if _, err := SendRecv(ctx, comms[i], letter(i, k, 70_000), (i+1)%3, 0, buf, (i+2)%3, 0); err != nil {
+					if _, err := SendRecv(ctx, comms[i], letter(i, k, 70_000), (i+1)%3, 0, buf,
+						(i+2)%3, 0); err != nil {
 						done <- err
 						return
 					}
@@ -252,7 +255,8 @@ func TestMessagesLeaveNothingBehind(t *testing.T) {
 				mine, theirs := make([]byte, 100<<10), make([]byte, 100<<10)
 				for k := range messages {
 					n := []int{8, 3000, 100 << 10}[k%3]
-					if _, err := SendRecv(ctx, comms[i], mine[:n], 1-i, k, theirs[:n], 1-i, AnyTag); err != nil {
+					if _, err := SendRecv(ctx, comms[i], mine[:n], 1-i, k, theirs[:n], 1-i,
+						AnyTag); err != nil {
 						return err
 					}
 				}

@@ -62,7 +62,8 @@ func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{t: t, log: &logLines{}}
 		cfg := DefaultConfig()
-		cfg.Name, cfg.Bind, cfg.Join, cfg.Logger = "node0", "10.0.0.1:7946", []string{"10.0.0.99:7946"}, slog.New(b.log)
+		cfg.Name, cfg.Bind, cfg.Join, cfg.Logger = "node0", "10.0.0.1:7946",
+			[]string{"10.0.0.99:7946"}, slog.New(b.log)
 		cfg.GossipNetwork = memnet.New()
 		cfg.Rails = []Rail{{Name: "rail0", Transport: mem.NewNetwork().Transport("node0"), Device: "eth0"}}
 		node, err := Start(t.Context(), cfg)
@@ -72,7 +73,8 @@ func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err = node.Communicator(ctx, "train", 2)
-		for _, want := range []string{"1 of 2 nodes have asked (node0)", "no other node is known", "10.0.0.99:7946"} {
+		for _, want := range []string{"1 of 2 nodes have asked (node0)", "no other node is known",
+			"10.0.0.99:7946"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in %v", want, err)
 			}

@@ -70,5 +70,6 @@ func (g *Gossip) skipped(e Entry, err error) {
 	if errors.As(err, &v) {
 		level = slog.LevelWarn
 	}
-	g.log.Log(g.ctx, level, "rendezvous entry skipped", "store", g.cfg.Store, "of", e.Process(), "address", e.Addr, "error", err)
+	g.log.Log(g.ctx, level, "rendezvous entry skipped", "store", g.cfg.Store, "of", e.Process(),
+		"address", e.Addr, "error", err)
 }

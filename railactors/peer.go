@@ -148,7 +148,8 @@ func (p *Peer) usable() bool {
 func (p *Peer) Send(fr *Frame) {
 	if n := len(fr.Payload); n > wire.MaxPayload {
 		if fr.Owner != nil {
-			fr.Owner.Released(fr, fmt.Errorf("frame to node %q: %d bytes, the limit is %d: %w", p.node, n, wire.MaxPayload, fault.ErrLimit))
+			fr.Owner.Released(fr, fmt.Errorf("frame to node %q: %d bytes, the limit is %d: %w",
+				p.node, n, wire.MaxPayload, fault.ErrLimit))
 		}
 		return
 	}
@@ -200,7 +201,8 @@ func (p *Peer) SendControl(m *messages.Control) error {
 	}
 	if n := p.core.QueuedAhead(); n >= maxControlQueue && (!endsSomething(m) || n >= 2*maxControlQueue) {
 		if endsSomething(m) {
-			p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: fmt.Sprintf("%d control messages wait for it", n)}, true, fx)
+			p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node,
+				Reason: fmt.Sprintf("%d control messages wait for it", n)}, true, fx)
 		}
 		p.unlock(fx)
 		return fmt.Errorf("node %q: %d control messages wait: %w", p.node, n, fault.ErrLimit)
@@ -235,7 +237,8 @@ func (p *Peer) GrantEager(comm, seq uint64) {
 		p.unlock(fx)
 		return
 	}
-	p.sendAhead(0, wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited, Comm: comm, Seq: seq}, nil, fx)
+	p.sendAhead(0, wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited,
+		Comm: comm, Seq: seq}, nil, fx)
 	p.unlock(fx)
 }
 

@@ -95,7 +95,8 @@ func TestTwoNodesWithoutAnyRailSayWhatKeepsEach(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("after a second: %v", err)
 			}
-			want := [][]string{{`node "b"`, "rail0 (", "connection refused", "rail1 (", "deadline"}, {`node "a"`, "rail0 (it has not dialed)", "rail1 (it has not dialed)"}}
+			want := [][]string{{`node "b"`, "rail0 (", "connection refused", "rail1 (", "deadline"},
+				{`node "a"`, "rail0 (it has not dialed)", "rail1 (it has not dialed)"}}
 			for _, w := range want[i] {
 				if err == nil || !strings.Contains(err.Error(), w) {
 					t.Errorf("%q is not in %v", w, err)
@@ -171,7 +172,8 @@ func TestARailWhoseDeviceIsAbsentIsTakenInWhenItComes(t *testing.T) {
 				if took > formGrace+100*time.Millisecond {
 					t.Errorf("took %v", took)
 				}
-				if s := n[at[0]-'a'].fabric.Rails()[1]; s.Up || s.Addr != "" || !strings.Contains(s.Chosen, "rail1 is down") {
+				if s := n[at[0]-'a'].fabric.Rails()[1]; s.Up || s.Addr != "" ||
+					!strings.Contains(s.Chosen, "rail1 is down") {
 					t.Errorf("status %+v", s)
 				}
 				absent.Store(false)

@@ -76,7 +76,8 @@ func (b *balancer) family(f table.Family) *balancedFamily {
 		},
 		Owners: func(a op.Algorithm) int { return max(1, schedule.Parts(f.Kind(), a, g.Size)) },
 	}
-	collector := balance.NewCollector(g.Size, n.engine.Rails, inForce.Version, int64(n.engine.Config.EagerBytes))
+	collector := balance.NewCollector(g.Size, n.engine.Rails, inForce.Version,
+		int64(n.engine.Config.EagerBytes))
 	if f == table.AllReduces {
 		setup.Ranges = n.config.Algorithms
 		if n.engine.Config.Free {
@@ -164,7 +165,8 @@ func (b *balancer) disturbed() {
 	if b.balances() {
 		return
 	}
-	b.group.control(0, &messages.Control{Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}})
+	b.group.control(0, &messages.Control{
+		Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}})
 }
 
 // drop begins all windows anew.
@@ -192,7 +194,8 @@ func (b *balancer) switched(version uint32) {
 // windows takes another rank's timings.
 func (b *balancer) windows(ctx actor.Context, m *Timings) {
 	if !b.balances() {
-		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.Name, "from", m.From, "rank", b.group.Rank)
+		b.group.node.log.Warn("timings came to a rank that does not balance",
+			"communicator", b.group.Name, "from", m.From, "rank", b.group.Rank)
 		return
 	}
 	if w := m.Windows; w.GetDisturbed() {
@@ -292,7 +295,8 @@ func (b *balancer) explain(m *explainBalance) {
 	r := b.families[table.AllReduces].core.Report()
 	for f, family := range b.families[1:] {
 		if family != nil {
-			r.Others = append(r.Others, balance.FamilyReport{Family: table.Family(f + 1), Classes: family.core.Report().Classes})
+			r.Others = append(r.Others, balance.FamilyReport{Family: table.Family(f + 1),
+				Classes: family.core.Report().Classes})
 		}
 	}
 	r.Static, r.Control = b.pinned, b.control

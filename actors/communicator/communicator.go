@@ -106,14 +106,16 @@ func (c *communicator) start(ctx actor.Context) {
 func (c *communicator) control(m *Control) {
 	n, g := c.group.node, c.group
 	switch b := m.Body.GetBody().(type) {
-	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate, *messages.Control_Commit:
+	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate,
+		*messages.Control_Commit:
 		n.tell(c.handle.coordinator, m)
 	case *messages.Control_Windows:
 		n.tell(c.balancer, &balancing.Timings{From: m.From, Windows: b.Windows})
 	case *messages.Control_LeaveAck:
 		c.acknowledged(m.From)
 	default:
-		n.Log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.From], "type", fmt.Sprintf("%T", b))
+		n.Log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.From],
+			"type", fmt.Sprintf("%T", b))
 	}
 }
 
@@ -131,7 +133,8 @@ func (c *communicator) leave(m *closeCommunicator) {
 			c.left[rank] = true
 			continue
 		}
-		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last, Sent: g.Transfers.Leave(op.Rank(rank))}}})
+		leave := &messages.Leave{Last: last, Sent: g.Transfers.Leave(op.Rank(rank))}
+		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: leave}})
 	}
 	c.check()
 }
@@ -222,7 +225,8 @@ func (c *Communicator) Close(ctx context.Context) error {
 		case <-c.closed:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%w: by another call, which has not ended: %w", g.ClosedError(), context.Cause(ctx))
+			return fmt.Errorf("%w: by another call, which has not ended: %w", g.ClosedError(),
+				context.Cause(ctx))
 		}
 	}
 	defer close(c.closed)
@@ -241,11 +245,14 @@ func (c *Communicator) Close(ctx context.Context) error {
 	case failed := <-done:
 		err = cmp.Or(err, failed)
 	case <-g.gone: // the node closes too, and has told the others
-		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name, cmp.Or(n.Engine.Closed(), fault.ErrClosed)))
+		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name,
+			cmp.Or(n.Engine.Closed(), fault.ErrClosed)))
 	case <-ctx.Done():
-		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.Name, context.Cause(ctx))
+		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w",
+			g.Name, context.Cause(ctx))
 	}
-	n.Log.Debug("communicator closed", "name", g.Name, "frames that nobody waited for", g.DroppedFrames.Load())
+	n.Log.Debug("communicator closed", "name", g.Name,
+		"frames that nobody waited for", g.DroppedFrames.Load())
 	c.forget()
 	return err
 }

@@ -130,7 +130,8 @@ func (c *coordinator) actor(ctx actor.Context) *operationActor {
 		c.spare = c.spare[:n-1]
 		return a
 	}
-	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer, strategy: c.group.node.Strategy(c.group)}
+	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer,
+		strategy: c.group.node.Strategy(c.group)}
 	ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return a },
 		actor.WithDispatcher(c.group.node.Inline), actor.WithSupervisor(a.strategy)), "operation")
 	return a

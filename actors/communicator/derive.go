@@ -36,7 +36,8 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 	h := fnv.New64a()
 	for i, r := range ranks {
 		if r < 0 || r >= g.Size || slices.Contains(ranks[:i], r) {
-			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w", g.Name, r, g.Size, fault.ErrArgument)
+			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w",
+				g.Name, r, g.Size, fault.ErrArgument)
 			g.Fail(err, 0) // the others may have called right
 			return nil, err
 		}
@@ -74,10 +75,12 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 
 // derive makes a communicator of some members, with a barrier of all. It is nil where this rank is
 // none of them. All ranks must give the same salt; those of one communicator the same color.
-func (c *Communicator) derive(ctx context.Context, members []op.Rank, salt, color uint64) (*Communicator, error) {
+func (c *Communicator) derive(ctx context.Context, members []op.Rank,
+	salt, color uint64) (*Communicator, error) {
 	n, g := c.Group.node, c.Group
 	var child *Group
-	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup, Salt: salt}, entered: func(seq uint64, t *table.Table) {
+	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup,
+		Salt: salt}, entered: func(seq uint64, t *table.Table) {
 		if slices.Contains(members, g.Rank) {
 			child = n.derive(g, childID(g.ID, seq, color), seq, members, t)
 		}

@@ -59,7 +59,8 @@ func (c *Communicator) slot(ctx context.Context) error {
 	case <-ctx.Done():
 		cause := context.Cause(ctx)
 		g.Fail(cause, 0)
-		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", g.Name, cap(c.slots), cause)
+		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w",
+			g.Name, cap(c.slots), cause)
 	}
 	return c.Err()
 }

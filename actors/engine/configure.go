@@ -33,7 +33,8 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	if !r.Kind.Rooted() {
 		r.Root = 0
 	}
-	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root, Batch: r.Batch.len()}
+	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root,
+		Batch: r.Batch.len()}
 	if r.Batch != nil && r.Batch.fault != nil {
 		return r.Batch.fault
 	}
@@ -219,7 +220,8 @@ func newCuts() cuts {
 
 // of is the cut of a call under a table's weights.
 func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Algorithm) (*cut, error) {
-	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.Rank, N: g.Size, Root: r.Root, Base: g.engine.Config.BcubeBase,
+	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.Rank, N: g.Size, Root: r.Root,
+		Base:    g.engine.Config.BcubeBase,
 		InPlace: r.Kind == op.KindAllToAll && same(r.Dst, r.Src)}
 	key := cutKey{spec, table, r.bytes, max(1, r.DType.Size()), r.Rail}
 	if old := k.cuts[key]; old != nil && slices.Equal(old.counts, r.Counts) {
@@ -242,7 +244,8 @@ func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Alg
 	}
 	cost := schedule.CostOf(r.Kind, a, g.Size, spec.Base)
 	l := plan.NewLayout(r.bytes, key.elemSize, r.parts(g.Size, a), program.Blocks, cost)
-	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost), counts: slices.Clone(r.Counts)}
+	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost),
+		counts: slices.Clone(r.Counts)}
 	if len(k.cuts) >= maxCuts {
 		clear(k.cuts)
 	}
@@ -264,7 +267,8 @@ func inPlace(r *Request, blocks []plan.Block) (bool, error) {
 		}
 	}
 	if shared != 0 {
-		return false, fmt.Errorf("source and destination overlap: where %v works in place, the rank's own part must be the same memory in both, and nothing else", r.Kind)
+		return false, fmt.Errorf("source and destination overlap: where %v works in place, "+
+			"the rank's own part must be the same memory in both, and nothing else", r.Kind)
 	}
 	return true, nil
 }

@@ -130,7 +130,8 @@ func (g *Group) find(seq uint64) (*Operation, error) {
 		return nil, nil
 	}
 	if seq > g.numbered+maxAhead {
-		return nil, fmt.Errorf("communicator %q: seq %d is more than %d ahead of ours (%d)", g.Name, seq, maxAhead, g.numbered)
+		return nil, fmt.Errorf("communicator %q: seq %d is more than %d ahead of ours (%d)", g.Name,
+			seq, maxAhead, g.numbered)
 	}
 	o := g.engine.operations.Get().(*Operation)
 	o.reuse(g, seq)

@@ -41,7 +41,8 @@ func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 		g.DroppedFrames.Add(1)
 		return
 	}
-	e := &fault.MismatchError{Rank: rank, Node: g.Nodes[rank], Mine: "an operation that has ended", Theirs: h.Desc.String()}
+	e := &fault.MismatchError{Rank: rank, Node: g.Nodes[rank], Mine: "an operation that has ended",
+		Theirs: h.Desc.String()}
 	if known {
 		e.Mine = past.desc.String()
 		if past.desc == h.Desc {

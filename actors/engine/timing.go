@@ -16,7 +16,8 @@ import (
 func (o *Operation) startClocks() {
 	o.begun, o.finish, o.failovers = time.Time{}, o.finish[:0], o.group.Failovers.Load()
 	r := o.request
-	if !o.group.Measured() || r.Kind.Empty() || r.External != nil || r.Algorithm != op.Auto || r.Rail != 0 || r.bytes == 0 ||
+	if !o.group.Measured() || r.Kind.Empty() || r.External != nil || r.Algorithm != op.Auto ||
+		r.Rail != 0 || r.bytes == 0 ||
 		!chosen(o.Seq, o.sample()) {
 		return
 	}
@@ -90,15 +91,18 @@ var timings = sync.Pool{New: func() any { return new(Timed) }}
 // nothing. It says nothing where rails came or went, or where one is down and others than planned
 // carried its frames. So a rail has its share again as soon as it is back.
 func (o *Operation) Timed() *Timed {
-	if len(o.finish) == 0 || o.cause != nil || o.failovers != o.group.Failovers.Load() || o.group.degraded.Load() {
+	if len(o.finish) == 0 || o.cause != nil || o.failovers != o.group.Failovers.Load() ||
+		o.group.degraded.Load() {
 		return nil
 	}
 	t := timings.Get().(*Timed)
 	t.Family = table.FamilyOf(o.request.Kind)
-	t.Table, t.Bytes, t.StandsFor, t.Rails, t.Finished = o.shape.table, o.shape.config.Plan.Bytes, o.sample(), t.Rails[:0], 0
+	t.Table, t.Bytes, t.StandsFor, t.Rails, t.Finished = o.shape.table, o.shape.config.Plan.Bytes,
+		o.sample(), t.Rails[:0], 0
 	for lane, last := range o.finish {
 		if last.After(o.begun) {
-			t.Rails = append(t.Rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane), Elapsed: last.Sub(o.begun)})
+			t.Rails = append(t.Rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane),
+				Elapsed: last.Sub(o.begun)})
 		}
 	}
 	return t

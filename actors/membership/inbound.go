@@ -76,12 +76,14 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 		return
 	}
 	if m == nil {
-		n.log.Debug("control message for no communicator of this node", "from", from.Node(), "type", fmt.Sprintf("%T", body.GetBody()))
+		n.log.Debug("control message for no communicator of this node", "from", from.Node(),
+			"type", fmt.Sprintf("%T", body.GetBody()))
 		return
 	}
 	rank, ok := m.group.RankOf(from)
 	if !ok {
-		n.log.Warn("control message from a node that is no member", "communicator", m.group.Name, "from", from.Node())
+		n.log.Warn("control message from a node that is no member", "communicator", m.group.Name,
+			"from", from.Node())
 		return
 	}
 	pid := m.pid.Load()
@@ -103,7 +105,8 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 	m := (*n.groups.Load())[comm]
 	if m == nil {
 		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), &messages.Abort{
-			Seq: abort.GetSeq(), Code: abort.GetCode(), Reason: communicator.WireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
+			Seq: abort.GetSeq(), Code: abort.GetCode(),
+			Reason: communicator.WireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
 	}
 	n.mu.Unlock()
 	if m == nil {
@@ -166,7 +169,8 @@ func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) 
 		cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
 	}
 	m.group.Fail(cause, 0)
-	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(), Err: cause})
+	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(),
+		Err: cause})
 	if pid := m.pid.Load(); pid != nil {
 		n.tell(pid, communicator.MemberLost(rank))
 	}

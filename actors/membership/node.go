@@ -55,7 +55,9 @@ type node struct {
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
 	n.groups.Store(&map[uint64]*member{})
-	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
+	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return quietLogger(cfg.Logger)
+	}))
 	n.shared = n.share()
 	if cfg.Panics != nil {
 		cfg.Panics.Bind(n.system)
@@ -187,7 +189,8 @@ func (n *Node) close(ctx context.Context) error {
 		select {
 		case <-m.group.Quiet():
 		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w", m.group.Name, context.Cause(ctx)))
+			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w",
+				m.group.Name, context.Cause(ctx)))
 		}
 		m.group.Balance.KeepTuning()
 		n.Unregister(m.group)

@@ -118,10 +118,12 @@ func TestClusterNamesStayInTheDirectory(t *testing.T) {
 func TestTheLatestEntriesComeFirst(t *testing.T) {
 	s := New(t.TempDir())
 	for i := range cluster.MaxEntries + 50 {
-		leave(t, s, fmt.Sprintf("%03d.json", i), fmt.Sprint(i), 9*time.Second-time.Duration(i)*time.Millisecond)
+		leave(t, s, fmt.Sprintf("%03d.json", i), fmt.Sprint(i),
+			9*time.Second-time.Duration(i)*time.Millisecond)
 	}
 	values, err := s.List(t.Context(), "red", ttl)
-	if err != nil || len(values) != cluster.MaxEntries || string(values[0]) != fmt.Sprint(cluster.MaxEntries+49) {
+	if err != nil || len(values) != cluster.MaxEntries ||
+		string(values[0]) != fmt.Sprint(cluster.MaxEntries+49) {
 		t.Errorf("%d values, error %v", len(values), err)
 	}
 }
@@ -137,7 +139,8 @@ func TestWhatCrashesLeaveIsSkippedAndCleanedUp(t *testing.T) {
 	a := entry("red", "a")
 	put(t, s, a)
 	expect(t, s, "red", text(a), `{"form`)
-	if got := files(t, s.of("red")); !slices.Equal(got, []string{tempPrefix + "456", "a#7.json", "half#1.json", "notes.txt"}) {
+	if got := files(t, s.of("red")); !slices.Equal(got, []string{tempPrefix +
+		"456", "a#7.json", "half#1.json", "notes.txt"}) {
 		t.Errorf("files %q", got)
 	}
 }

@@ -79,14 +79,16 @@ return found`)
 // Put writes or renews the entry.
 func (s *Store) Put(ctx context.Context, e cluster.Entry, ttl time.Duration) error {
 	return s.with(ctx, func(c *redis.Client) error {
-		return putScript.Eval(ctx, c, []string{Key(e.Cluster)}, e.Encode(), ttl.Milliseconds(), cluster.MaxEntries).Err()
+		return putScript.Eval(ctx, c, []string{Key(e.Cluster)}, e.Encode(), ttl.Milliseconds(),
+			cluster.MaxEntries).Err()
 	})
 }
 
 // List returns the entries of a cluster that have not expired.
 func (s *Store) List(ctx context.Context, name string, ttl time.Duration) (values [][]byte, err error) {
 	err = s.with(ctx, func(c *redis.Client) error {
-		found, err := listScript.Eval(ctx, c, []string{Key(name)}, ttl.Milliseconds(), cluster.MaxEntries, cluster.MaxEntryBytes).StringSlice()
+		found, err := listScript.Eval(ctx, c, []string{Key(name)}, ttl.Milliseconds(),
+			cluster.MaxEntries, cluster.MaxEntryBytes).StringSlice()
 		for _, v := range found {
 			values = append(values, []byte(v))
 		}

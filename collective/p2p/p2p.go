@@ -217,7 +217,8 @@ func mismatch(other op.Rank, receives bool, sent, room Envelope) error {
 		e.Mine, e.Theirs = recv, send
 	}
 	if sent.Type == room.Type {
-		e.Explanation = fmt.Sprintf("the message has %d bytes, the receive buffer %d", sent.Bytes(), room.Bytes())
+		e.Explanation = fmt.Sprintf("the message has %d bytes, the receive buffer %d", sent.Bytes(),
+			room.Bytes())
 	}
 	return e
 }

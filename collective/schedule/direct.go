@@ -100,7 +100,8 @@ func (b *builder) allToAllDirect() {
 		to, from := (r+t)%n, (r-t+n)%n
 		if b.p.InPlace {
 			b.sendTo(turnMark(t), 0, op.Rank(to), b.part(to, true, true))
-			got := b.add(Instr{Kind: Recv, Mark: turnMark(n - t), Peer: op.Rank(to), Store: b.slot([]int{b.block})})
+			got := b.add(Instr{Kind: Recv, Mark: turnMark(n - t), Peer: op.Rank(to),
+				Store: b.slot([]int{b.block})})
 			b.copyFinal(got)
 			continue
 		}

@@ -54,14 +54,16 @@ func FamilyOf(k op.Kind) Family {
 
 // Kind is a kind that stands for its family.
 func (f Family) Kind() op.Kind {
-	return [Families]op.Kind{op.KindAllReduce, op.KindReduceScatter, op.KindBroadcast, op.KindGather, op.KindAllToAll}[f]
+	return [Families]op.Kind{op.KindAllReduce, op.KindReduceScatter, op.KindBroadcast,
+		op.KindGather, op.KindAllToAll}[f]
 }
 
 func (f Family) String() string {
 	if f >= Families {
 		return fmt.Sprintf("family(%d)", uint8(f))
 	}
-	return [Families]string{"allreduce", "reducescatter, allgather", "broadcast, reduce, scans", "gather, scatter", "alltoall"}[f]
+	return [Families]string{"allreduce", "reducescatter, allgather", "broadcast, reduce, scans",
+		"gather, scatter", "alltoall"}[f]
 }
 
 // Entry says how operations of one size class are run.

@@ -113,7 +113,8 @@ func (t *Task) Place(f Frame) (Ref, Loc, error) {
 		return 0, Loc{}, errors.New("task: frame placed before the start")
 	}
 	refuse := func(why string) (Ref, Loc, error) {
-		return 0, Loc{}, fmt.Errorf("frame of rank %d (lane %d, rounds %d+%d, block %d, step %d, %d bytes): %s",
+		return 0, Loc{}, fmt.Errorf(
+			"frame of rank %d (lane %d, rounds %d+%d, block %d, step %d, %d bytes): %s",
 			f.From, t.Lane, f.First, f.Count, f.Mark, f.Step, f.Bytes, why)
 	}
 	span, ok := t.lane.Find(f.First, f.Count)
@@ -193,7 +194,8 @@ func (t *Task) finished(e Event, out []Action) ([]Action, error) {
 func (t *Task) wake(span int, users []schedule.Value, out []Action) []Action {
 	for _, u := range users {
 		ref := t.ref(span, int(u))
-		if t.need[ref]--; t.need[ref] == 0 && t.state[ref] == waiting && t.Program.Code[u].Kind != schedule.Recv {
+		if t.need[ref]--; t.need[ref] == 0 && t.state[ref] == waiting &&
+			t.Program.Code[u].Kind != schedule.Recv {
 			out = t.begin(span, int(u), out)
 		}
 	}

@@ -46,7 +46,8 @@ func TestEachMemberKnowsAtItsDeadlineWhatStoodInTheWay(t *testing.T) {
 			if held {
 				s.broken, s.silent = nil, func(from, to string) bool { return from == "b" && to == "c" }
 				s.pass(100 * time.Millisecond)
-				s.lose = func(from, to string, _ Message) bool { return from == "c" && to == "a" } // b tells a
+				// b tells a.
+				s.lose = func(from, to string, _ Message) bool { return from == "c" && to == "a" }
 			}
 			for _, node := range order {
 				s.step(string(node), Cancel{1, "x", "deadline exceeded"})

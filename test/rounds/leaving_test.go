@@ -45,19 +45,23 @@ func newLeaving(t *testing.T, virtual bool) *leaving {
 		seed = rand.Uint64()
 	}
 	t.Logf("-leave-seed %d", seed)
-	l := &leaving{t: t, random: rand.New(rand.NewPCG(seed, 0)), gossip: memnet.New(), moment: 100 * time.Millisecond}
+	l := &leaving{t: t, random: rand.New(rand.NewPCG(seed, 0)), gossip: memnet.New(),
+		moment: 100 * time.Millisecond}
 	if virtual {
 		l.memory, l.moment = mem.NewNetwork(), 20*time.Millisecond
 	}
 	for i := range leavingNodes {
 		cfg := polyrail.DefaultConfig()
 		cfg.Balance = polyrail.BalanceStatic
-		cfg.Name, cfg.Bind, cfg.Join = fmt.Sprint("node", i), fmt.Sprintf("10.0.0.%d:7946", i+1), []string{"10.0.0.1:7946", "10.0.0.2:7946"}
+		cfg.Name, cfg.Bind, cfg.Join = fmt.Sprint("node", i), fmt.Sprintf("10.0.0.%d:7946", i+1),
+			[]string{"10.0.0.1:7946", "10.0.0.2:7946"}
 		cfg.GossipNetwork, cfg.Logger, cfg.RankTimeout = l.gossip, slog.New(slog.DiscardHandler), rankTimeout
 		for r := range 2 {
-			rail := polyrail.Rail{Name: fmt.Sprint("rail", r), Protocol: "tcp", Device: fmt.Sprintf("127.0.%d.1", r+1)}
+			rail := polyrail.Rail{Name: fmt.Sprint("rail", r), Protocol: "tcp",
+				Device: fmt.Sprintf("127.0.%d.1", r+1)}
 			if virtual { // an operation takes time: else nothing could happen within it
-				rail.Transport = fault.Wrap(l.memory.Transport(cfg.Name), fault.Options{Delay: 100 * time.Microsecond, Rate: 1 << 30})
+				rail.Transport = fault.Wrap(l.memory.Transport(cfg.Name),
+					fault.Options{Delay: 100 * time.Microsecond, Rate: 1 << 30})
 			}
 			cfg.Rails = append(cfg.Rails, rail)
 		}
@@ -126,9 +130,11 @@ func (l *leaving) round(round int, w way) (worst time.Duration) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute): // nothing that hangs can be left behind in a bubble
-		panic(fmt.Sprintf("%s: round %d, %s of node %d after %v: a member still waits", l.t.Name(), round, w, victim, v.after))
+		panic(fmt.Sprintf("%s: round %d, %s of node %d after %v: a member still waits", l.t.Name(),
+			round, w, victim, v.after))
 	}
-	worst = checkEndings(l.t, fmt.Sprintf("round %d, %s of node %d after %v", round, w, victim, v.after), w, endings, victim, l.configs[victim].Name)
+	worst = checkEndings(l.t, fmt.Sprintf("round %d, %s of node %d after %v", round, w, victim,
+		v.after), w, endings, victim, l.configs[victim].Name)
 	if w == leaves || w == dies {
 		if l.memory != nil {
 			l.memory.Revive(l.configs[victim].Name)
@@ -140,7 +146,8 @@ func (l *leaving) round(round int, w way) (worst time.Duration) {
 
 // checkEndings compares what the members met with what is promised, and returns how long the last
 // one waited.
-func checkEndings(t *testing.T, what string, w way, endings []ending, victim int, name string) (worst time.Duration) {
+func checkEndings(t *testing.T, what string, w way, endings []ending, victim int,
+	name string) (worst time.Duration) {
 	t.Helper()
 	acted := endings[victim].Acted
 	for i, e := range endings {

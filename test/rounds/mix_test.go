@@ -140,7 +140,8 @@ func (m *mixer) together(ctx context.Context) error {
 	var errs []error
 	for i := range works {
 		var err error
-		if works[i], err = polyrail.StartAllReduce(ctx, m.comm, make([]float32, 1+i*20_000), polyrail.Sum); err != nil {
+		if works[i], err = polyrail.StartAllReduce(ctx, m.comm, make([]float32, 1+i*20_000),
+			polyrail.Sum); err != nil {
 			errs = append(errs, err)
 			break
 		}

@@ -98,7 +98,8 @@ func (s *Sim) awkward(v []float32) {
 
 // order is the call as test/order knows it.
 func (s *Sim) order(c *call) order.Operation {
-	return order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: s.setup.ranks, Base: s.setup.base, Root: c.root}
+	return order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: s.setup.ranks,
+		Base: s.setup.base, Root: c.root}
 }
 
 // sameForAll reports whether all ranks get the same.

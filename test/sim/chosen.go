@@ -51,7 +51,8 @@ const (
 // Points are all of a schedule.
 func (c *Chosen) Points() (points []Point, err error) {
 	for r := range c.Ranks {
-		p, err := schedule.Build(schedule.Spec{Kind: c.Kind, Algorithm: c.Algorithm, Rank: op.Rank(r), N: c.Ranks,
+		p, err := schedule.Build(schedule.Spec{Kind: c.Kind, Algorithm: c.Algorithm,
+			Rank: op.Rank(r), N: c.Ranks,
 			Root: op.Rank(c.Root), Base: c.Base})
 		if err != nil {
 			return nil, err

@@ -37,7 +37,8 @@ func (s *Sim) begin(r *rank, seq uint64, t *table.Table) {
 		s.stats.Skipped++
 	}
 	r.open = append(r.open, o)
-	s.logf("begin   rank %d seq %d: %v, table %d, eager %v, in place %v", r.id, seq, c, t.Version, c.eager, o.inPlace())
+	s.logf("begin   rank %d seq %d: %v, table %d, eager %v, in place %v", r.id, seq, c, t.Version,
+		c.eager, o.inPlace())
 	s.startClocks(o)
 	o.parts = make([]*part, len(o.plan.Lanes))
 	for lane := range o.plan.Lanes {
@@ -68,7 +69,8 @@ func (s *Sim) allocate(o *operation) {
 	source, destination := c.buffers(r, s.setup.ranks)
 	source, destination = source/4, destination/4
 	if destination != len(c.expected[r]) {
-		s.fail("rank %d seq %d, %v: a destination of %d elements, the result has %d", r, o.seq, c, destination, len(c.expected[r]))
+		s.fail("rank %d seq %d, %v: a destination of %d elements, the result has %d", r, o.seq, c,
+			destination, len(c.expected[r]))
 	}
 	if !o.inPlace() {
 		o.src, o.dst = s.floats.get(source), s.floats.get(destination)

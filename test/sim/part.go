@@ -54,7 +54,8 @@ func (s *Sim) checkArena(p *part, spans int) {
 	}
 	limit := spans * slot * schedule.CostOf(c.kind, c.algorithm, s.setup.ranks, s.setup.base).Slots
 	if got := p.task.ScratchBytes(); got > limit {
-		s.fail("rank %d seq %d lane %d, %v: scratch of %d bytes, the limit is %d", p.rank.id, p.seq, p.lane, c, got, limit)
+		s.fail("rank %d seq %d lane %d, %v: scratch of %d bytes, the limit is %d", p.rank.id, p.seq,
+			p.lane, c, got, limit)
 	}
 }
 
@@ -185,7 +186,8 @@ func (s *Sim) kernel(p *part, job int) {
 	a := &p.jobs[job]
 	for _, l := range append([]task.Loc{a.Dst}, a.Args...) {
 		if p.resolved && l.Mem != task.Scratch {
-			s.fail("rank %d seq %d lane %d: %+v uses user memory after it has resolved", p.rank.id, p.seq, p.lane, *a)
+			s.fail("rank %d seq %d lane %d: %+v uses user memory after it has resolved", p.rank.id,
+				p.seq, p.lane, *a)
 		}
 	}
 	dst := p.at(a.Dst)

@@ -158,7 +158,9 @@ func (s *Sim) granted(f *frame) {
 	}
 	// Of a lane's grants the largest says all. Spans in which this rank has nothing to send are
 	// over without it, so there may be as many as the lane has spans.
-	i := slices.IndexFunc(f.to.grants, func(k grant) bool { return k.seq == g.seq && k.from == g.from && k.lane == g.lane })
+	i := slices.IndexFunc(f.to.grants, func(k grant) bool {
+		return k.seq == g.seq && k.from == g.from && k.lane == g.lane
+	})
 	if i >= 0 {
 		f.to.grants[i].limit = max(f.to.grants[i].limit, g.limit)
 		return

@@ -119,7 +119,8 @@ func (s *Sim) draw() setup {
 		p.miniature = false
 	case 1, 2: // some ranks are many operations ahead of others, for which they wait in few kinds
 		p.calls, p.maxBytes = s.between(50, 150), 1<<10
-		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindGather, op.KindScatter, op.KindScan)
+		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindGather,
+			op.KindScatter, op.KindScan)
 	}
 	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
 	for i := range p.windows {

@@ -52,10 +52,12 @@ func TestIdleCommunicatorsCostLittle(t *testing.T) {
 		t.Errorf("an idle communicator has %d bytes of heap on each rank, want at most %d", heap, maxIdleHeap)
 	}
 	if most := before.goroutines + maxIdleGoroutines*ranks*communicators; after.goroutines > most {
-		t.Errorf("%d goroutines with %d idle communicators, want at most %d", after.goroutines, communicators, most)
+		t.Errorf("%d goroutines with %d idle communicators, want at most %d", after.goroutines,
+			communicators, most)
 	}
 	if after.descriptors > before.descriptors {
-		t.Errorf("%d idle communicators have descriptors of their own: %v; before: %v", communicators, after, before)
+		t.Errorf("%d idle communicators have descriptors of their own: %v; before: %v",
+			communicators, after, before)
 	}
 	if with-without >= maxIdlePercent {
 		t.Errorf("%d idle communicators take %.2f %% of a core, want less than %v %%",

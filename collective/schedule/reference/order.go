@@ -150,7 +150,8 @@ func Results(c Call, combine op.Combine) ([][]byte, error) {
 	}
 	part := func(b []byte, i int) []byte { return b[at[i]:at[i+1]] }
 	fold := func(owner, i int) []byte {
-		return Fold(c.Algorithm, n, c.Base, owner, func(r op.Rank) []byte { return part(c.Inputs[r], i) }, add)
+		return Fold(c.Algorithm, n, c.Base, owner,
+			func(r op.Rank) []byte { return part(c.Inputs[r], i) }, add)
 	}
 	out := make([][]byte, n)
 	for r := range n {
