@@ -116,7 +116,7 @@ func Choose(k op.Kind, bytes int64, n int) op.Algorithm {
 	rule := choices[formOf(k)]
 	switch {
 	case (k == op.KindGather || k == op.KindScatter) && n <= TreeRadix:
-		return op.Direct // a tree of one level is no other, but packs what it sends
+		return op.Direct // a tree would have one level, and the same frames
 	case bytes <= TreeBytes && n > 2:
 		return rule.tiny
 	case bytes <= ShortBytes:
