@@ -17,7 +17,7 @@ import (
 // wait asks for a communicator of three for so long, and returns the error.
 func wait(b *bed, d time.Duration) (err error) {
 	b.each(func(i int) error {
-		ctx, cancel := context.WithTimeout(b.t.Context(), d+time.Duration(i)*time.Second) // one by one
+		ctx, cancel := context.WithTimeout(b.t.Context(), d+time.Duration(i)*time.Second)
 		defer cancel()
 		if i == 2 { // is there, and doesn't ask
 			return nil

@@ -30,7 +30,7 @@ type Peer struct {
 	node        string
 	incarnation uint64
 	session     uint64                       // this node's number for its dealings with that one
-	addrs       []string                     // by rail index; empty where a device is absent; under mu
+	addrs       []string                     // by rail index; empty: no device; under mu
 	dials       bool                         // this side dials
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu

@@ -21,7 +21,7 @@ type call struct {
 	bytes     int
 	counts    plan.Parts // nil: as the kind divides it
 	inPlace   uint32     // by bit: which ranks call it in place
-	subtract  bool       // instead of adding: no operator of polyrail's; it shows each operand's place
+	subtract  bool       // instead of adding, which shows each operand's place
 
 	// Settled by the first rank that begins it.
 	table    *table.Table

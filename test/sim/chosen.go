@@ -45,7 +45,7 @@ const (
 	chosenCalls = 3
 	chosenBytes = 12 * 64 // of a part: twelve rounds
 	chosenSpan  = 3       // rounds
-	chosenSeq   = 2       // the operation that is hit: one is over before, and another one comes after
+	chosenSeq   = 2       // the operation that is hit: one goes before, one after
 )
 
 // Points are all of a schedule.
