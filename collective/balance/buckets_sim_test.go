@@ -16,19 +16,20 @@ import (
 // rails. The program keeps a number of operations in flight, and pauses before each next one.
 // A rail serves operations in the order in which they began. A rail without a burst is a line.
 type buckets struct {
-	rng    *rand.Rand
-	rate   []float64 // bytes/s
-	burst  []float64 // bytes
-	tokens []float64
-	at     []float64 // seconds: until when tokens were added
-	free   []float64 // seconds: when the rail has served all that it was given
-	now    float64   // seconds: when the last operation began
-	depth  int       // operations in flight; 0: one
-	flight []flown   // by their end
-	timer  *Timer
-	b      *Balancer
-	table  *table.Table
-	tables uint32
+	rng     *rand.Rand
+	rate    []float64 // bytes/s
+	burst   []float64 // bytes
+	tokens  []float64
+	at      []float64 // seconds: until when tokens were added
+	free    []float64 // seconds: when the rail has served all that it was given
+	now     float64   // seconds: when the last operation began
+	depth   int       // operations in flight; 0: one
+	jitter  float64   // a transfer is off by up to this part of it
+	flight  []flown   // by their end
+	timer   *Timer
+	b       *Balancer
+	table   *table.Table
+	tables  uint32
 }
 
 // flown is an operation in flight.
@@ -129,6 +130,9 @@ func (w *buckets) serve(rail int, part float64) (end float64) {
 	w.tokens[rail] = min(w.tokens[rail]+(start-w.at[rail])*w.rate[rail], w.burst[rail])
 	w.at[rail] = start
 	transfer := max(part-w.tokens[rail], 0) / w.rate[rail]
+	if w.jitter > 0 {
+		transfer *= 1 + w.jitter*(2*w.rng.Float64()-1)
+	}
 	w.tokens[rail] -= part
 	w.free[rail] = start + transfer
 	return w.free[rail] + bucketStart + 10e-6*w.rng.ExpFloat64()

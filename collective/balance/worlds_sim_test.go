@@ -44,7 +44,8 @@ var kinds = []kind{
 	{"three buckets", 1, func(seed uint64) simulation { return newShaped(seed, 3) }},
 	{"four buckets", 1, func(seed uint64) simulation { return newShaped(seed, 4) }},
 	{"buckets, sizes in turn", 5, newTurns},
-	{"overlap", 1, newOverlap},
+	{"overlap", 1, func(seed uint64) simulation { return newOverlap(seed, false) }},
+	{"overlap, buckets", 1, func(seed uint64) simulation { return newOverlap(seed, true) }},
 	{"overlap, four sizes", 1, newFlow},
 	{"free order", 1, newFree},
 }
@@ -183,25 +184,28 @@ func newTurns(seed uint64) simulation {
 	return s
 }
 
-// newOverlap has 4 to 16 operations in flight together, over plain lines.
-func newOverlap(seed uint64) simulation {
-	s := newDeep(seed)
+// newOverlap has 4 to 16 operations in flight together, over plain lines or behind token buckets.
+func newOverlap(seed uint64, bursts bool) simulation {
+	s := newDeep(seed, bursts)
 	size := (64 << 10) << s.rng.IntN(7)
 	s.draw = func() int { return size }
 	return s
 }
 
-func newDeep(seed uint64) *shapedRails {
+func newDeep(seed uint64, bursts bool) *shapedRails {
 	rate, burst := randomBuckets(seed, 2+int(seed%2))
-	clear(burst)
+	if !bursts {
+		clear(burst)
+	}
 	s := newStream(newBuckets(seed, rate, burst))
+	s.jitter = 0.2
 	s.depth = 4 + s.rng.IntN(13)
 	return s
 }
 
 // newFlow has operations of several sizes in flight together.
 func newFlow(seed uint64) simulation {
-	s := newDeep(seed)
+	s := newDeep(seed, false)
 	s.draw = func() int { return flowSizes[s.rng.IntN(len(flowSizes))] }
 	return &flow{s}
 }
@@ -260,7 +264,7 @@ func (s *shapedRails) likeRates(size int) []int {
 
 // again is the same network, which nobody has used yet.
 func (s *shapedRails) again() *buckets {
-	w := &buckets{rng: rand.New(rand.NewPCG(1, 12)), rate: s.rate, burst: s.burst, depth: s.depth}
+	w := &buckets{rng: rand.New(rand.NewPCG(1, 12)), rate: s.rate, burst: s.burst, depth: s.depth, jitter: s.jitter}
 	w.rest()
 	return w
 }
