@@ -79,8 +79,12 @@ type Timed struct {
 	Bytes     int // the operation's size
 	StandsFor int // how many operations it is one of
 	Rails     []balance.RailTime
-	Finished  int // the balancer's: how many of Rails were reported
+	Began     time.Duration // of its rails' times, since the process began
+	Finished  int           // the balancer's: how many of Rails were reported
 }
+
+// processBegan is what the beginnings of operations are counted from.
+var processBegan = time.Now()
 
 // Recycle gives it back.
 func (t *Timed) Recycle() { timings.Put(t) }
@@ -99,6 +103,7 @@ func (o *Operation) Timed() *Timed {
 	t.Family = table.FamilyOf(o.request.Kind)
 	t.Table, t.Bytes, t.StandsFor, t.Rails, t.Finished = o.shape.table, o.shape.config.Plan.Bytes,
 		o.sample(), t.Rails[:0], 0
+	t.Began = o.begun.Sub(processBegan)
 	for lane, last := range o.finish {
 		if last.After(o.begun) {
 			t.Rails = append(t.Rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane),

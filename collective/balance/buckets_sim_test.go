@@ -27,6 +27,7 @@ type buckets struct {
 	jitter  float64   // a transfer is off by up to this part of it
 	flight  []flown   // by their end
 	timer   *Timer
+	overlap Overlap
 	b       *Balancer
 	table   *table.Table
 	tables  uint32
@@ -145,6 +146,7 @@ func (w *buckets) step(bytes int) (size int, observed bool) {
 	if len(o.times) == 0 {
 		return 0, false
 	}
+	w.overlap.Own(seconds(o.began), o.times)
 	set, full := w.timer.Add(o.table, ClassOf(int64(o.bytes)), o.times)
 	if !full {
 		return 0, false

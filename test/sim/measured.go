@@ -149,6 +149,7 @@ func (s *Sim) timed(o *operation) {
 		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(o.plan.Lanes[rail].Bytes),
 			Elapsed: last - t.begun})
 	}
+	r.overlap.Own(t.begun, times)
 	set, full := r.timer.Add(o.call.table.Version, balance.ClassOf(int64(o.call.bytes)), times)
 	if full {
 		f := s.newFrame(windowsFrame, r, s.ranks[0])

@@ -22,6 +22,7 @@ type rank struct {
 	open       []*operation
 
 	timer     *balance.Timer // of a measured run
+	overlap   balance.Overlap
 	clock     clock
 	disturbed int // connections that were lost or came back
 
