@@ -98,9 +98,13 @@ func (c *conn) ReadFull(p []byte) (int, error) {
 	r.start, r.end, r.bulk = 0, 0, len(p) >= smallRead
 	r.vector = [2]unix.Iovec{vector(p[n:]), vector(r.ahead[:room])}
 	r.err = nil
-	// First without waiting: Await may have the descriptor for waiting, until there is what await asks for.
+	// First without waiting: Await may have the descriptor for waiting. Where the last read has left
+	// nothing and any input ends Await, there is nothing to do first.
 	r.full = false
-	err := c.raw.Control(r.try)
+	var err error
+	if !r.short || r.base > 1 {
+		err = c.raw.Control(r.try)
+	}
 	if err == nil && !r.full {
 		err = c.raw.Read(r.loop)
 	}
@@ -126,11 +130,11 @@ func (r *reader) fill(fd uintptr) bool {
 	return false
 }
 
-// attempt is fill where there is nobody to wait. Where the last read has left nothing it reads nothing.
+// attempt is fill where there is nobody to wait. An Await that sleeps through input is to end with
+// what the read waits for.
 func (r *reader) attempt(fd uintptr) {
-	if !r.short {
-		r.full = r.fill(fd)
-	} else {
+	r.full = !r.short && r.drain(fd)
+	if !r.full && r.base > 1 {
 		r.await(int(fd), int(r.vector[0].Len))
 	}
 }
