@@ -20,6 +20,10 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
 )
 
+// unsentBytes is what a socket takes beyond what it has sent: one frame. What waits there is ahead of
+// every grant, so a slow rail's grants waited for as much as was in flight.
+const unsentBytes = 256 << 10
+
 // Node is a running member of a cluster. Its methods are safe for concurrent use. A nil node has no
 // name, rails and members; its calls end with ErrArgument.
 type Node struct {
@@ -58,7 +62,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	for _, r := range cfg.Rails {
 		t := r.Transport
 		if t == nil {
-			t = tcp.New(tcp.Options{Congestion: cfg.Congestion})
+			t = tcp.New(tcp.Options{Congestion: cfg.Congestion, NotSentLowWater: unsentBytes})
 		}
 		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
 	}
