@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // letter is the content of a rank's k-th message.
@@ -238,7 +240,7 @@ func TestLargeMessagesGoByTheSharesOfTheRails(t *testing.T) {
 			_, err := Recv(b.t.Context(), comms[1], buf, 0, 0)
 			return err
 		})
-		rails := b.nodes[0].Rails()
+		rails := b.Nodes[0].Rails()
 		share := float64(rails[0].BytesSent) / float64(rails[0].BytesSent+rails[1].BytesSent)
 		if share < 0.74 || share > 0.76 {
 			t.Errorf("rail %s carried %.3f of the bytes, want 0.75", rails[0].Name, share)

@@ -48,7 +48,7 @@ func TestOperationsLeaveNothingBehind(t *testing.T) {
 	if *long {
 		warmUp, batch, batches = work{5000, 20}, work{100_000, 200}, 1
 	}
-	nodes := loopback(t)
+	nodes := start(t, loopback)
 	comms := form(t, nodes, "steady")
 	var small, large [ranks][]float32
 	for i := range ranks {

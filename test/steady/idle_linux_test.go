@@ -16,7 +16,7 @@ func TestIdleCommunicatorsCostNoProcessorTime(t *testing.T) {
 		t.Skip("long: make steady")
 	}
 	const communicators, periods, period = 1000, 3, 20 * time.Second
-	nodes := loopback(t)
+	nodes := start(t, loopback)
 	form(t, nodes, "first") // the peers are connected
 	load := func() (percent float64) {
 		for range periods {

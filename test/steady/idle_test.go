@@ -7,9 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cluster/memnet"
-	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // Whatever a timer does, it does on a goroutine that is started for it. Nodes start as many of them in
@@ -17,14 +15,7 @@ import (
 func TestNothingTicksInAnIdleCommunicator(t *testing.T) {
 	const communicators, minutes = 50, 20 // virtual ones
 	synctest.Test(t, func(t *testing.T) {
-		gossip, rails := memnet.New(), mem.NewNetwork()
-		nodes := start(t, func(cfg *polyrail.Config) {
-			cfg.Bind, cfg.GossipNetwork = "10.0.0.1:7946", gossip
-			if cfg.Name != "node0" {
-				cfg.Bind = "10.0.0.2:7946"
-			}
-			cfg.Rails = []polyrail.Rail{{Name: "rail", Transport: rails.Transport(cfg.Name), Device: "eth"}}
-		})
+		nodes := start(t, testbed.Options{Nodes: ranks, Rails: 1})
 		form(t, nodes, "first") // the peers are connected
 		idle := func() uint64 {
 			before := goroutinesStarted()

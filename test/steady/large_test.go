@@ -4,14 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cluster/memnet"
-	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 var large = flag.Bool("large", false, "operations of hundreds of MiB among many ranks (up to 12 GiB of memory)")
@@ -25,40 +22,14 @@ func TestLargeOperationsOfManyRanksStayWithinTheMemoryLimit(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("ranks=%d/rails=%d/MiB=%d", c.ranks, c.rails, c.mib), func(t *testing.T) {
-			gossip, rails := memnet.New(), mem.NewNetwork()
-			nodes := make([]*polyrail.Node, c.ranks)
-			all := func(f func(i int) error) {
-				t.Helper()
-				var running sync.WaitGroup
-				for i := range nodes {
-					running.Go(func() {
-						if err := f(i); err != nil {
-							t.Errorf("rank %d: %v", i, err)
-						}
-					})
-				}
-				running.Wait()
-			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
-			for i := range nodes {
-				cfg := polyrail.DefaultConfig()
-				cfg.Name, cfg.Logger = fmt.Sprintf("node%02d", i), slog.New(slog.DiscardHandler)
-				cfg.Bind, cfg.GossipNetwork = fmt.Sprintf("10.0.0.%d:7946", i+1), gossip
-				cfg.Join = []string{"10.0.0.1:7946"}
-				cfg.Balance, cfg.RankTimeout = polyrail.BalanceStatic, time.Minute // the host is busy
+			nodes := start(t, testbed.Options{Nodes: c.ranks, Rails: c.rails, Adapt: func(cfg *polyrail.Config) {
+				cfg.RankTimeout = time.Minute // the host is busy
 				cfg.MemoryLimit = int64(c.limit) << 20
-				for r := range c.rails {
-					cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: fmt.Sprintf("rail%d", r),
-						Transport: rails.Transport(cfg.Name), Device: fmt.Sprintf("eth%d", r)})
-				}
-				var err error
-				if nodes[i], err = polyrail.Start(ctx, cfg); err != nil {
-					t.Fatal(err)
-				}
-			}
-			all(func(i int) error {
-				comm, err := nodes[i].Communicator(ctx, "large", c.ranks)
+			}})
+			err := nodes.Each(func(i int) error {
+				comm, err := nodes.Nodes[i].Communicator(ctx, "large", c.ranks)
 				if err != nil {
 					return err
 				}
@@ -76,7 +47,9 @@ func TestLargeOperationsOfManyRanksStayWithinTheMemoryLimit(t *testing.T) {
 				}
 				return nil
 			})
-			all(func(i int) error { return nodes[i].Close(ctx) })
+			if err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

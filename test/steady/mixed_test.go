@@ -3,7 +3,6 @@ package steady
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -119,22 +118,10 @@ func TestManyCommunicatorsAtOnce(t *testing.T) {
 	if *long {
 		lasts = time.Minute
 	}
-	nodes := make([]*polyrail.Node, members)
-	for i := range nodes {
-		cfg := polyrail.DefaultConfig()
-		cfg.Name, cfg.Logger = fmt.Sprintf("node%d", i), slog.New(slog.DiscardHandler)
-		cfg.RankTimeout = 20 * time.Second // the host is busy
-		for r := range 2 {
-			cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: fmt.Sprintf("rail%d", r), Protocol: "tcp", Device: fmt.Sprintf("127.0.0.%d", r+1)})
-		}
-		if i > 0 {
-			cfg.Join = []string{nodes[0].GossipAddr()}
-		}
-		var err error
-		if nodes[i], err = polyrail.Start(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
+	o := loopback
+	o.Nodes, o.Balance = members, polyrail.BalanceMeasured
+	o.Adapt = func(cfg *polyrail.Config) { cfg.RankTimeout = 20 * time.Second } // the host is busy
+	nodes := start(t, o).Nodes
 	ctx, cancel := context.WithTimeout(context.Background(), lasts+2*time.Minute)
 	defer cancel()
 	var running sync.WaitGroup
@@ -173,14 +160,6 @@ func TestManyCommunicatorsAtOnce(t *testing.T) {
 	time.AfterFunc(lasts/4, func() { t.Logf("a quarter in: %s", heap()) })
 	running.Wait()
 	t.Logf("at the end: %s; %d operations checked on each rank", heap(), ops[0])
-	for _, node := range nodes {
-		running.Go(func() {
-			if err := node.Close(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	running.Wait()
 }
 
 func heap() string {
