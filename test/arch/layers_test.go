@@ -29,6 +29,7 @@ var layers = []layer{
 	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults", "test/testbed"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile", "github.com/schollz/progressbar", "golang.org/x/term", "gonum.org/v1/plot"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
+	{dir: "test/seeds"},
 	{dir: "actors"}, // no package of its own: those below stand here
 	{dir: "actors/membership", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/communicator", internal: []string{"actors/engine", "actors/balancing", "railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
@@ -55,7 +56,7 @@ var layers = []layer{
 
 // testOnly is what any test may import besides.
 var testOnly = layer{
-	internal: []string{"railactors/dispatch", "railactors/transport", "test/faults", "test/testbed"},
+	internal: []string{"railactors/dispatch", "railactors/transport", "test/faults", "test/testbed", "test/seeds"},
 	external: []string{goleak, rapid},
 }
 

@@ -14,18 +14,16 @@ import (
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/test/seeds"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
-var (
-	leavings  = flag.Int("leavings", 5, "in how many rounds of each way a member leaves the others")
-	leaveSeed = flag.Uint64("leave-seed", 0, "of the moments; 0: another one each time")
-)
+var leavings = flag.Int("leavings", 5, "in how many rounds of each way a member leaves the others")
 
 // leaving is a cluster in this process, in which one member after the other leaves.
 type leaving struct {
-	t       *testing.T
-	random  *rand.Rand
+	t      *testing.T
+	random *rand.Rand
 	*testbed.Cluster
 	moment time.Duration // when one leaves: before this
 }
@@ -36,11 +34,11 @@ const (
 )
 
 func newLeaving(t *testing.T, virtual bool) *leaving {
-	seed := *leaveSeed
-	if seed == 0 {
+	seed, one := seeds.One() // of the moments
+	if !one {
 		seed = rand.Uint64()
 	}
-	t.Logf("-leave-seed %d", seed)
+	t.Logf("-seed %d", seed)
 	l := &leaving{t: t, random: rand.New(rand.NewPCG(seed, 0)), moment: 100 * time.Millisecond}
 	o := testbed.Options{Nodes: leavingNodes, Rails: 2, Over: testbed.Loopback, Adapt: func(cfg *polyrail.Config) {
 		cfg.RankTimeout = rankTimeout
