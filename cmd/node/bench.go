@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"runtime/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,7 +45,11 @@ iteration: each byte, and that operands are as they were. Wrong elements are cou
 make all ranks exit with 1.
 
 --profile adds, under each size's line, where rank 0's processor time went: a hundred samples a
-second of it, so --min-time 5s or more gives shares that can be compared.
+second of it, so --min-time 5s or more gives shares that can be compared. --profile=FILE also
+writes the profile of all sizes there, for go tool pprof.
+
+--algorithm NAME goes with every call, whatever the operation. Ranges, SIZE=NAME,..., choose for
+allreduces as they do in node run.
 
 --explain prints in the end how rank 0's balancer divides each size, and the figures that it goes by.
 
@@ -56,13 +59,13 @@ rank 0's own counters: shares.csv and rates.csv, and a picture of each.
 --local K starts K processes on this host's loopback instead: nothing else is needed.`
 
 const benchExample = `  node bench --local 4
-  node bench --local 4 --rails 3 --sizes 8,64KiB,1MiB --check --json
+  node bench --local 4x3 --sizes 8,64KiB,1MiB --check --json
   node bench --local 4 --op broadcast --root 2 --algorithm chain --sizes 1MiB --warmup 20
   node bench --local 3 --op all --sizes 1KiB,1MiB --min-time 200ms --check
   node bench --local 2 --rail a=tcp:127.0.0.1,weight=3 --rail b=tcp:127.0.0.2,weight=1
 
-  node bench --local 2 --sizes 8,16MiB --min-time 5s --profile
-  node bench --local 2 --rails 2 --affinity rail0=0 --affinity rail1=1
+  node bench --local 2 --sizes 8,16MiB --min-time 5s --profile=cpu.pprof
+  node bench --local 2 --rail a=tcp:127.0.0.1,cpus=0 --rail b=tcp:127.0.0.2,cpus=1
 
   node bench --local 2 --tuning tuning.yaml --explain --plot plots
 
@@ -76,27 +79,25 @@ const maxWarmUp = 1 << 20
 // benchFlags are what bench measures, and how.
 type benchFlags struct {
 	common
-	op         string
-	dtype      polyrail.DType
-	reduce     polyrail.Op
-	algorithm  polyrail.Algorithm
-	sizes      []int
-	minTime    time.Duration
-	warmUp     int
-	root       int
-	ranks      int
-	check      bool
-	json       bool
-	explain    bool
-	cpuProfile string
-	local      localFlags
-	plot       string
-	affinity   affinity
-	profile    bool
+	op        string
+	dtype     polyrail.DType
+	reduce    polyrail.Op
+	algorithm polyrail.Algorithm
+	sizes     []int
+	minTime   time.Duration
+	warmUp    int
+	root      int
+	ranks     int
+	check     bool
+	json      bool
+	explain   bool
+	local     localFlags
+	plot      string
+	profile   profileFlag
 }
 
 func newBench() *cobra.Command {
-	f := benchFlags{op: "allreduce", dtype: op.F32, reduce: polyrail.Sum, algorithm: polyrail.Auto,
+	f := benchFlags{op: "allreduce", dtype: op.F32, reduce: polyrail.Sum,
 		sizes: []int{8, 1 << 10, 64 << 10, 1 << 20, 16 << 20}}
 	cfg := polyrail.DefaultConfig()
 	cmd := &cobra.Command{
@@ -105,18 +106,15 @@ func newBench() *cobra.Command {
 		Long:    benchLong,
 		Example: benchExample,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.algorithm = ofEveryCall(cfg.Algorithms)
 			if err := f.validate(cmd.Flags()); err != nil {
 				return err
 			}
-			if f.local.processes > 0 {
-				var first []string
-				if f.cpuProfile != "" {
-					first = append(first, "--cpuprofile="+f.cpuProfile)
-				}
-				return f.local.run(cmd, first...)
+			if f.local.size.processes > 0 {
+				return f.local.run(cmd)
 			}
-			if err := f.affinity.apply(cfg.Rails); err != nil {
-				return err
+			if f.algorithm != polyrail.Auto {
+				cfg.Algorithms = nil
 			}
 			cfg.Logger = f.logger(cmd)
 			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())
@@ -133,7 +131,6 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, asIs, "operation to measure: "+strings.Join(operationNames(), ", "))
 	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64, or of pairs, int32loc … float64loc")
 	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor; of pairs minloc, maxloc")
-	settings.Var(fs, &f.algorithm, "algorithm", "NAME", polyrail.ParseAlgorithm, polyrail.Algorithm.String, "auto, ring, recursive-doubling, bcube, tree, chain or direct, as the operation has it")
 	fs.IntVar(&f.root, "root", 0, "`RANK` that has or gets all data, of operations that have a root")
 	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")
 	fs.IntVar(&f.warmUp, "warmup", -1, "operations of each size before those that are measured; -1: by size")
@@ -141,9 +138,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.check, "check", false, "verify every element of every iteration on every rank")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object per size and line")
 	fs.BoolVar(&f.explain, "explain", false, "print at the end how each size was divided, and why")
-	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile of this process to `FILE` (with --local: of the first one)")
-	fs.BoolVar(&f.profile, "profile", false, "say where rank 0's processor time goes, under each size's line")
-	f.affinity.register(fs)
+	f.profile.register(fs)
 	fs.StringVar(&f.plot, "plot", "", "write shares and rates of the rails over time to `DIR`, as CSV and as pictures")
 	f.local.register(fs, "measure them")
 }
@@ -160,9 +155,6 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 			fault("--sizes: %d bytes are not a whole number of %v elements", size, f.dtype)
 		}
 	}
-	if f.profile && f.cpuProfile != "" {
-		fault("--profile and --cpuprofile: a process can take one profile at a time")
-	}
 	if f.explain && f.json {
 		fault("--explain prints a table, --json asks for objects")
 	}
@@ -172,7 +164,7 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 	if f.warmUp < -1 || f.warmUp > maxWarmUp {
 		fault("--warmup %d is outside 0…%d", f.warmUp, maxWarmUp)
 	}
-	ranks := max(f.ranks, f.local.processes, 1)
+	ranks := max(f.ranks, f.local.size.processes, 1)
 	if f.root < 0 || f.root >= ranks {
 		fault("--root %d is none of %d ranks", f.root, ranks)
 	}
@@ -192,12 +184,7 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 }
 
 // run is one process of the benchmark: it joins the cluster, measures, and leaves.
-func (f *benchFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writer) (err error) {
-	stopProfile, err := startProfile(f.cpuProfile)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stopProfile()) }()
+func (f *benchFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writer) error {
 	node, err := polyrail.Start(ctx, cfg)
 	if err != nil {
 		return err
@@ -214,20 +201,37 @@ func (f *benchFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Wri
 	return nil
 }
 
-// startProfile profiles this process into file until stop is called; without a file it does nothing.
-func startProfile(file string) (stop func() error, err error) {
-	if file == "" {
-		return func() error { return nil }, nil
+// ofEveryCall is the algorithm that is for all sizes. Calls name it: the configuration chooses for
+// allreduces only.
+func ofEveryCall(ranges []polyrail.AlgorithmRange) polyrail.Algorithm {
+	if len(ranges) == 1 && ranges[0].MaxBytes == 0 {
+		return ranges[0].Algorithm
 	}
-	w, err := os.Create(file)
-	if err != nil {
-		return nil, fmt.Errorf("--cpuprofile: %w", err)
+	return polyrail.Auto
+}
+
+// profileFlag says whether rank 0 is profiled, and into which file; "": none.
+type profileFlag struct {
+	on   bool
+	file string
+}
+
+func (p *profileFlag) register(fs *pflag.FlagSet) {
+	settings.Var(fs, p, "profile", "bool", parseProfile, profileFlag.String,
+		"say where rank 0's processor time goes, under each size's line; --profile=FILE writes\nthe profile there too, for go tool pprof")
+	fs.Lookup("profile").NoOptDefVal = profileFlag{on: true}.String()
+}
+
+func parseProfile(s string) (profileFlag, error) {
+	if on, err := parseSwitch(s); err == nil {
+		return profileFlag{on: on}, nil
 	}
-	if err := pprof.StartCPUProfile(w); err != nil {
-		return nil, errors.Join(fmt.Errorf("--cpuprofile %s: %w", file, err), w.Close())
+	return profileFlag{on: true, file: s}, nil
+}
+
+func (p profileFlag) String() string {
+	if p.file != "" {
+		return p.file
 	}
-	return func() error {
-		pprof.StopCPUProfile()
-		return w.Close()
-	}, nil
+	return strconv.FormatBool(p.on)
 }

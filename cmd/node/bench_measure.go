@@ -20,6 +20,14 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		return 0, err
 	}
 	g := &group{Communicator: c, node: node}
+	if f.profile.file != "" && c.Rank() == 0 {
+		file, err := profile.Create(f.profile.file)
+		if err != nil {
+			return 0, err
+		}
+		g.profile = file
+		defer func() { err = errors.Join(err, file.Close()) }()
+	}
 	if f.plot != "" && c.Rank() == 0 {
 		plot, err := startPlot(f.plot, g)
 		if err != nil {
@@ -91,7 +99,7 @@ func (f *benchFlags) setting(o *operation, rank, n, bytes int) setting {
 func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config) (osu.Result, error) {
 	g.plot.begin(c.Shape.Bytes)
 	defer g.plot.end()
-	if !f.profile || g.Rank() != 0 {
+	if !f.profile.on || g.Rank() != 0 {
 		return measure.Run(ctx, g, c)
 	}
 	capture, err := profile.Start()
@@ -99,7 +107,7 @@ func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config
 		return osu.Result{}, err
 	}
 	r, err := measure.Run(ctx, g, c)
-	p, stopErr := capture.Stop()
+	p, stopErr := capture.Stop(g.profile)
 	r.Profile = p
 	return r, errors.Join(err, stopErr)
 }

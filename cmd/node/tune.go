@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/measure"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/collective/op"
 )
 
 const tuneLong = `tune measures how the rails best share operations of each size, and keeps that in the file of
@@ -68,7 +70,7 @@ func newTune() *cobra.Command {
 			if err := f.validate(cmd.Flags(), &cfg); err != nil {
 				return err
 			}
-			if f.local.processes > 0 {
+			if f.local.size.processes > 0 {
 				return f.local.run(cmd)
 			}
 			cfg.Logger = f.logger(cmd)
@@ -92,11 +94,11 @@ func (f *tuneFlags) validate(fs *pflag.FlagSet, cfg *polyrail.Config) error {
 	if cfg.TuningFile == "" && !fs.Changed("join") {
 		fault("--tuning must name the file (the process that becomes rank 0 writes it)")
 	}
-	if f.ranks == 1 || f.local.processes == 1 {
+	if f.ranks == 1 || f.local.size.processes == 1 {
 		fault("--ranks 1: there is nothing to divide")
 	}
-	if f.local.processes > 0 && f.local.rails == 1 && !fs.Changed("rail") {
-		fault("--rails 1: there is nothing to divide")
+	if f.local.size.processes > 0 && f.local.size.rails == 1 && !fs.Changed("rail") {
+		fault("--local %v: one rail, and nothing to divide", f.local.size)
 	}
 	if cfg.Balance != polyrail.BalanceMeasured {
 		fault("--balance %v: tune measures", cfg.Balance)
@@ -138,7 +140,7 @@ func (f *tuneFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	t := tuning{comm: c, maxTime: f.maxTime}
+	t := tuning{group: &group{Communicator: c, node: node, operation: &chosen("allreduce")[0]}, maxTime: f.maxTime}
 	if c.Rank() == 0 {
 		if cfg.TuningFile == "" {
 			return usagef("--tuning: this process is rank 0 and must have it")
@@ -165,54 +167,46 @@ func (f *tuneFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writ
 
 // tuning is the measurement, as one rank goes through it.
 type tuning struct {
-	comm     *polyrail.Communicator
+	*group
 	maxTime  time.Duration
 	progress progress // rank 0's
 }
 
 // size runs operations of one size until rank 0 has seen enough.
 func (t *tuning) size(ctx context.Context, bytes int) error {
-	buf := make([]float32, bytes/4)
-	start, first := time.Now(), -1
-	if t.comm.Rank() == 0 {
+	t.setting = setting{kind: t.operation.kind, dtype: op.F32, reduce: polyrail.Sum, n: t.Size(), bytes: bytes}
+	src, dst := make([]byte, bytes), make([]byte, bytes)
+	if t.Rank() == 0 {
 		t.progress.begin(bytes)
 	}
-	for done := 0; ; {
-		next := 0
-		if t.comm.Rank() == 0 {
-			c, err := t.look(ctx, bytes)
-			if err != nil {
-				return err
-			}
-			if first < 0 {
-				first = c.Sets
-			}
-			if elapsed := time.Since(start); elapsed < t.maxTime && !(c.Settled && c.Sets >= first+tuneWindows) {
-				next = batch(done, elapsed)
-			}
-			if next == 0 {
-				if err := t.comm.SaveTuning(ctx); err != nil {
-					return err
-				}
-				t.progress.done(sized{bytes, done, time.Since(start), c, t.shares(bytes)})
-			}
+	first := -1
+	next := func(done int, took time.Duration) (int, error) {
+		c, err := t.look(ctx, bytes)
+		if err != nil {
+			return 0, err
 		}
-		next, err := t.agree(ctx, next)
-		if err != nil || next == 0 {
-			return err
+		if first < 0 {
+			first = c.Sets
 		}
-		for range next {
-			if err := polyrail.AllReduce(ctx, t.comm, buf, polyrail.Sum); err != nil {
-				return err
-			}
+		if took < t.maxTime && !(c.Settled && c.Sets >= first+tuneWindows) {
+			return batch(done, took), nil
 		}
-		done += next
+		t.progress.done(sized{bytes, done, took, c, t.shares(bytes)})
+		return 0, t.SaveTuning(ctx)
 	}
+	return measure.Loop(ctx, t, next, func(ctx context.Context, times int) error {
+		for range times {
+			if err := t.Operate(ctx, dst, src); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // look is what the balancer knows of a size; nothing, and it is zero.
 func (t *tuning) look(ctx context.Context, bytes int) (polyrail.ClassReport, error) {
-	report, err := t.comm.Balance(ctx)
+	report, err := t.Balance(ctx)
 	if err != nil {
 		return polyrail.ClassReport{}, err
 	}
@@ -226,7 +220,7 @@ func (t *tuning) look(ctx context.Context, bytes int) (polyrail.ClassReport, err
 
 // shares are what the table in force gives the rails.
 func (t *tuning) shares(bytes int) []float64 {
-	table := t.comm.Table()
+	table := t.Table()
 	return parts(table.Lookup(int64(bytes)).Weights)
 }
 
@@ -236,21 +230,5 @@ func batch(done int, elapsed time.Duration) int {
 		return tuneBatch
 	}
 	each := max(elapsed/time.Duration(done), 1)
-	return max(tuneBatch, int(tuneSpan/each))
-}
-
-// maxBatch is more than any batch: what ranks agree on comes from the network.
-const maxBatch = int(tuneSpan / time.Nanosecond)
-
-// agree tells all ranks what rank 0 says. The algorithm has a name, so that the balancer doesn't count this among
-// the operations of its size.
-func (t *tuning) agree(ctx context.Context, next int) (int, error) {
-	v := []int64{int64(next)}
-	if err := polyrail.AllReduce(ctx, t.comm, v, polyrail.Max, polyrail.WithAlgorithm(polyrail.RecursiveDoubling)); err != nil {
-		return 0, err
-	}
-	if v[0] < 0 || v[0] > int64(maxBatch) {
-		return 0, fmt.Errorf("ranks agreed on %d operations, outside 0…%d: they do not run the same command", v[0], maxBatch)
-	}
-	return int(v[0]), nil
+	return min(max(tuneBatch, int(tuneSpan/each)), measure.MaxBatch)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
+	"os"
 	"sync"
 
 	"github.com/polyrail/polyrail"
@@ -14,7 +14,11 @@ import (
 // Three processes, here in one, with two rails each.
 func Example() {
 	ctx := context.Background()
-	seed := freeAddress()
+	dir, err := os.MkdirTemp("", "allreduce-") // where they meet
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
 	sums := make([]string, 3)
 	var all sync.WaitGroup
 	for i := range sums {
@@ -25,10 +29,7 @@ func Example() {
 			{Name: "r0", Protocol: "tcp", Device: "127.0.0.1"},
 			{Name: "r1", Protocol: "tcp", Device: "127.0.0.1"},
 		}
-		cfg.Bind, cfg.Join = "127.0.0.1:0", []string{seed}
-		if i == 0 {
-			cfg.Bind, cfg.Join = seed, nil
-		}
+		cfg.Rendezvous.Directory = dir
 		all.Go(func() {
 			sum, err := addUp(ctx, cfg, len(sums), []float32{1, 2, float32(i)})
 			sums[i] = fmt.Sprint(sum, err)
@@ -42,14 +43,4 @@ func Example() {
 	// [3 6 3] <nil>
 	// [3 6 3] <nil>
 	// [3 6 3] <nil>
-}
-
-// freeAddress is an address on loopback that nobody listens on.
-func freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
