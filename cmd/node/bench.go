@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -25,24 +27,26 @@ by gossip, form the communicator "bench" of --ranks ranks, and rank 0 prints a l
 --op says what is measured; "all" is one table for each operation:
 
 ` + operationsHelp() + `
-A size is the larger one of a rank's input and output, as nccl-tests count: of an allgather of size S
-each rank contributes S/n, rounded down to whole elements, but one at least. The sizes printed are the
-real ones. Where callers give lengths (names that end in v), rank r's part is in proportion to r+1 and
-all have S together. A barrier has one line. --root is the rank that has, or gets, all of the data.
+A size is the larger one of a rank's input and output, as nccl-tests count: of an allgather
+of size S each rank contributes S/n, rounded down to whole elements, but one at least. The
+sizes printed are the real ones. Where callers give lengths (names that end in v), rank r's
+part is in proportion to r+1 and all have S together. A barrier has one line. --root is the
+rank that has, or gets, all of the data.
 
 algbw is size / mean time. busbw = algbw * factor is what the busiest rank's links carry at
 least: compare it with the sum of the rails' rates. Scans have the factor of a reduce.
 
 One operation is in flight at a time. Before each stands a barrier that is not timed; the
 times are rank 0's. cpu is the user and system time that a process spends during one
-operation, mean over the ranks. The share of a rail is its part of the bytes that all ranks sent.
+operation, mean over the ranks. The share of a rail is its part of the bytes that all ranks
+sent.
 
 --warmup N runs N operations of each size before those that are measured; by default 6 up to
 64KiB, 3 up to 4MiB, 1 above.
 
 The result of the last iteration is verified on every rank, with --check that of each
-iteration: each byte, and that operands are as they were. Wrong elements are counted under errors and
-make all ranks exit with 1.
+iteration: each byte, and that operands are as they were. Wrong elements are counted under
+errors and make all ranks exit with 1.
 
 --profile adds, under each size's line, where rank 0's processor time went: a hundred samples a
 second of it, so --min-time 5s or more gives shares that can be compared. --profile=FILE also
@@ -51,12 +55,14 @@ writes the profile of all sizes there, for go tool pprof.
 --algorithm NAME goes with every call, whatever the operation. Ranges, SIZE=NAME,..., choose for
 allreduces as they do in node run.
 
---explain prints in the end how rank 0's balancer divides each size, and the figures that it goes by.
+--explain prints in the end how rank 0's balancer divides each size, and the figures that it
+goes by.
 
 --plot DIR writes there how the rails shared the work over time and how fast each one was, by
 rank 0's own counters: shares.csv and rates.csv, and a picture of each.
 
---local K starts K processes on this host's loopback instead: nothing else is needed.`
+--local K starts K processes on this host's loopback instead, KxR with R rails each: nothing
+else is needed.`
 
 const benchExample = `  node bench --local 4
   node bench --local 4x3 --sizes 8,64KiB,1MiB --check --json
@@ -71,7 +77,7 @@ const benchExample = `  node bench --local 4
 
   # On two hosts:
   node bench --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2
-  node bench --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2`
+  node bench --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail a=tcp:eth1 --rail b=tcp:eth2 --ranks 2`
 
 // maxWarmUp bounds a number that would be a mistake.
 const maxWarmUp = 1 << 20
@@ -155,6 +161,11 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 			fault("--sizes: %d bytes are not a whole number of %v elements", size, f.dtype)
 		}
 	}
+	if f.profile.file != "" {
+		if _, err := os.Stat(filepath.Dir(f.profile.file)); err != nil { // better now than on rank 0 alone
+			fault("--profile=%s: %w", f.profile.file, err)
+		}
+	}
 	if f.explain && f.json {
 		fault("--explain prints a table, --json asks for objects")
 	}
@@ -185,11 +196,10 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 
 // run is one process of the benchmark: it joins the cluster, measures, and leaves.
 func (f *benchFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writer) error {
-	node, err := polyrail.Start(ctx, cfg)
+	node, err := startNode(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	describe(cfg.Logger, node)
 	defer leave(ctx, node, cfg.Logger)
 	wrong, err := f.measure(ctx, node, stdout)
 	if err != nil {
@@ -218,7 +228,8 @@ type profileFlag struct {
 
 func (p *profileFlag) register(fs *pflag.FlagSet) {
 	settings.Var(fs, p, "profile", "bool", parseProfile, profileFlag.String,
-		"say where rank 0's processor time goes, under each size's line; --profile=FILE writes\nthe profile there too, for go tool pprof")
+		"say where rank 0's processor time goes, under each size's line; "+
+			"--profile=FILE writes the profile there too, for go tool pprof")
 	fs.Lookup("profile").NoOptDefVal = profileFlag{on: true}.String()
 }
 

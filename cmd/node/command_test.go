@@ -31,13 +31,18 @@ func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"tune", "--help"}, {}} {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"chaos", "--help"}, {"tune", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
 		}
 		if !strings.Contains(out, "Examples:\n  ") {
 			t.Errorf("%v shows no examples:\n%s", args, out)
+		}
+		for line := range strings.Lines(out) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > helpColumns {
+				t.Errorf("%v: a line of %d columns: %s", args, n, line)
+			}
 		}
 	}
 	visitFlags(func(cmd *cobra.Command, flag *pflag.Flag) {
@@ -106,6 +111,9 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--local", "2x0", "--name", "a"}, []string{"--name", "--local 2x0"}},
 		{[]string{"bench", "--ranks", "2", "--rail", "a=tcp:127.0.0.1,cpus=1-0"}, []string{"--rail", `"1-0"`}},
 		{[]string{"bench", "--local", "2x"}, []string{"--local", `"2x"`}},
+		{[]string{"bench", "--ranks", "2"}, []string{"--rail must name", "auto"}},
+		{[]string{"bench", "--ranks", "2", "--profile=/no/such/x"}, []string{"--profile=/no/such/x"}},
+		{[]string{"chaos", "--scenario", "/no/such"}, []string{"--scenario", "/no/such"}},
 		{[]string{"bench", "--local", "1000"}, []string{"--local 1000"}},
 		{[]string{"tune", "--ranks", "2"}, []string{"--tuning"}},
 		{[]string{"tune", "--tuning", "f", "--ranks", "1"}, []string{"--ranks 1"}},

@@ -55,7 +55,7 @@ func (s localSize) String() string {
 func (f *localFlags) register(fs *pflag.FlagSet, doing string) {
 	f.size.rails = defaultRails
 	settings.Var(fs, &f.size, "local", "K[xR]", parseLocal, localSize.String,
-		fmt.Sprintf("start K processes on loopback with R rails each (%d), on 127.0.0.1, 127.0.0.2 …,\nand %s", defaultRails, doing))
+		fmt.Sprintf("start K processes on loopback with R rails each (%d), on 127.0.0.1, 127.0.0.2 …, and %s", defaultRails, doing))
 }
 
 // faults are those of the flags together.

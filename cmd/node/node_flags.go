@@ -24,11 +24,12 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
 	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by; a fixed list, the same on all nodes, will do")
 	settings.Var(fs, &cfg.Rendezvous, "rendezvous", "URL", polyrail.ParseRendezvous, polyrail.Rendezvous.URL,
-		"where nodes leave their addresses for each other, besides --join:\n"+
-			"redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a\n"+
-			"directory that all hosts mount. --bind, or --advertise, must name an address\nthat the others reach")
-	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,weight=W][,cpus=LIST]", " \t\n", polyrail.ParseRail, formatRail,
-		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail.\nRails of equal names on different nodes belong together")
+		"where nodes leave their addresses for each other, besides --join: "+
+			"redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a directory "+
+			"that all hosts mount. --bind, or --advertise, must name an address that the others reach")
+	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,...]", " \t\n", polyrail.ParseRail, formatRail,
+		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail. weight=W is its "+
+			"share, cpus=0-3+8 its cores. Rails of equal names on different nodes belong together")
 	registerRuntime(fs, cfg)
 }
 
@@ -50,7 +51,7 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.IntVar(&cfg.BcubeBase, "bcube-base", cfg.BcubeBase, "largest group of a step of bcube")
 	settings.Var(fs, &cfg.MemoryLimit, "memory-limit", "SIZE", parseLimit, formatLimit, "memory of the runtime for partial sums and copies")
 	settings.List(fs, &cfg.Algorithms, "algorithm", "[SIZE=]NAME,...", ",", parseAlgorithmRange, formatAlgorithmRange,
-		"algorithm of operations up to and including SIZE; a NAME without SIZE comes last and\n"+
+		"algorithm of operations up to and including SIZE; a NAME without SIZE comes last and "+
 			"is for all other sizes: "+strings.Join(algorithmNames(), ", "))
 	fs.StringVar(&cfg.Congestion, "congestion", cfg.Congestion, "congestion control `NAME` of tcp rails, like cubic; by default the system's")
 	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")

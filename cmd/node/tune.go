@@ -17,15 +17,17 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-const tuneLong = `tune measures how the rails best share operations of each size, and keeps that in the file of
---tuning. Programs that are given the file (--tuning, Config.TuningFile) and run as many ranks over
-rails of the same names begin with those shares: they need not probe the rails, nor learn while they work.
+const tuneLong = `tune measures how the rails best share operations of each size, and keeps that in the file
+of --tuning. Programs that are given the file (--tuning, Config.TuningFile) and run as many
+ranks over rails of the same names begin with those shares: they need not probe the rails,
+nor learn while they work.
 
-Start it once on each host with the same flags but its own --name, --bind and devices, when the
-network is as it will be. Rank 0 writes the file, on the host whose --name is first in the alphabet;
-so it may be given to that one alone. For each size all ranks run allreduces until the shares have
-come to rest, or for --max-time; the time that this takes is what the rails take for some hundred
-operations of each size. What is not at rest by then is kept too, and goes on changing in use.
+Start it once on each host with the same flags but its own --name, --bind and devices, when
+the network is as it will be. Rank 0 writes the file, on the host whose --name is first in
+the alphabet; so it may be given to that one alone. For each size all ranks run allreduces
+until the shares have come to rest, or for --max-time; the time that this takes is what the
+rails take for some hundred operations of each size. What is not at rest by then is kept
+too, and goes on changing in use.
 
 The file is written after each size: what was measured before an interruption stays. It holds an
 entry for each set of rails and number of ranks; others than this one's are left alone.
@@ -36,8 +38,8 @@ const tuneExample = `  node tune --local 2 --tuning tuning.yaml --max-time 1s
   node bench --local 2 --tuning tuning.yaml --explain
 
   # On two hosts:
-  node tune --tuning tuning.yaml --ranks 2 --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2
-  node tune --tuning tuning.yaml --ranks 2 --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2`
+  node tune --tuning t.yaml --ranks 2 --bind 10.0.0.1:7946 --rail r=tcp:auto
+  node tune --tuning t.yaml --ranks 2 --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r=tcp:auto`
 
 const (
 	smallestTuned, largestTuned = 8, 64 << 20
@@ -80,6 +82,8 @@ func newTune() *cobra.Command {
 	fs := cmd.Flags()
 	fs.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator: how many processes take part")
 	settings.SizesVar(fs, &f.sizes, "sizes", "buffer sizes in bytes; KiB or k, MiB or M, GiB or G")
+	fs.Lookup("sizes").DefValue = fmt.Sprintf("%s to %s, each twice the one before",
+		settings.FormatSize(smallestTuned), settings.FormatSize(largestTuned))
 	fs.DurationVar(&f.maxTime, "max-time", f.maxTime, "how long each size is measured at most, until its shares come to rest")
 	f.local.register(fs, "tune for them")
 	registerNode(fs, &cfg)
@@ -127,12 +131,11 @@ func (f *tuneFlags) validate(fs *pflag.FlagSet, cfg *polyrail.Config) error {
 
 // run is one process of the measurement.
 func (f *tuneFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writer) error {
-	node, err := polyrail.Start(ctx, cfg)
+	node, err := startNode(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer leave(ctx, node, cfg.Logger)
-	describe(cfg.Logger, node)
 	if len(node.Rails()) < 2 {
 		return usagef("--rail: there is one rail, and nothing to divide")
 	}
