@@ -95,7 +95,8 @@ type benchFlags struct {
 	root      int
 	ranks     int
 	check     bool
-	json      bool
+	json, csv bool
+	network   string
 	explain   bool
 	local     localFlags
 	plot      string
@@ -143,6 +144,8 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.minTime, "min-time", time.Second, "how long each size is measured at least, barriers included")
 	fs.BoolVar(&f.check, "check", false, "verify every element of every iteration on every rank")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object per size and line")
+	fs.BoolVar(&f.csv, "csv", false, "print the results as CSV, for node chart")
+	fs.StringVar(&f.network, "network", "rails", "`TEXT` that names what is measured, in the CSV's column network")
 	fs.BoolVar(&f.explain, "explain", false, "print at the end how each size was divided, and why")
 	f.profile.register(fs)
 	fs.StringVar(&f.plot, "plot", "", "write shares and rates of the rails over time to `DIR`, as CSV and as pictures")
@@ -166,8 +169,11 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 			fault("--profile=%s: %w", f.profile.file, err)
 		}
 	}
-	if f.explain && f.json {
-		fault("--explain prints a table, --json asks for objects")
+	if f.explain && (f.json || f.csv) {
+		fault("--explain prints a table; it does not go with --json or --csv")
+	}
+	if f.json && f.csv {
+		fault("--json and --csv are two forms of the same: choose one")
 	}
 	if f.minTime < 0 {
 		fault("--min-time %v is negative", f.minTime)

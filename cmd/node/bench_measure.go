@@ -37,7 +37,7 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		defer func() { err = errors.Join(err, plot.finish()) }()
 	}
 	for i, o := range chosen(f.op) {
-		if i > 0 && c.Rank() == 0 && !f.json {
+		if i > 0 && c.Rank() == 0 && !f.json && !f.csv {
 			if _, err := fmt.Fprintln(stdout); err != nil {
 				return wrong, fmt.Errorf("standard output: %w", err)
 			}
@@ -115,6 +115,9 @@ func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config
 func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node, o *operation) (osu.Printer, error) {
 	if f.json {
 		return osu.NewJSON(stdout), nil
+	}
+	if f.csv {
+		return osu.NewCSV(stdout, f.network)
 	}
 	h := osu.Header{Op: o.name, Bus: o.bus, Details: f.details(o), Ranks: f.ranks, Checked: "of the last iteration"}
 	if f.check {

@@ -31,7 +31,7 @@ func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"chaos", "--help"}, {"tune", "--help"}, {}} {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
@@ -112,6 +112,7 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--ranks", "2", "--rail", "a=tcp:127.0.0.1,cpus=1-0"}, []string{"--rail", `"1-0"`}},
 		{[]string{"bench", "--local", "2x"}, []string{"--local", `"2x"`}},
 		{[]string{"bench", "--ranks", "2"}, []string{"--rail must name", "auto"}},
+		{[]string{"bench", "--ranks", "2", "--json", "--csv"}, []string{"--json and --csv"}},
 		{[]string{"bench", "--ranks", "2", "--profile=/no/such/x"}, []string{"--profile=/no/such/x"}},
 		{[]string{"chaos", "--scenario", "/no/such"}, []string{"--scenario", "/no/such"}},
 		{[]string{"bench", "--local", "1000"}, []string{"--local 1000"}},

@@ -71,9 +71,11 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newBench(), newTune(), newDemo(), newChaos())
+	root.AddCommand(newRun(), newBench(), newTune(), newChart(), newDemo(), newChaos())
 	for _, cmd := range root.Commands() {
-		cmd.Args = noArguments
+		if cmd.Args = noArguments; cmd.Name() == "chart" {
+			cmd.Args = cobra.ArbitraryArgs
+		}
 		cmd.Flags().SortFlags = false // --help shows them in the order of their definition: related ones together
 	}
 	return root

@@ -6,7 +6,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
+	"testing"
 
 	"github.com/polyrail/polyrail"
 )
@@ -43,4 +47,24 @@ func Example() {
 	// [3 6 3] <nil>
 	// [3 6 3] <nil>
 	// [3 6 3] <nil>
+}
+
+// TestTheProgramInTheREADMECompiles: the one that a newcomer copies.
+func TestTheProgramInTheREADMECompiles(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, found := strings.Cut(string(text), "```go\npackage main")
+	program, _, ends := strings.Cut(program, "```")
+	if !found || !ends {
+		t.Fatal("the README has no program")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte("package main"+program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
