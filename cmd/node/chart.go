@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,7 @@ type chartFlags struct {
 	common
 	out    string
 	op     string
+	from   int // bytes
 	limits []float64
 }
 
@@ -45,6 +47,7 @@ func newChart() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&f.out, "out", "chart.svg", "`FILE` to draw to; svg, png or pdf, as its name ends")
 	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, asIs, "operation to draw")
+	settings.SizeVar(fs, &f.from, "from", "smallest size to draw")
 	settings.List(fs, &f.limits, "limit", "MBIT,...", ",", parseRate, formatRate,
 		"sum of the rails' rates of each network, in the order of the file")
 	f.register(fs, 0)
@@ -77,14 +80,14 @@ func (f *chartFlags) run(files []string) error {
 		rows = append(rows, r...)
 	}
 	o := &chosen(f.op)[0]
-	chart := plots.Chart{Title: fmt.Sprintf("%s: bus bandwidth, Mbit/s", f.op)}
+	chart := plots.Chart{Op: f.op}
 	for _, r := range rows {
-		if r.Op == f.op {
+		if r.Op == f.op && r.Bytes >= f.from {
 			addRow(&chart, r, o.bus.Of(r.Ranks)*float64(r.Bytes)*8/r.P50Micros)
 		}
 	}
 	if len(chart.Panels) == 0 {
-		return usagef("--op %s: no line of %v is of it", f.op, files)
+		return usagef("--op %s --from %s: no line of %s is of it", f.op, settings.FormatSize(f.from), strings.Join(files, ", "))
 	}
 	if len(f.limits) > len(chart.Panels) {
 		return usagef("--limit: %d rates for %d networks", len(f.limits), len(chart.Panels))

@@ -28,7 +28,7 @@ func TestAChartHasAPanelForEachNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", ">equal<", ">unequal<", ">polyrail<", ">Other<", "312.5 Mbit/s", ">1MiB<"} {
+	for _, want := range []string{"<svg", ">equal<", ">unequal<", "> polyrail<", "> Other<", "312.5 Mbit/s", ">1MiB<"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the chart lacks %q", want)
 		}
@@ -59,5 +59,32 @@ func TestAChartThatCannotBeDrawnNamesTheCulprit(t *testing.T) {
 		if code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d, %q, want %q", c.args, code, errs, c.want)
 		}
+	}
+}
+
+// TestTheChartOfTheREADMEIsMadeByItsCommand: from the file of results beside it, to the byte.
+func TestTheChartOfTheREADMEIsMadeByItsCommand(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(string(readme), "\nnode chart ")
+	command, _, _ = strings.Cut(command, "\n")
+	args, picture, drawn := strings.Cut(command, " --out ")
+	if !found || !drawn {
+		t.Fatalf("the README has no command that draws: %q", command)
+	}
+	out := filepath.Join(t.TempDir(), "chart.svg")
+	words := append([]string{"chart"}, strings.Fields(strings.ReplaceAll(args, "docs/", "../../docs/"))...)
+	if code, _, errs := node(t, append(words, "--out", out)...); code != exitOK {
+		t.Fatal(errs)
+	}
+	got, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join("../..", picture))
+	if err != nil || string(got) != string(want) {
+		t.Errorf("node chart %s draws something else than %s (%v)", command, picture, err)
 	}
 }
