@@ -13,7 +13,7 @@ PAIRS   ?= 20
 ROUNDS  ?= 200
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables faults steady rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables worlds faults steady rounds fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -53,7 +53,7 @@ cuts: ## CUTS=n cuts of a rail in each way under load, each held against what it
 pairs: ## PAIRS=n pairs of runs over all rails and over the best alone on unequal rails, and one of changed rates (root only; half an hour)
 	$(GO) test -count=1 -v -timeout 4h -run 'AllRails|ChangedRate' ./test/netlab -pairs $(PAIRS) -changes 1 $(ARGS)
 
-conformance: ## every kind, algorithm, dtype, operator, root, size and number of rails of 3 ranks; a sample of up to 32
+conformance: ## every form, type, size and number of rails of 3 ranks; a sample of up to 32
 	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all
 
 sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one again, with its events
@@ -62,13 +62,16 @@ sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one ag
 tables: ## TABLES=n schedules in which the balancer's measured tables are agreed on and settle, or SEED=s: one again
 	$(GO) test -count=1 -v -timeout 4h ./test/sim -measured $(if $(SEED),-seed $(SEED),-seeds $(TABLES))
 
+worlds: ## the balancer's score in simulated networks; ARGS=-update replaces the committed one
+	$(GO) test -count=1 -v -timeout 1h -run Worlds ./collective/balance -worlds $(ARGS)
+
 faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with what happens
 	$(GO) test -count=1 -v -timeout 4h -run Random ./test/faults $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
-steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators cost nothing
+steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators cost 31 KB each
 	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
 
-rounds: ## ROUNDS=n times a rank is lost and comes back: in virtual time, and with processes that are killed or stopped (3 s a round); and n times it leaves in each way
+rounds: ## ROUNDS=n times a rank is lost and comes back, or leaves (3 s a round)
 	$(GO) test -count=1 -v -timeout 4h -run TestKillAndRejoinLeaveNothingBehind . -rounds $(ROUNDS)
 	$(GO) test -count=1 -v -timeout 12h ./test/rounds -rounds $(ROUNDS) -leavings $(ROUNDS)
 

@@ -46,7 +46,8 @@ func TestAllToAllVWithCountsThatEachRankKnowsAlone(t *testing.T) {
 					check = append(check, func() error {
 						for k := range want {
 							if dst[k] != want[k] {
-								return fmt.Errorf("round %d: element %d is %x, want %x", round, k, dst[k], want[k])
+								return fmt.Errorf("round %d: element %d is %x, want %x", round, k,
+									dst[k], want[k])
 							}
 						}
 						return nil
@@ -95,7 +96,8 @@ func TestAllToAllVsThatDifferAreNamed(t *testing.T) {
 					if err := call(b.t.Context(), comms[i], i); err != nil {
 						return err
 					}
-					return comms[i].Barrier(b.t.Context()) // who had all its messages hears of it now
+					// Who had all its messages hears of it now.
+					return comms[i].Barrier(b.t.Context())
 				}) {
 					if name == "own counts" {
 						continue // each says what is wrong with its own call
@@ -119,7 +121,8 @@ func TestAnAllToAllVEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 			defer cancel()
 			counts := []int{100_000, 100_000}
-			return AllToAllV(ctx, comms[i], make([]float32, 200_000), counts, make([]float32, 200_000), counts)
+			return AllToAllV(ctx, comms[i], make([]float32, 200_000), counts,
+				make([]float32, 200_000), counts)
 		})
 		if err := comms[1].Barrier(b.t.Context()); !errors.Is(err, fault.ErrAborted) {
 			t.Errorf("the other rank: %v", err)

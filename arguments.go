@@ -10,8 +10,8 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// This file turns calls away that are wrong whatever the state of the cluster: before they have any effect,
-// and with an error that says what is missing, in place of a panic.
+// This file turns calls away that are wrong whatever the state of the cluster. They have no effect,
+// and end with an error that says what is missing, in place of a panic.
 
 // needContext is the error of a call without a context, or nil.
 func needContext(ctx context.Context) error {

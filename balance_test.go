@@ -76,7 +76,9 @@ func TestSharesSettleByMeasurement(t *testing.T) {
 						t.Errorf("%d bytes: the fast rail carries %.3f, want 0.8; %.3f times the bound", size, got, each.Seconds()/bound)
 					}
 				}
-				if c.ranks == 2 { // with more, one order of events in ten leads to shares that stay at 0.66: README.md, Limits
+				if c.ranks == 2 {
+					// With more, one order of events in ten leads to shares that stay at 0.66:
+					// README.md, Limits.
 					for _, fast := range rails(0) { // becomes as slow as the other one
 						fast.SetRate(10e6)
 					}

@@ -32,7 +32,8 @@ func (c *Communicator) StartBatch(ctx context.Context, b Batch, opts ...Option) 
 }
 
 func (b Batch) request() *engine.Request {
-	return &engine.Request{Kind: KindAllReduce, DType: b.DType, Op: b.Op, Batch: &engine.Batch{Buffers: slices.Clone(b.Buffers)}}
+	return &engine.Request{Kind: KindAllReduce, DType: b.DType, Op: b.Op,
+		Batch: &engine.Batch{Buffers: slices.Clone(b.Buffers)}}
 }
 
 // AllReduceBatch is an AllReduce of all bufs as one operation, in place. It is for many small
@@ -52,7 +53,8 @@ func AllReduceBatch[T Element](ctx context.Context, c *Communicator, bufs [][]T,
 }
 
 // StartAllReduceBatch begins an AllReduceBatch; see Communicator.Start.
-func StartAllReduceBatch[T Element](ctx context.Context, c *Communicator, bufs [][]T, o Op, opts ...Option) (*Work, error) {
+func StartAllReduceBatch[T Element](ctx context.Context, c *Communicator, bufs [][]T, o Op,
+	opts ...Option) (*Work, error) {
 	return c.launch(ctx, batchOf(bufs, o), opts)
 }
 
@@ -61,7 +63,8 @@ func batchOf[T Element](bufs [][]T, o Op) *engine.Request {
 	for i, buf := range bufs {
 		list[i] = op.Bytes(buf)
 	}
-	return &engine.Request{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o, Batch: &engine.Batch{Buffers: list}}
+	return &engine.Request{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o,
+		Batch: &engine.Batch{Buffers: list}}
 }
 
 // WaitAll waits for the end of all works. It returns the error of the first operation that failed,

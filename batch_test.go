@@ -95,7 +95,7 @@ func TestBatchesInFlightTogetherWithSkewedCallers(t *testing.T) {
 	inBed(t, 3, 2, small, func(b *bed) {
 		comms := b.form("train")
 		b.each(func(r int) error {
-			<-time.After(time.Duration(r) * 50 * time.Millisecond) // virtual time: the callers' own pace
+			<-time.After(time.Duration(r) * 50 * time.Millisecond) // virtual: the callers' own pace
 			var works []*Work
 			var all [][][]float32
 			for k := range 12 {
@@ -128,8 +128,9 @@ func TestBatchesThatDifferAreNamed(t *testing.T) {
 		mine, theirs []int
 		words        []string
 	}{
-		"number of buffers":  {[]int{10, 10}, []int{10, 10, 10}, []string{"batch of 2, ", "batch of 3, "}},
-		"same number, sum":   {[]int{10, 20, 7}, []int{20, 10, 7}, []string{"batch of 3", "lengths of its buffers"}},
+		"number of buffers": {[]int{10, 10}, []int{10, 10, 10}, []string{"batch of 2, ", "batch of 3, "}},
+		"same number, sum": {[]int{10, 20, 7}, []int{20, 10, 7},
+			[]string{"batch of 3", "lengths of its buffers"}},
 		"lengths":            {[]int{10, 20}, []int{10, 21}, []string{"36 × float32", "37 × float32"}},
 		"a large one":        {[]int{1, 500_000}, []int{500_000, 1}, []string{"batch of 2"}},
 		"one buffer or none": {[]int{10}, nil, []string{"batch of 1, 10 ×", "allreduce(10 ×"}},
@@ -143,9 +144,13 @@ func TestBatchesThatDifferAreNamed(t *testing.T) {
 					if r == 1 {
 						lengths = c.theirs
 					}
-					call := func() error { return AllReduceBatch(b.t.Context(), comms[r], rankList(r, lengths), Sum) }
+					call := func() error {
+						return AllReduceBatch(b.t.Context(), comms[r], rankList(r, lengths), Sum)
+					}
 					if lengths == nil {
-						call = func() error { return AllReduce(b.t.Context(), comms[r], make([]float32, 10), Sum) }
+						call = func() error {
+							return AllReduce(b.t.Context(), comms[r], make([]float32, 10), Sum)
+						}
 					}
 					err := call()
 					if err == nil {
@@ -201,7 +206,8 @@ func TestABatchThatFailsLeavesItsBuffersAsTheyWere(t *testing.T) {
 		"mid-transfer": func(b *bed, cancel func()) { <-time.After(time.Millisecond); cancel() },
 	} {
 		for _, size := range []int{10, 200_000} {
-			t.Run(fmt.Sprintf("%s/elements=%d", strings.ReplaceAll(name, " ", "-"), size), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/elements=%d", strings.ReplaceAll(name, " ", "-"),
+				size), func(t *testing.T) {
 				inBed(t, 3, 2, nil, func(b *bed) {
 					comms := b.form("train")
 					ctx, cancel := context.WithCancel(b.t.Context())
@@ -218,7 +224,8 @@ func TestABatchThatFailsLeavesItsBuffersAsTheyWere(t *testing.T) {
 					synctest.Wait()
 					end(b, cancel)
 					for r, w := range works {
-						if err := b.returned("Wait", 5*time.Second, func() error { return WaitAll(b.t.Context(), w) }); err == nil {
+						if err := b.returned("Wait",
+							5*time.Second, func() error { return WaitAll(b.t.Context(), w) }); err == nil {
 							t.Errorf("rank %d: no error", r)
 						}
 						for i, n := range []int{size, 5} {

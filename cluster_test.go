@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
@@ -92,6 +94,38 @@ func (b *bed) form(name string) []*Communicator {
 		}
 	}
 	return comms
+}
+
+// shapedRails wraps all rails of nodes that are configured in turn; rail is the handle of one.
+func shapedRails(o fault.Options, tune func(*Config)) (
+	adapt func(*Config), rail func(node, rail int) *fault.Transport) {
+	var handles [][]*fault.Transport
+	adapt = func(c *Config) {
+		tune(c)
+		var mine []*fault.Transport
+		for i := range c.Rails {
+			f := fault.Wrap(c.Rails[i].Transport, o)
+			mine = append(mine, f)
+			c.Rails[i].Transport = f
+		}
+		handles = append(handles, mine)
+	}
+	return adapt, func(node, rail int) *fault.Transport { return handles[node][rail] }
+}
+
+// timeout is a context that is longer than what a test does in virtual time.
+func (b *bed) timeout() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.t.Context(), 5*time.Minute)
+}
+
+// expectShare checks how much of what node 0 sent went over the first of two rails.
+func (b *bed) expectShare(want float64) {
+	b.t.Helper()
+	rails := b.Nodes[0].Rails()
+	share := float64(rails[0].BytesSent) / float64(rails[0].BytesSent+rails[1].BytesSent)
+	if math.Abs(share-want) > 0.01 {
+		b.t.Errorf("rail %s carried %.3f of the bytes, want %v", rails[0].Name, share, want)
+	}
 }
 
 // logLines keeps what the nodes log, for a test that fails.

@@ -39,9 +39,9 @@ func Kinds() []Kind { return append([]Kind(nil), op.Kinds...) }
 // Algorithms lists those that run a kind of operation, for WithAlgorithm.
 func Algorithms(k Kind) []Algorithm { return schedule.Algorithms(k) }
 
-// Operation is a collective call as a value, for callers that know its kind or element type at run time
-// only. The memory holds packed elements in the machine's byte order, is aligned for
-// the type, and is as long as the function of the same name says.
+// Operation is a collective call as a value, for callers that know its kind or element type at run
+// time only. The memory holds packed elements in the machine's byte order and is aligned for the
+// type. It is as long as the function of the same name says.
 type Operation struct {
 	Kind     Kind
 	DType    DType
@@ -57,14 +57,22 @@ func (c *Communicator) Run(ctx context.Context, o Operation, opts ...Option) err
 	return c.run(ctx, o.request(), opts)
 }
 
-// Start begins an operation and returns. The context governs it: when it ends, the operation does. It
-// blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective call.
+// Start begins an operation and returns. The context governs it: when it ends, the operation does.
+// It blocks while the communicator has Config.MaxInFlight operations in flight. It is a collective
+// call.
 func (c *Communicator) Start(ctx context.Context, o Operation, opts ...Option) (*Work, error) {
 	return c.launch(ctx, o.request(), opts)
 }
 
+// operation describes a call on typed memory. o and root are ignored where the kind has none.
+func operation[T Element](k Kind, o Op, root int, dst, src []T) Operation {
+	return Operation{Kind: k, DType: op.DTypeOf[T](), Op: o, Root: root, Dst: op.Bytes(dst),
+		Src: op.Bytes(src)}
+}
+
 func (o Operation) request() *engine.Request {
-	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst, Src: o.Src}
+	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst,
+		Src: o.Src}
 	if o.Kind == KindAllToAllV {
 		r.External = &engine.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
 	}
@@ -111,137 +119,156 @@ func AllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, o
 }
 
 // StartAllReduce begins an AllReduce; see Communicator.Start.
-func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op, opts ...Option) (*Work, error) {
+func StartAllReduce[T Element](ctx context.Context, c *Communicator, buf []T, o Op,
+	opts ...Option) (*Work, error) {
 	return StartAllReduceInto(ctx, c, buf, buf, o, opts...)
 }
 
-// AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is known at run
-// time only. The memory must be aligned for the type.
-func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op, opts ...Option) error {
+// AllReduceBytes is AllReduceInto on packed elements in the machine's byte order whose type is
+// known at run time only. The memory must be aligned for the type.
+func AllReduceBytes(ctx context.Context, c *Communicator, dst, src []byte, d DType, o Op,
+	opts ...Option) error {
 	return c.Run(ctx, Operation{Kind: KindAllReduce, DType: d, Op: o, Dst: dst, Src: src}, opts...)
 }
 
-// AllReduceInto leaves src as it is and puts the combination of its elements on all ranks into dst, which has
-// the same length and is either src or apart from it. All ranks get the same bits.
-func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+// AllReduceInto leaves src as it is and puts the combination of its elements on all ranks into dst.
+// Both are equally long, and the same memory or apart. All ranks get the same bits.
+func AllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) error {
+	return c.Run(ctx, operation(KindAllReduce, o, 0, dst, src), opts...)
 }
 
 // StartAllReduceInto begins an AllReduceInto; see Communicator.Start.
-func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindAllReduce, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartAllReduceInto[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindAllReduce, o, 0, dst, src), opts...)
 }
 
-// Reduce puts the combination of src on all ranks into dst on the root, where both are equally long,
-// and the same memory or apart. The others' dst is ignored.
-func Reduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindReduce, DType: op.DTypeOf[T](), Op: o, Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+// Reduce puts the combination of src on all ranks into dst on the root, where both are equally
+// long, and the same memory or apart. The others' dst is ignored.
+func Reduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int,
+	opts ...Option) error {
+	return c.Run(ctx, operation(KindReduce, o, root, dst, src), opts...)
 }
 
 // StartReduce begins a Reduce; see Communicator.Start.
-func StartReduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindReduce, DType: op.DTypeOf[T](), Op: o, Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartReduce[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, root int,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindReduce, o, root, dst, src), opts...)
 }
 
-// ReduceScatter divides src into one part for each rank, and puts the combination of its part on all ranks
-// into a rank's dst. All parts are as long as dst (another division: WithCounts). In place
-// dst is the rank's own part of src.
-func ReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindReduceScatter, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+// ReduceScatter divides src into one part for each rank, and puts the combination of its part on
+// all ranks into a rank's dst. All parts are as long as dst (another division: WithCounts). In
+// place dst is the rank's own part of src.
+func ReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) error {
+	return c.Run(ctx, operation(KindReduceScatter, o, 0, dst, src), opts...)
 }
 
 // StartReduceScatter begins a ReduceScatter; see Communicator.Start.
-func StartReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindReduceScatter, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartReduceScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindReduceScatter, o, 0, dst, src), opts...)
 }
 
-// AllGather puts the src of all ranks into dst, one after the other by rank. All are equally long (other
-// lengths: WithCounts). In place src is the rank's own part of dst.
+// AllGather puts the src of all ranks into dst, one after the other by rank. All are equally long
+// (other lengths: WithCounts). In place src is the rank's own part of dst.
 func AllGather[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindAllGather, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+	return c.Run(ctx, operation(KindAllGather, Op{}, 0, dst, src), opts...)
 }
 
 // StartAllGather begins an AllGather; see Communicator.Start.
-func StartAllGather[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindAllGather, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartAllGather[T Element](ctx context.Context, c *Communicator, dst, src []T,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindAllGather, Op{}, 0, dst, src), opts...)
 }
 
-// Gather puts the src of all ranks into the root's dst, one after the other by rank. All are equally
-// long (other lengths: WithCounts). In place the root's src is its own part of dst. The others'
-// dst is ignored.
+// Gather puts the src of all ranks into the root's dst, one after the other by rank. All are
+// equally long (other lengths: WithCounts). In place the root's src is its own part of dst. The
+// others' dst is ignored.
 func Gather[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindGather, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+	return c.Run(ctx, operation(KindGather, Op{}, root, dst, src), opts...)
 }
 
 // StartGather begins a Gather; see Communicator.Start.
-func StartGather[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindGather, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartGather[T Element](ctx context.Context, c *Communicator, dst, src []T, root int,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindGather, Op{}, root, dst, src), opts...)
 }
 
-// Scatter divides the root's src into one part for each rank, which gets it in dst. All parts are as
-// long as dst (another division: WithCounts). In place the root's dst is its own part of
-// src. The others' src is ignored.
+// Scatter divides the root's src into one part for each rank, which gets it in dst. All parts are
+// as long as dst (another division: WithCounts). In place the root's dst is its own part of src.
+// The others' src is ignored.
 func Scatter[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindScatter, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+	return c.Run(ctx, operation(KindScatter, Op{}, root, dst, src), opts...)
 }
 
 // StartScatter begins a Scatter; see Communicator.Start.
-func StartScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, root int, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindScatter, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartScatter[T Element](ctx context.Context, c *Communicator, dst, src []T, root int,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindScatter, Op{}, root, dst, src), opts...)
 }
 
 // Broadcast copies the root's buf into that of all others, which is as long.
 func Broadcast[T Element](ctx context.Context, c *Communicator, buf []T, root int, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindBroadcast, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(buf), Src: op.Bytes(buf)}, opts...)
+	return c.Run(ctx, operation(KindBroadcast, Op{}, root, buf, buf), opts...)
 }
 
 // StartBroadcast begins a Broadcast; see Communicator.Start.
-func StartBroadcast[T Element](ctx context.Context, c *Communicator, buf []T, root int, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindBroadcast, DType: op.DTypeOf[T](), Root: root, Dst: op.Bytes(buf), Src: op.Bytes(buf)}, opts...)
+func StartBroadcast[T Element](ctx context.Context, c *Communicator, buf []T, root int,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindBroadcast, Op{}, root, buf, buf), opts...)
 }
 
-// AllToAll divides src into one equal part for each rank, and puts those that the ranks have for this one
-// into dst, one after the other by rank. Both are equally long, and the same memory or apart.
+// AllToAll divides src into one equal part for each rank. It puts those that the ranks have for
+// this one into dst, one after the other by rank. Both are equally long, and the same memory or
+// apart.
 func AllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindAllToAll, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+	return c.Run(ctx, operation(KindAllToAll, Op{}, 0, dst, src), opts...)
 }
 
 // StartAllToAll begins an AllToAll; see Communicator.Start.
-func StartAllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindAllToAll, DType: op.DTypeOf[T](), Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartAllToAll[T Element](ctx context.Context, c *Communicator, dst, src []T,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindAllToAll, Op{}, 0, dst, src), opts...)
 }
 
-// Scan puts the combination of src on ranks 0 … r into rank r's dst. Both are equally long, and the same
-// memory or apart. Avg is not defined.
+// Scan puts the combination of src on ranks 0 … r into rank r's dst. Both are equally long, and the
+// same memory or apart. Avg is not defined.
 func Scan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+	return c.Run(ctx, operation(KindScan, o, 0, dst, src), opts...)
 }
 
 // StartScan begins a Scan; see Communicator.Start.
-func StartScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindScan, o, 0, dst, src), opts...)
 }
 
-// ExScan puts the combination of src on ranks 0 … r-1 into rank r's dst, and leaves rank 0's as it is.
-// Both are equally long, and the same memory or apart. Avg is not defined.
+// ExScan puts the combination of src on ranks 0 … r-1 into rank r's dst, and leaves rank 0's as it
+// is. Both are equally long, and the same memory or apart. Avg is not defined.
 func ExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) error {
-	return c.Run(ctx, Operation{Kind: KindExScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+	return c.Run(ctx, operation(KindExScan, o, 0, dst, src), opts...)
 }
 
 // StartExScan begins an ExScan; see Communicator.Start.
-func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op, opts ...Option) (*Work, error) {
-	return c.Start(ctx, Operation{Kind: KindExScan, DType: op.DTypeOf[T](), Op: o, Dst: op.Bytes(dst), Src: op.Bytes(src)}, opts...)
+func StartExScan[T Element](ctx context.Context, c *Communicator, dst, src []T, o Op,
+	opts ...Option) (*Work, error) {
+	return c.Start(ctx, operation(KindExScan, o, 0, dst, src), opts...)
 }
 
-// AllToAllV sends sendCounts[j] elements of src to rank j, and puts the recvCounts[j] that rank j has for this one
-// into dst, in both one after the other by rank. Each rank knows its own counts alone: what one sends
-// and the other expects must be equal, else both get an error that names them. The buffers are apart.
-func AllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) error {
+// AllToAllV sends sendCounts[j] elements of src to rank j, and puts the recvCounts[j] that rank j
+// has for this one into dst. In both they follow each other by rank. Each rank knows its own counts
+// alone. What one sends and the other expects must be equal, else both get an error that names
+// them. The buffers are apart.
+func AllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T,
+	sendCounts []int, opts ...Option) error {
 	return c.Run(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
 }
 
 // StartAllToAllV begins an AllToAllV; see Communicator.Start.
-func StartAllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int, src []T, sendCounts []int, opts ...Option) (*Work, error) {
+func StartAllToAllV[T Element](ctx context.Context, c *Communicator, dst []T, recvCounts []int,
+	src []T, sendCounts []int, opts ...Option) (*Work, error) {
 	return c.Start(ctx, allToAllV(dst, recvCounts, src, sendCounts), opts...)
 }
 

@@ -29,7 +29,8 @@ type collectiveCase struct {
 }
 
 func (c collectiveCase) String() string {
-	return fmt.Sprintf("%v by %v, root %d, %d elements, counts %v, in place %v", c.kind, c.algorithm, c.root, c.elements, c.counts, c.inPlace)
+	return fmt.Sprintf("%v by %v, root %d, %d elements, counts %v, in place %v", c.kind,
+		c.algorithm, c.root, c.elements, c.counts, c.inPlace)
 }
 
 // parts is the division of the operation's data among n ranks, in bytes.
@@ -80,7 +81,8 @@ func (c collectiveCase) play(b *bed, comms []*Communicator) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	want, err := reference.Results(reference.Call{Kind: c.kind, Algorithm: a, Base: orderedBase, Root: c.root, Parts: parts, Inputs: inputs}, add)
+	want, err := reference.Results(reference.Call{Kind: c.kind, Algorithm: a, Base: orderedBase,
+		Root: c.root, Parts: parts, Inputs: inputs}, add)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -120,7 +122,8 @@ func (c collectiveCase) memory(input []byte, destination int, parts plan.Parts, 
 	if len(parts) > 1 && destination != len(input) {
 		at = parts[:r].Total()
 	}
-	memory := op.Bytes(slices.Repeat([]float32{-1}, max(len(input), destination, at+min(len(input), destination))/4))
+	memory := op.Bytes(slices.Repeat([]float32{-1},
+		max(len(input), destination, at+min(len(input), destination))/4))
 	src, dst = memory[:len(input)], memory[:destination]
 	if len(input) < destination {
 		src = memory[at : at+len(input)]
@@ -134,7 +137,9 @@ func (c collectiveCase) memory(input []byte, destination int, parts plan.Parts, 
 func TestEveryCollectiveByEveryAlgorithm(t *testing.T) {
 	for _, n := range []int{1, 2, 4, 5} {
 		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
-			inBed(t, n, 2, func(c *Config) { c.Balance, c.BcubeBase, c.SplitBytes = BalanceStatic, orderedBase, 0 }, func(b *bed) {
+			inBed(t, n, 2, func(c *Config) {
+				c.Balance, c.BcubeBase, c.SplitBytes = BalanceStatic, orderedBase, 0
+			}, func(b *bed) {
 				comms := b.form("train")
 				for _, k := range Kinds() {
 					for _, a := range append([]Algorithm{Auto}, schedule.Algorithms(k)...) {
@@ -143,7 +148,9 @@ func TestEveryCollectiveByEveryAlgorithm(t *testing.T) {
 								elements *= n
 							}
 							for _, inPlace := range []bool{false, true} {
-								collectiveCase{kind: k, algorithm: a, elements: elements, inPlace: inPlace, root: (elements % n) * boolInt(k.Rooted())}.play(b, comms)
+								collectiveCase{kind: k, algorithm: a, elements: elements,
+									inPlace: inPlace,
+									root:    (elements % n) * boolInt(k.Rooted())}.play(b, comms)
 							}
 						}
 					}
@@ -164,14 +171,17 @@ func TestCountsMayDiffer(t *testing.T) {
 	inBed(t, 4, 2, func(c *Config) { c.Balance, c.SplitBytes = BalanceStatic, 0 }, func(b *bed) {
 		comms := b.form("train")
 		for _, k := range []Kind{KindReduceScatter, KindAllGather, KindGather, KindScatter} {
-			for _, counts := range [][]int{{0, 1, 2, 3}, {7, 0, 0, 0}, {0, 0, 0, 100_000}, {50_000, 3, 40_000, 1}} {
+			for _, counts := range [][]int{{0, 1, 2, 3}, {7, 0, 0, 0}, {0, 0, 0, 100_000},
+				{50_000, 3, 40_000, 1}} {
 				for _, a := range append([]Algorithm{Auto}, schedule.Algorithms(k)...) {
-					if a == Ring && slices.Max(counts) < 100 { // small ones are played by their own algorithms
+					if a == Ring && slices.Max(counts) < 100 {
+						// Small ones are played by their own algorithms.
 						continue
 					}
 					for root := range 4 {
 						if root == 0 || k.Rooted() {
-							collectiveCase{kind: k, algorithm: a, counts: counts, root: root, inPlace: root%2 == 1}.play(b, comms)
+							collectiveCase{kind: k, algorithm: a, counts: counts, root: root,
+								inPlace: root%2 == 1}.play(b, comms)
 						}
 					}
 				}
@@ -186,17 +196,21 @@ func TestTheRootOfAKindWithoutOneIsIgnored(t *testing.T) {
 		comms := b.form("train")
 		b.each(func(r int) error {
 			buf := op.Bytes([]float32{1})
-			return comms[r].Run(b.t.Context(), Operation{Kind: KindAllReduce, DType: op.F32, Op: Sum, Root: 1, Dst: buf, Src: buf})
+			return comms[r].Run(b.t.Context(),
+				Operation{Kind: KindAllReduce, DType: op.F32, Op: Sum, Root: 1, Dst: buf, Src: buf})
 		})
 	})
 }
 
-// Calls that differ are an error that names both: on every rank, if not of the call, then of the next one. That
-// holds where no rank gets a frame that it doesn't expect, too, since each waits for another.
+// Calls that differ are an error that names both: on every rank, if not of the call, then of the
+// next one. That holds where no rank gets a frame that it doesn't expect, too, since each waits for
+// another.
 func TestCollectivesThatDifferAreNamed(t *testing.T) {
 	buf := func(n int) []float32 { return make([]float32, n) }
 	for name, call := range map[string]func(b *bed, c *Communicator, r int) error{
-		"root of a broadcast": func(b *bed, c *Communicator, r int) error { return Broadcast(b.t.Context(), c, buf(10), r%2) },
+		"root of a broadcast": func(b *bed, c *Communicator, r int) error {
+			return Broadcast(b.t.Context(), c, buf(10), r%2)
+		},
 		"root of a large broadcast": func(b *bed, c *Communicator, r int) error {
 			return Broadcast(b.t.Context(), c, buf(1_000_000), r)
 		},
@@ -249,10 +263,17 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 		want string
 		call func(b *bed, c *Communicator) error
 	}{
-		{"root 3 of 3 ranks", func(b *bed, c *Communicator) error { return Broadcast(b.t.Context(), c, buf, 3) }},
-		{"root -1", func(b *bed, c *Communicator) error { return Reduce(b.t.Context(), c, buf, buf, Sum, -1) }},
-		{"destination has 8 bytes, want 24", func(b *bed, c *Communicator) error { return AllGather(b.t.Context(), c, buf[:2], buf[2:4]) }},
-		{"3 equal parts", func(b *bed, c *Communicator) error { return AllToAll(b.t.Context(), c, buf[:4], buf[4:8]) }},
+		{"root 3 of 3 ranks", func(b *bed, c *Communicator) error {
+			return Broadcast(b.t.Context(), c, buf, 3)
+		}},
+		{"root -1", func(b *bed, c *Communicator) error {
+			return Reduce(b.t.Context(), c, buf, buf, Sum, -1)
+		}},
+		{"destination has 8 bytes, want 24",
+			func(b *bed, c *Communicator) error { return AllGather(b.t.Context(), c, buf[:2], buf[2:4]) }},
+		{"3 equal parts", func(b *bed, c *Communicator) error {
+			return AllToAll(b.t.Context(), c, buf[:4], buf[4:8])
+		}},
 		{"2 counts for 3 ranks", func(b *bed, c *Communicator) error {
 			return AllGather(b.t.Context(), c, buf, buf[:1], WithCounts(1, 2))
 		}},
@@ -262,8 +283,12 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 		{"counts for allreduce", func(b *bed, c *Communicator) error {
 			return AllReduce(b.t.Context(), c, buf, Sum, WithCounts(4, 4, 4))
 		}},
-		{"average", func(b *bed, c *Communicator) error { return Scan(b.t.Context(), c, buf[:3], buf[3:6], Avg) }},
-		{"overlap", func(b *bed, c *Communicator) error { return AllToAll(b.t.Context(), c, buf[:6], buf[3:9]) }},
+		{"average", func(b *bed, c *Communicator) error {
+			return Scan(b.t.Context(), c, buf[:3], buf[3:6], Avg)
+		}},
+		{"overlap", func(b *bed, c *Communicator) error {
+			return AllToAll(b.t.Context(), c, buf[:6], buf[3:9])
+		}},
 		{"overlap", func(b *bed, c *Communicator) error {
 			return AllGather(b.t.Context(), c, buf[:6], buf[2*((c.Rank()+1)%3):][:2])
 		}},
@@ -282,15 +307,15 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 	}
 }
 
-// A root doesn't wait for those that it sends to, so what it may be ahead must be bounded: neither the others' memory
-// nor the window of operations that they look ahead may overflow.
+// A root doesn't wait for those that it sends to, so what it may be ahead must be bounded. Neither
+// the others' memory nor the window of operations that they look ahead may overflow.
 func TestARootDoesNotRunAway(t *testing.T) {
 	for _, elements := range []int{0, 2, 1000} {
 		inBed(t, 3, 2, nil, func(b *bed) {
 			comms := b.form("train")
 			b.each(func(i int) error {
 				if i == 2 {
-					<-time.After(time.Second) // virtual: it comes when the root has done what it may
+					<-time.After(time.Second) // virtual: it comes when the root is done
 				}
 				for k := range 6000 {
 					buf := slices.Repeat([]int32{int32(k * boolInt(i == 0))}, elements)

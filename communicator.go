@@ -16,11 +16,12 @@ import (
 // operations in the same order: two goroutines that share a communicator must order
 // their calls, or use one each (Dup).
 //
-// An operation that fails breaks its communicator: everything in flight ends with the
-// first cause, and so do later calls; buffers of in-place operations are undefined then.
+// An operation that fails breaks its communicator: everything in flight ends with the first cause,
+// and so do later calls. Buffers of in-place operations are undefined then.
 //
-// Every call returns when its context ends. One whose context is over before it has no effect: it is as
-// if it had not been made. A nil communicator has no name, no members and ErrArgument as its error.
+// Every call returns when its context ends. One whose context is over before it has no effect: it
+// is as if it had not been made. A nil communicator has no name, no members and ErrArgument as its
+// error.
 type Communicator struct {
 	inner *communicator.Communicator
 	node  *membership.Node
@@ -84,9 +85,9 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	return c.sibling(inner), nil
 }
 
-// Sub makes a communicator of some of this one's members: its rank i is ranks[i] here. All members call it, with
-// the same ranks; those that are not among them get nil. It costs no connection, and begins with the
-// table in force here. It is a collective call.
+// Sub makes a communicator of some of this one's members: its rank i is ranks[i] here. All members
+// call it, with the same ranks; those that are not among them get nil. It costs no connection, and
+// begins with the table in force here. It is a collective call.
 func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, error) {
 	inner, err := c.with(ctx)
 	if err != nil {
@@ -96,9 +97,10 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 	return c.sibling(inner), err
 }
 
-// Split divides the members into communicators: those with the same color form one, in the order of
-// their keys, and of their ranks here where keys are equal. A member whose color is negative gets nil. It costs
-// no connection, and they begin with the table in force here. It is a collective call.
+// Split divides the members into communicators: those with the same color form one. Its order is
+// that of their keys, and of their ranks here where keys are equal. A member whose color is
+// negative gets nil. It costs no connection, and they begin with the table in force here. It is a
+// collective call.
 func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
 	inner, err := c.with(ctx)
 	if err != nil {
@@ -281,8 +283,8 @@ func WithName(name string) Option { return func(r *engine.Request) { r.Name = na
 // WithAlgorithm runs the operation by this schedule, on all ranks.
 func WithAlgorithm(a Algorithm) Option { return func(r *engine.Request) { r.Algorithm = a } }
 
-// WithCounts divides the data of a ReduceScatter, AllGather, Gather or Scatter into parts of so many
-// elements, by rank: the same counts on all ranks. Parts may be empty.
+// WithCounts divides the data of a ReduceScatter, AllGather, Gather or Scatter into parts of so
+// many elements, by rank: the same counts on all ranks. Parts may be empty.
 func WithCounts(counts ...int) Option { return func(r *engine.Request) { r.Counts = counts } }
 
 // elements views packed bytes as elements.

@@ -27,7 +27,9 @@ func (b *bed) returned(what string, limit time.Duration, f func() error) error {
 func TestANodeThatClosesEndsWhatItsRanksWaitFor(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		for what, call := range map[string]func(context.Context, *Communicator) error{
-			"small": func(ctx context.Context, c *Communicator) error { return AllReduce(ctx, c, make([]float32, 2), Sum) },
+			"small": func(ctx context.Context, c *Communicator) error {
+				return AllReduce(ctx, c, make([]float32, 2), Sum)
+			},
 			"large": func(ctx context.Context, c *Communicator) error {
 				return AllReduce(ctx, c, make([]float32, 1<<20), Sum)
 			},
@@ -39,12 +41,15 @@ func TestANodeThatClosesEndsWhatItsRanksWaitFor(t *testing.T) {
 						comms := b.form("train")
 						b.each(func(i int) error {
 							if i == leaves {
-								<-time.After(time.Second) // the others' frames are here, acknowledged
+								<-time.After(time.Second) // the others' frames are acknowledged
 								return b.Nodes[i].Close(b.t.Context())
 							}
-							err := b.returned(fmt.Sprint("rank ", i), 3*time.Second, func() error { return call(b.t.Context(), comms[i]) })
-							if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), b.Configs[leaves].Name) {
-								return fmt.Errorf("%v, want ended by the close of %s", err, b.Configs[leaves].Name)
+							err := b.returned(fmt.Sprint("rank ", i), 3*time.Second,
+								func() error { return call(b.t.Context(), comms[i]) })
+							if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrClosed) ||
+								!strings.Contains(err.Error(), b.Configs[leaves].Name) {
+								return fmt.Errorf("%v, want ended by the close of %s", err,
+									b.Configs[leaves].Name)
 							}
 							return nil
 						})
@@ -57,7 +62,8 @@ func TestANodeThatClosesEndsWhatItsRanksWaitFor(t *testing.T) {
 
 func TestAnAbortIsToldWhateverItsText(t *testing.T) {
 	for what, text := range map[string]string{
-		"no UTF-8": "\xff\xfe", "cut in a rune": strings.Repeat("x", 1023) + strings.Repeat("é", 600), "long": strings.Repeat("\xff", 5000),
+		"no UTF-8": "\xff\xfe", "cut in a rune": strings.Repeat("x", 1023) + strings.Repeat("é",
+			600), "long": strings.Repeat("\xff", 5000),
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBed(t, 3, 1, nil, func(b *bed) {
@@ -71,7 +77,8 @@ func TestAnAbortIsToldWhateverItsText(t *testing.T) {
 							return errors.New("succeeded")
 						}
 					case 1:
-						err := b.returned("rank 1", 3*time.Second, func() error { return comms[1].Barrier(b.t.Context()) })
+						err := b.returned("rank 1", 3*time.Second,
+							func() error { return comms[1].Barrier(b.t.Context()) })
 						if !errors.Is(err, ErrAborted) || !utf8.ValidString(err.Error()) {
 							return fmt.Errorf("%w, want aborted", err)
 						}
@@ -83,13 +90,15 @@ func TestAnAbortIsToldWhateverItsText(t *testing.T) {
 	}
 }
 
-// Rank 1 has sent its part of the Dup and gives up. Rank 0 calls Dup, has all that it needs, and succeeds.
+// Rank 1 has sent its part of the Dup and gives up. Rank 0 calls Dup, has all that it needs, and
+// succeeds.
 func TestADupThatFailsOnOneRankEndsWhereItSucceeded(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
 		t.Run(fmt.Sprint("ranks=", ranks), func(t *testing.T) {
 			far := func(c *Config) {
 				for i := range c.Rails {
-					c.Rails[i].Transport = fault.Wrap(c.Rails[i].Transport, fault.Options{Delay: 50 * time.Millisecond})
+					c.Rails[i].Transport = fault.Wrap(c.Rails[i].Transport,
+						fault.Options{Delay: 50 * time.Millisecond})
 				}
 			}
 			inBed(t, ranks, 1, far, func(b *bed) {
@@ -114,9 +123,11 @@ func TestADupThatFailsOnOneRankEndsWhereItSucceeded(t *testing.T) {
 						return nil
 					}
 					succeeded = true
-					err = b.returned("a sum on the child", 3*time.Second, func() error { return AllReduce(b.t.Context(), child, make([]float32, 10), Sum) })
+					err = b.returned("a sum on the child", 3*time.Second,
+						func() error { return AllReduce(b.t.Context(), child, make([]float32, 10), Sum) })
 					if !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), b.Configs[last].Name) {
-						return fmt.Errorf("a sum on the child: %w, want aborted by %s", err, b.Configs[last].Name)
+						return fmt.Errorf("a sum on the child: %w, want aborted by %s", err,
+							b.Configs[last].Name)
 					}
 					return nil
 				})
@@ -145,7 +156,8 @@ func TestCallsAfterTheNodesCloseReturn(t *testing.T) {
 			"Communicator": func() error { _, err := b.Nodes[0].Communicator(ctx, "train", 2); return err },
 			"Err":          c.Err,
 		} {
-			if err := b.returned(what, 0, call); !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), `"node0"`) {
+			if err := b.returned(what, 0, call); !errors.Is(err, ErrClosed) ||
+				!strings.Contains(err.Error(), `"node0"`) {
 				t.Errorf("%s: %v, want node0 closed", what, err)
 			}
 		}
@@ -170,7 +182,8 @@ func TestASecondCloseHonoursItsContext(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
-		if err := b.returned("the second Close", time.Second, func() error { return comms[0].Close(ctx) }); !errors.Is(err, context.DeadlineExceeded) {
+		closing := func() error { return comms[0].Close(ctx) }
+		if err := b.returned("the second Close", time.Second, closing); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the second Close: %v, want its deadline", err)
 		}
 		if err := AllReduce(b.t.Context(), comms[1], make([]float32, 10), Sum); err != nil {
@@ -241,19 +254,35 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 		var noContext context.Context
 		ctx := b.t.Context()
 		for what, call := range map[string]func(ctx context.Context) error{
-			"AllReduce":      func(ctx context.Context) error { return AllReduce(ctx, c, []float32{1}, Sum) },
-			"StartAllReduce": func(ctx context.Context) error { _, err := StartAllReduce(ctx, c, []float32{1}, Sum); return err },
-			"AllReduceBatch": func(ctx context.Context) error { return AllReduceBatch(ctx, c, [][]float32{{1}}, Sum) },
-			"RunBatch":       func(ctx context.Context) error { return c.RunBatch(ctx, Batch{DType: op.F32, Op: Sum}) },
-			"WaitAll":        func(ctx context.Context) error { return WaitAll(ctx, w) },
-			"Send":           func(ctx context.Context) error { return Send(ctx, c, []float32{1}, 0, 1) },
-			"Recv":           func(ctx context.Context) error { _, err := Recv(ctx, c, []float32{1}, 0, 1); return err },
+			"AllReduce": func(ctx context.Context) error { return AllReduce(ctx, c, []float32{1}, Sum) },
+			"StartAllReduce": func(ctx context.Context) error {
+				_, err := StartAllReduce(ctx, c, []float32{1}, Sum)
+				return err
+			},
+			"AllReduceBatch": func(ctx context.Context) error {
+				return AllReduceBatch(ctx, c, [][]float32{{1}}, Sum)
+			},
+			"RunBatch": func(ctx context.Context) error {
+				return c.RunBatch(ctx, Batch{DType: op.F32, Op: Sum})
+			},
+			"WaitAll": func(ctx context.Context) error { return WaitAll(ctx, w) },
+			"Send":    func(ctx context.Context) error { return Send(ctx, c, []float32{1}, 0, 1) },
+			"Recv": func(ctx context.Context) error {
+				_, err := Recv(ctx, c, []float32{1}, 0, 1)
+				return err
+			},
 			"SendRecv": func(ctx context.Context) error {
 				_, err := SendRecv(ctx, c, []float32{1}, 0, 1, []float32{1}, 0, 1)
 				return err
 			},
-			"StartSend":     func(ctx context.Context) error { _, err := StartSend(ctx, c, []float32{1}, 0, 1); return err },
-			"StartRecv":     func(ctx context.Context) error { _, err := StartRecv(ctx, c, []float32{1}, 0, 1); return err },
+			"StartSend": func(ctx context.Context) error {
+				_, err := StartSend(ctx, c, []float32{1}, 0, 1)
+				return err
+			},
+			"StartRecv": func(ctx context.Context) error {
+				_, err := StartRecv(ctx, c, []float32{1}, 0, 1)
+				return err
+			},
 			"Transfer.Wait": func(ctx context.Context) error { _, err := m.Wait(ctx); return err },
 			"Transfer.Err":  func(context.Context) error { <-m.Done(); return m.Err() },
 			"Split":         func(ctx context.Context) error { _, err := c.Split(ctx, 0, 0); return err },
@@ -269,8 +298,14 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 			"Wait":          func(ctx context.Context) error { return w.Wait(ctx) },
 			"Work.Err":      func(context.Context) error { <-w.Done(); return w.Err() },
 			"Node.Close":    func(ctx context.Context) error { return n.Close(ctx) },
-			"Communicator":  func(ctx context.Context) error { _, err := n.Communicator(ctx, "train", 1); return err },
-			"Start":         func(context.Context) error { _, err := Start(noContext, DefaultConfig()); return err },
+			"Communicator": func(ctx context.Context) error {
+				_, err := n.Communicator(ctx, "train", 1)
+				return err
+			},
+			"Start": func(context.Context) error {
+				_, err := Start(noContext, DefaultConfig())
+				return err
+			},
 		} {
 			for _, ctx := range []context.Context{ctx, noContext} {
 				if err := call(ctx); !errors.Is(err, ErrArgument) {
@@ -278,7 +313,8 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 				}
 			}
 		}
-		if c.Name() != "" || c.Rank() != -1 || c.Size() != 0 || c.Nodes() != nil || c.Seq() != 0 || len(c.Table().Entries) != 0 || w.Seq() != 0 ||
+		if c.Name() != "" || c.Rank() != -1 || c.Size() != 0 || c.Nodes() != nil || c.Seq() != 0 ||
+			len(c.Table().Entries) != 0 || w.Seq() != 0 ||
 			n.Name() != "" || n.GossipAddr() != "" || n.Members() != nil || n.Rails() != nil {
 			t.Error("a nil handle has properties")
 		}

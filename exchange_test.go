@@ -24,8 +24,10 @@ func exchange(i, n, extra int) (sends, recvs []engine.Message) {
 		if j == n-1 {
 			room += extra
 		}
-		sends = append(sends, engine.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(letter(i, j, counts(i, j)))})
-		recvs = append(recvs, engine.Message{Rank: op.Rank(j), DType: op.Int32, Buf: op.Bytes(make([]int32, room))})
+		sends = append(sends, engine.Message{Rank: op.Rank(j), DType: op.Int32,
+			Buf: op.Bytes(letter(i, j, counts(i, j)))})
+		recvs = append(recvs, engine.Message{Rank: op.Rank(j), DType: op.Int32,
+			Buf: op.Bytes(make([]int32, room))})
 	}
 	return sends, recvs
 }
@@ -34,10 +36,11 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 	const n = 4
 	inBed(t, n, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
-			wild, err := StartRecv(ctx, comms[i], make([]int32, 100_000), AnySource, AnyTag) // meets none of them
+			// It meets none of them.
+			wild, err := StartRecv(ctx, comms[i], make([]int32, 100_000), AnySource, AnyTag)
 			if err != nil {
 				return err
 			}
@@ -51,7 +54,8 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 					return err
 				}
 				for j, m := range recvs {
-					if err := checkLetter(Elements[int32](m.Buf), Status{j, 0, counts(j, i)}, j, 0, i, counts(j, i)); err != nil {
+					if err := checkLetter(Elements[int32](m.Buf), Status{j, 0, counts(j, i)}, j, 0,
+						i, counts(j, i)); err != nil {
 						return err
 					}
 				}
@@ -70,7 +74,7 @@ func TestAnExchangeWhoseLengthsDifferNamesBoth(t *testing.T) {
 		t.Run(fmt.Sprint(extra), func(t *testing.T) {
 			inBed(t, 3, 2, nil, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					mine := 0
@@ -86,7 +90,8 @@ func TestAnExchangeWhoseLengthsDifferNamesBoth(t *testing.T) {
 					defer cancel()
 					err = e.Wait(soon)
 					sent := counts(2, 0)
-					if i == 0 && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes, the receive buffer %d", 4*sent, 4*(sent+extra)))) {
+					if i == 0 && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(),
+						fmt.Sprintf("%d bytes, the receive buffer %d", 4*sent, 4*(sent+extra)))) {
 						return fmt.Errorf("got %v", err)
 					}
 					return nil

@@ -9,12 +9,13 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// Over rails of 4 : 1 collectives that are no allreduce find shares of their own, though in some of them not every rank
-// measures something: a root of broadcasts receives nothing.
+// Over rails of 4 : 1 collectives that are no allreduce find shares of their own. In some of them
+// not every rank measures something: a root of broadcasts receives nothing.
 func TestEveryFamilyIsBalancedByItsOwnTimes(t *testing.T) {
 	const ranks, size, calls = 3, 3 << 20, 60
 	for kind, bound := range map[Kind]float64{ // bytes over the busiest link, in parts of the size
-		KindBroadcast: 1, KindReduce: 1, KindAllGather: 2.0 / 3, KindReduceScatter: 2.0 / 3, KindGather: 2.0 / 3, KindAllToAll: 2.0 / 3,
+		KindBroadcast: 1, KindReduce: 1, KindAllGather: 2.0 / 3, KindReduceScatter: 2.0 / 3,
+		KindGather: 2.0 / 3, KindAllToAll: 2.0 / 3,
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			adapt, _ := limitedRails(40e6, 10e6)
@@ -47,7 +48,8 @@ func TestEveryFamilyIsBalancedByItsOwnTimes(t *testing.T) {
 				run(calls)
 				each := run(10)
 				if ideal := bound * size / 50e6; each.Seconds() > 1.12*ideal {
-					t.Errorf("%v each, %.3f times the bound; the table is %+v", each, each.Seconds()/ideal, comms[0].Table())
+					t.Errorf("%v each, %.3f times the bound; the table is %+v", each,
+						each.Seconds()/ideal, comms[0].Table())
 				}
 				r, err := comms[0].Balance(b.t.Context())
 				if err != nil || len(r.Others) != 1 {

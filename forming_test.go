@@ -9,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
@@ -58,7 +57,9 @@ func TestACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 					b.sum(second, 100_000)
 
 					b.Rails.Heal("node1", "eth1")
-					b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1" })
+					b.expectEvent(events, func(e Event) bool {
+						return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1"
+					})
 					<-time.After(time.Second)
 					b.sum(b.form("third"), 100_000)
 					b.sum(comms, 100_000)
@@ -84,8 +85,8 @@ func (b *bed) expectEvent(events <-chan Event, match func(Event) bool) {
 	}
 }
 
-// apart asks on three nodes for as long as patience, while no rail connects node1 with node2. Each of
-// the two reaches node0.
+// apart asks on three nodes for as long as patience, while no rail connects node1 with node2. Each
+// of the two reaches node0.
 func (b *bed) apart(patience time.Duration) []error {
 	b.t.Helper()
 	b.Rails.Cut("node1", "eth0")
@@ -126,7 +127,8 @@ func TestTwoNodesThatNoRailConnectsAreNamedWithTheirRails(t *testing.T) {
 // A deadline may end before any node knows that two others cannot meet.
 func TestWhoCannotKnowTheObstacleYetSaysWhomItWaitsFor(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
-		want := []string{"waiting for the answers of node1, node2", "waiting for pairs to node2", "waiting for pairs to node1"}
+		want := []string{"waiting for the answers of node1, node2", "waiting for pairs to node2",
+			"waiting for pairs to node1"}
 		for i, err := range b.apart(time.Second) {
 			if !strings.Contains(err.Error(), want[i]) {
 				b.t.Errorf("node %d: %q is not in: %v", i, want[i], err)
@@ -141,36 +143,28 @@ func TestOnLoopbackACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 	defer cancel()
 	bad := fault.Wrap(tcp.New(tcp.Options{}), fault.Options{})
 	bad.Cut()
-	b := start(t, testbed.Options{Nodes: 2, Rails: 2, Over: testbed.Loopback, Gossip: testbed.Loopback, Adapt: func(c *Config) {
-		if c.Name == "node1" {
-			c.Rails[1].Transport = bad
-		}
-	}})
+	b := start(t, testbed.Options{Nodes: 2, Rails: 2, Over: testbed.Loopback, Gossip: testbed.Loopback,
+		Adapt: func(c *Config) {
+			if c.Name == "node1" {
+				c.Rails[1].Transport = bad
+			}
+		}})
 	defer b.close()
 	events := b.Nodes[0].Events(ctx)
 	comms := b.form("train")
-	b.expectEvent(events, func(e Event) bool { return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1" })
+	b.expectEvent(events, func(e Event) bool {
+		return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1"
+	})
 	b.sum(comms, 1_000_000)
 	if bad.Counters().Refused == 0 {
 		t.Error("the fault was not seen")
 	}
 	bad.Heal()
-	b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1" })
+	b.expectEvent(events, func(e Event) bool {
+		return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1"
+	})
 	b.sum(comms, 1_000_000)
 	b.each(func(i int) error { return comms[i].Close(ctx) })
-}
-
-// absentDevice is a transport whose device may be absent.
-type absentDevice struct {
-	transport.Transport
-	absent *atomic.Bool
-}
-
-func (a absentDevice) Open(device string) (transport.Device, error) {
-	if a.absent.Load() {
-		return nil, fmt.Errorf("%w: %s is down", transport.ErrAbsent, device)
-	}
-	return a.Transport.Open(device)
 }
 
 func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
@@ -178,18 +172,21 @@ func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
 	absent.Store(true)
 	adapt := func(c *Config) {
 		if c.Name == "node1" {
-			c.Rails[0].Transport = absentDevice{c.Rails[0].Transport, &absent}
+			c.Rails[0].Transport = fault.Absent{Transport: c.Rails[0].Transport, Now: &absent}
 		}
 	}
 	inBed(t, 3, 2, adapt, func(b *bed) {
-		if log := b.log.String(); !strings.Contains(log, "rail is absent") || !strings.Contains(log, "rail0") {
+		if log := b.log.String(); !strings.Contains(log, "rail is absent") ||
+			!strings.Contains(log, "rail0") {
 			b.t.Errorf("no warning names the rail:\n%s", log)
 		}
 		first := b.form("first")
 		b.sum(first, 100_000)
 		events := b.Nodes[0].Events(b.t.Context())
 		absent.Store(false)
-		b.expectEvent(events, func(e Event) bool { return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail0" })
+		b.expectEvent(events, func(e Event) bool {
+			return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail0"
+		})
 		b.sum(first, 100_000)
 		b.sum(b.form("second"), 100_000)
 		if s := b.Nodes[1].Rails()[0]; !s.Up || s.Addr == "" || s.BytesSent == 0 {

@@ -48,7 +48,8 @@ func TestTheLargestTableIsAgreedOn(t *testing.T) {
 func TestMoreRailsThanThereMayBeAreAConfigurationError(t *testing.T) {
 	cfg := DefaultConfig()
 	for i := range view.MaxRails + 1 {
-		cfg.Rails = append(cfg.Rails, Rail{Name: fmt.Sprintf("rail%d", i), Transport: mem.NewNetwork().Transport("a"), Device: "eth0"})
+		cfg.Rails = append(cfg.Rails, Rail{Name: fmt.Sprintf("rail%d", i),
+			Transport: mem.NewNetwork().Transport("a"), Device: "eth0"})
 	}
 	err := cfg.Validate()
 	if !errors.Is(err, fault.ErrConfig) || !strings.Contains(err.Error(), "33 rails: a node has at most 32") {

@@ -55,9 +55,12 @@ var matrixStates = []matrixState{
 		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, succeeds, waits},
 	},
 	{
-		name:   "forming",
-		enter:  func(s *situation) { s.background(0, "the forming", func() error { return s.formAnother(0) }) },
-		expect: [...]outcome{waits, succeeds, succeeds, waits, either(waits, fails(ErrView)), succeeds, waits},
+		name: "forming",
+		enter: func(s *situation) {
+			s.background(0, "the forming", func() error { return s.formAnother(0) })
+		},
+		expect: [...]outcome{waits, succeeds, succeeds, waits, either(waits, fails(ErrView)),
+			succeeds, waits},
 	},
 	{
 		name: "others in operation",
@@ -66,7 +69,8 @@ var matrixStates = []matrixState{
 				s.background(i, "the operation", func() error { return s.sum(i, 10) })
 			}
 		},
-		expect: [...]outcome{either(succeeds, fails(ErrMismatch, "node")), succeeds, succeeds, waits, waits, succeeds, waits},
+		expect: [...]outcome{either(succeeds, fails(ErrMismatch, "node")), succeeds, succeeds,
+			waits, waits, succeeds, waits},
 	},
 	{
 		name:   "in operation",
@@ -78,7 +82,8 @@ var matrixStates = []matrixState{
 		adapt: patient,
 		enter: func(s *situation) {
 			s.silence("node2")
-			s.background(0, "a new table", func() error { return s.comm.SetTable(s.t.Context(), s.comm.Table()) })
+			s.background(0, "a new table",
+				func() error { return s.comm.SetTable(s.t.Context(), s.comm.Table()) })
 			synctest.Wait()
 			started := make(chan struct{}, 8)
 			s.background(0, "the operations", func() error {
@@ -106,11 +111,13 @@ var matrixStates = []matrixState{
 		name: "broken",
 		enter: func(s *situation) {
 			ctx, cancel := context.WithCancelCause(s.t.Context())
-			s.background(1, "the canceled operation", func() error { return AllReduce(ctx, s.comms[1], make([]float32, 10), Sum) })
+			s.background(1, "the canceled operation",
+				func() error { return AllReduce(ctx, s.comms[1], make([]float32, 10), Sum) })
 			synctest.Wait()
 			cancel(errors.New(`"node1" has had enough`))
 		},
-		expect: [...]outcome{fails(ErrBroken, "node1", "enough"), fails(ErrBroken, "node1"), succeeds, waits, waits, succeeds, fails(ErrBroken, "node1")},
+		expect: [...]outcome{fails(ErrBroken, "node1", "enough"), fails(ErrBroken, "node1"),
+			succeeds, waits, waits, succeeds, fails(ErrBroken, "node1")},
 		prompt: soon,
 	},
 	{
@@ -119,17 +126,21 @@ var matrixStates = []matrixState{
 			s.inFlight(1)
 			s.background(0, "the close", func() error { return s.comm.Close(s.t.Context()) })
 		},
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), waits, closes, fails(ErrClosed)},
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed),
+			waits, closes, fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
 		name: "closed",
 		enter: func(s *situation) {
-			if _, err := s.within(soon, "closing", func() error { return s.comm.Close(s.t.Context()) }); err != nil {
+			if _, err := s.within(soon, "closing", func() error {
+				return s.comm.Close(s.t.Context())
+			}); err != nil {
 				s.t.Fatal(err)
 			}
 		},
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), waits, succeeds, fails(ErrClosed)},
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed),
+			waits, succeeds, fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
@@ -139,7 +150,8 @@ var matrixStates = []matrixState{
 				s.t.Fatal(err)
 			}
 		},
-		expect: [...]outcome{fails(ErrClosed, "node1"), either(succeeds, waits), succeeds, waits, waits, succeeds, fails(ErrClosed, "node1")},
+		expect: [...]outcome{fails(ErrClosed, "node1"), either(succeeds, waits), succeeds, waits,
+			waits, succeeds, fails(ErrClosed, "node1")},
 		prompt: callLimit + callSlack,
 	},
 	{
@@ -151,13 +163,15 @@ var matrixStates = []matrixState{
 			s.background(0, "the end", func() error { defer cancel(); _ = s.node.Close(ctx); return nil })
 			<-time.After(soon)
 		},
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed, "node0"), either(closes, fails(ErrClosed)), fails(ErrClosed)},
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed),
+			fails(ErrClosed, "node0"), either(closes, fails(ErrClosed)), fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
-		name:   "node closed",
-		enter:  func(s *situation) { s.leave(0) },
-		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed, "node0"), either(succeeds, fails(ErrClosed)), fails(ErrClosed)},
+		name:  "node closed",
+		enter: func(s *situation) { s.leave(0) },
+		expect: [...]outcome{fails(ErrClosed), fails(ErrClosed), fails(ErrClosed), fails(ErrClosed),
+			fails(ErrClosed, "node0"), either(succeeds, fails(ErrClosed)), fails(ErrClosed)},
 		prompt: soon,
 	},
 	{
@@ -169,13 +183,15 @@ var matrixStates = []matrixState{
 			synctest.Wait()
 			s.leave(1)
 		},
-		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds, waits, waits, succeeds, fails(ErrAborted, "node1")},
+		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds,
+			waits, waits, succeeds, fails(ErrAborted, "node1")},
 		prompt: soon,
 	},
 	{
-		name:   "another node closed",
-		enter:  func(s *situation) { s.leave(1) },
-		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds, waits, waits, succeeds, fails(ErrAborted, "node1")},
+		name:  "another node closed",
+		enter: func(s *situation) { s.leave(1) },
+		expect: [...]outcome{fails(ErrAborted, "node1"), fails(ErrAborted, "node1"), succeeds,
+			waits, waits, succeeds, fails(ErrAborted, "node1")},
 		prompt: soon,
 	},
 	{
@@ -189,9 +205,10 @@ var matrixStates = []matrixState{
 		prompt: soon,
 	},
 	{
-		name:   "rank stopped",
-		enter:  func(s *situation) { s.silence("node2") },
-		expect: [...]outcome{either(waits, lostNode), either(waits, lostNode), succeeds, anyEndOfShrink, waits, closes, either(waits, lostNode)},
+		name:  "rank stopped",
+		enter: func(s *situation) { s.silence("node2") },
+		expect: [...]outcome{either(waits, lostNode), either(waits, lostNode), succeeds,
+			anyEndOfShrink, waits, closes, either(waits, lostNode)},
 	},
 	{
 		name:   "a rail down",

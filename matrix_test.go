@@ -14,10 +14,12 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// The rule of this file: every public call, in every state of its node, its communicator and the others, returns
-// when its context ends, and returns an error that names the cause when it can't succeed.
+// The rule of this file: every public call returns when its context ends, in every state of its
+// node, its communicator and the others. When it can't succeed, it returns an error that names the
+// cause.
 //
-// A new call is one line of matrixCalls, and a new state one of matrixStates (matrix_states_test.go).
+// A new call is one line of matrixCalls, and a new state one of matrixStates
+// (matrix_states_test.go).
 
 // matrixCall is a public call, as node 0 makes it.
 type matrixCall struct {
@@ -76,13 +78,15 @@ var matrixCalls = []matrixCall{
 		return AllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 10), make([]float32, 5)}, Sum)
 	}},
 	{"StartAllReduceBatch", collective, func(ctx context.Context, s *situation) error {
-		return finish(StartAllReduceBatch(ctx, s.comm, [][]float32{make([]float32, 300_000), make([]float32, 5)}, Sum))
+		return finish(StartAllReduceBatch(ctx, s.comm,
+			[][]float32{make([]float32, 300_000), make([]float32, 5)}, Sum))
 	}},
 	{"RunBatch", collective, func(ctx context.Context, s *situation) error {
 		return s.comm.RunBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}})
 	}},
 	{"StartBatch", collective, func(ctx context.Context, s *situation) error {
-		return finish(s.comm.StartBatch(ctx, Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}}))
+		return finish(s.comm.StartBatch(ctx,
+			Batch{DType: op.Uint8, Op: Max, Buffers: [][]byte{make([]byte, 10)}}))
 	}},
 	{"WaitAll", collective, func(ctx context.Context, s *situation) error {
 		if ctx == nil {
@@ -215,7 +219,8 @@ func (s *situation) background(node int, what string, f func() error) {
 	}()
 }
 
-// within runs f and returns its error and how long it took. A call that doesn't return can't be left behind in a bubble.
+// within runs f and returns its error and how long it took. A call that doesn't return can't be
+// left behind in a bubble.
 func (s *situation) within(limit time.Duration, what string, f func() error) (took time.Duration, err error) {
 	start, done := time.Now(), make(chan error, 1)
 	go func() { done <- f() }()
@@ -230,7 +235,8 @@ func (s *situation) within(limit time.Duration, what string, f func() error) (to
 	return took, err
 }
 
-// turnedDown makes the call without a context and with one that is over: neither may have an effect.
+// turnedDown makes the call without a context and with one that is over: neither may have an
+// effect.
 func (s *situation) turnedDown(c *matrixCall, prompt time.Duration) {
 	seq, broken := s.comm.Seq(), s.comm.Err()
 	_, err := s.within(prompt, c.name+" without a context", func() error { return c.make(nil, s) })
@@ -244,11 +250,13 @@ func (s *situation) turnedDown(c *matrixCall, prompt time.Duration) {
 	ctx, cancel := context.WithCancelCause(s.t.Context())
 	cancel(why)
 	_, err = s.within(prompt, c.name+" with a context that is over", func() error { return c.make(ctx, s) })
-	if err == nil || broken == nil && s.node == s.Nodes[0] && !errors.Is(err, why) && !errors.Is(err, ErrClosed) {
+	if err == nil ||
+		broken == nil && s.node == s.Nodes[0] && !errors.Is(err, why) && !errors.Is(err, ErrClosed) {
 		s.t.Errorf("%s with a context that is over: %v, want its cause", c.name, err)
 	}
 	if now := s.comm.Err(); s.comm.Seq() != seq || (now == nil) != (broken == nil) {
-		s.t.Errorf("%s with a context that is over went from seq %d to %d, and from %v to %v", c.name, seq, s.comm.Seq(), broken, now)
+		s.t.Errorf("%s with a context that is over went from seq %d to %d, and from %v to %v",
+			c.name, seq, s.comm.Seq(), broken, now)
 	}
 }
 
@@ -263,7 +271,8 @@ func waits(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 // fails: the error matches all, and its text has all the names.
 func fails(sentinel error, names ...string) outcome {
 	return func(err error) bool {
-		return err != nil && errors.Is(err, sentinel) && !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(err.Error(), n) })
+		return err != nil && errors.Is(err, sentinel) && !slices.ContainsFunc(names,
+			func(n string) bool { return !strings.Contains(err.Error(), n) })
 	}
 }
 

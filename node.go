@@ -20,8 +20,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
 )
 
-// Node is a running member of a cluster. Its methods are safe for concurrent use. A nil node has no name,
-// rails and members; its calls end with ErrArgument.
+// Node is a running member of a cluster. Its methods are safe for concurrent use. A nil node has no
+// name, rails and members; its calls end with ErrArgument.
 type Node struct {
 	config Config
 	inner  *membership.Node
@@ -68,11 +68,13 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip.Store = cfg.Rendezvous.store()
 	inner, err := membership.Start(ctx, membership.Config{
 		Engine: engine.Config{
-			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase, WaitSpin: cfg.WaitSpin,
+			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase,
+			WaitSpin:    cfg.WaitSpin,
 			MemoryLimit: cfg.MemoryLimit, Measured: cfg.measured(), Free: cfg.Order == OrderFree,
 		},
 		Balancing: balancing.Config{
-			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes), Algorithms: cfg.ranges(),
+			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes),
+			Algorithms: cfg.ranges(),
 		},
 		Node: cfg.Name, Incarnation: incarnation,
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
@@ -188,19 +190,22 @@ type EventKind = membership.EventKind
 
 // The kinds of events, and which fields of an Event they set.
 const (
-	RailUp             = membership.RailUp             // Node, Rail: a connection was made
-	RailDown           = membership.RailDown           // Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost, or missing when the nodes met
-	RailMoved          = membership.RailMoved          // Node, Rail, Unacknowledged, Waiting, Resent, To: what it carried goes over other rails
+	RailUp = membership.RailUp // Node, Rail: a connection was made
+	// Node, Rail, Err, Unacknowledged, Waiting, Remaining: it was lost, or missing when the nodes
+	// met.
+	RailDown = membership.RailDown
+	// Node, Rail, Unacknowledged, Waiting, Resent, To: what it carried goes over other rails.
+	RailMoved          = membership.RailMoved
 	RankLost           = membership.RankLost           // Communicator, Rank, Node, Err
 	CommunicatorFormed = membership.CommunicatorFormed // Communicator, Rank (this node's)
 	CommunicatorBroken = membership.CommunicatorBroken // Communicator, Rank (this node's), Err
 	TableChanged       = membership.TableChanged       // Communicator, Rank (this node's), Version
 )
 
-// Events tells what happens to the node from now on, until the context ends or the node is closed; then the
-// channel is closed. The runtime never waits for who reads it: of 256 events that wait, the
-// next is lost, and counted in Event.Missed of the one that follows. Without a node or a context the channel is
-// closed from the start.
+// Events tells what happens to the node from now on, until the context ends or the node is closed;
+// then the channel is closed. The runtime never waits for who reads it. When 256 events wait, the
+// next is lost, and counted in Event.Missed of the one that follows. Without a node or a context
+// the channel is closed from the start.
 func (n *Node) Events(ctx context.Context) <-chan Event {
 	inner, err := n.with(ctx)
 	if err != nil {

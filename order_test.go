@@ -15,22 +15,11 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
-// farRails are rails on which a message takes long, so that a ring's many stages are dear. rails are each node's
-// handles.
-func farRails(order OrderMode) (adapt func(*Config), rails func(node, rail int) *fault.Transport) {
-	var handles [][]*fault.Transport
-	return func(c *Config) {
-			c.Balance, c.Order, c.BcubeBase = BalanceMeasured, order, orderedBase
-			var mine []*fault.Transport
-			for i := range c.Rails {
-				f := fault.Wrap(c.Rails[i].Transport, fault.Options{Rate: 100e6, Delay: time.Millisecond})
-				mine = append(mine, f)
-				c.Rails[i].Transport = f
-			}
-			handles = append(handles, mine)
-		}, func(node, rail int) *fault.Transport {
-			return handles[node][rail]
-		}
+// farRails are rails on which a message takes long, so that a ring's many stages are dear.
+func farRails(order OrderMode) (adapt func(*Config), rail func(node, rail int) *fault.Transport) {
+	return shapedRails(fault.Options{Rate: 100e6, Delay: time.Millisecond}, func(c *Config) {
+		c.Balance, c.Order, c.BcubeBase = BalanceMeasured, order, orderedBase
+	})
 }
 
 // fickle is an operand whose sum shows in which order it was formed: much of it cancels.
@@ -52,7 +41,8 @@ func ordered(a Algorithm, ranks, n int) []float32 {
 	block := plan.PartsOf(op.KindAllReduce, a, ranks, 4*n, nil)[0]
 	v := make([]float32, n)
 	for i := range v {
-		v[i] = reference.Fold(a, ranks, orderedBase, 4*i/block, func(r op.Rank) float32 { return fickle(int(r), i) },
+		v[i] = reference.Fold(a, ranks, orderedBase, 4*i/block,
+			func(r op.Rank) float32 { return fickle(int(r), i) },
 			func(a, b float32) float32 { return a + b })
 	}
 	return v

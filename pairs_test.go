@@ -17,7 +17,8 @@ func TestMinLocAndMaxLocFindTheRank(t *testing.T) {
 			for _, size := range []int{1, 7, 40_000} {
 				for _, a := range []Algorithm{Ring, RecursiveDoubling, Bcube, Tree} {
 					b.each(func(r int) error {
-						err := findRank[Int32Loc](b, comms[r], size, a, func(v, r int) Int32Loc { return Int32Loc{Value: int32(v), Index: int32(r)} })
+						err := findRank[Int32Loc](b, comms[r], size, a,
+							func(v, r int) Int32Loc { return Int32Loc{Value: int32(v), Index: int32(r)} })
 						if err != nil {
 							return err
 						}
@@ -94,8 +95,12 @@ func TestPairsAreAlignedAsGoAllocatesThem(t *testing.T) {
 
 func TestOperatorsOfPairsAndNumbersDoNotMix(t *testing.T) {
 	for _, call := range []func(b *bed, c *Communicator) error{
-		func(b *bed, c *Communicator) error { return AllReduce(b.t.Context(), c, make([]Float32Loc, 1), Sum) },
-		func(b *bed, c *Communicator) error { return AllReduce(b.t.Context(), c, make([]float32, 1), MinLoc) },
+		func(b *bed, c *Communicator) error {
+			return AllReduce(b.t.Context(), c, make([]Float32Loc, 1), Sum)
+		},
+		func(b *bed, c *Communicator) error {
+			return AllReduce(b.t.Context(), c, make([]float32, 1), MinLoc)
+		},
 	} {
 		inBed(t, 2, 1, nil, func(b *bed) {
 			comms := b.form("train")

@@ -120,7 +120,8 @@ var (
 	ErrTimeout  = fault.ErrTimeout  // it took too long
 	ErrRail     = fault.ErrRail     // a rail failed or cannot be used
 	ErrConfig   = fault.ErrConfig   // the configuration has faults
-	ErrArgument = fault.ErrArgument // a call lacks its context, communicator, node, operation or message: one of them is nil
+	// A call lacks its context, communicator, node, operation or message: one of them is nil.
+	ErrArgument = fault.ErrArgument
 	ErrView     = fault.ErrView     // a communicator could not be formed
 	ErrMinority = fault.ErrMinority // too few members are left of a communicator to go on
 	ErrLimit    = fault.ErrLimit    // a limit of the runtime was reached

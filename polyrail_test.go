@@ -67,11 +67,7 @@ func TestBothRailsCarryTheirShare(t *testing.T) {
 	inBed(t, 2, 2, func(c *Config) { c.Rails[0].Weight = 3 }, func(b *bed) {
 		comms := b.form("train")
 		b.each(func(i int) error { return AllReduce(b.t.Context(), comms[i], operand(i, 1<<20), Sum) })
-		rails := b.Nodes[0].Rails()
-		share := float64(rails[0].BytesSent) / float64(rails[0].BytesSent+rails[1].BytesSent)
-		if share < 0.74 || share > 0.76 {
-			t.Errorf("rail %s carried %.3f of the bytes, want 0.75", rails[0].Name, share)
-		}
+		b.expectShare(0.75)
 	})
 }
 

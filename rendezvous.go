@@ -15,8 +15,8 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// Rendezvous is a place that all nodes reach, where each leaves its gossip address for the others to
-// join by. At most one field is set; none of them means that there is no such place. See
+// Rendezvous is a place that all nodes reach, where each leaves its gossip address for the others
+// to join by. At most one field is set; none of them means that there is no such place. See
 // docs/rendezvous.md.
 type Rendezvous struct {
 	Redis     RedisOptions // Addr is set if Redis is used
@@ -28,15 +28,17 @@ type RedisOptions = redisstore.Options
 
 const redisPort = "6379"
 
-// ParseRendezvous reads a rendezvous as the command line writes it: redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss://
-// for TLS, dir:///PATH or file:///PATH; "" is none. Errors don't repeat a password.
+// ParseRendezvous reads a rendezvous as the command line writes it:
+// redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, dir:///PATH or file:///PATH; "" is
+// none. Errors don't repeat a password.
 func ParseRendezvous(s string) (Rendezvous, error) {
 	var none Rendezvous
 	if s == "" {
 		return none, nil
 	}
 	bad := func(format string, args ...any) (Rendezvous, error) {
-		return none, fmt.Errorf("%w: rendezvous: %w (want redis://HOST:PORT/DB, rediss://HOST:PORT/DB or dir:///PATH)",
+		return none, fmt.Errorf(
+			"%w: rendezvous: %w (want redis://HOST:PORT/DB, rediss://HOST:PORT/DB or dir:///PATH)",
 			fault.ErrConfig, fmt.Errorf(format, args...))
 	}
 	u, err := url.Parse(s)

@@ -15,13 +15,15 @@ import (
 
 func TestRendezvousIsReadFromAURL(t *testing.T) {
 	for text, want := range map[string]Rendezvous{
-		"":                                    {},
-		"redis://10.0.0.9:7000/3":             {Redis: RedisOptions{Addr: "10.0.0.9:7000", DB: 3}},
-		"redis://store":                       {Redis: RedisOptions{Addr: "store:6379"}},
-		"rediss://me:s%40cret@[fd00::1]:1/":   {Redis: RedisOptions{Addr: "[fd00::1]:1", Username: "me", Password: "s@cret", TLS: true}},
-		"redis://:only%2Fpassword@store:1/15": {Redis: RedisOptions{Addr: "store:1", Password: "only/password", DB: 15}},
-		"dir:///mnt/shared":                   {Directory: "/mnt/shared"},
-		"file:///mnt/with%20blank/":           {Directory: "/mnt/with blank"},
+		"":                        {},
+		"redis://10.0.0.9:7000/3": {Redis: RedisOptions{Addr: "10.0.0.9:7000", DB: 3}},
+		"redis://store":           {Redis: RedisOptions{Addr: "store:6379"}},
+		"rediss://me:s%40cret@[fd00::1]:1/": {Redis: RedisOptions{Addr: "[fd00::1]:1",
+			Username: "me", Password: "s@cret", TLS: true}},
+		"redis://:only%2Fpassword@store:1/15": {Redis: RedisOptions{Addr: "store:1",
+			Password: "only/password", DB: 15}},
+		"dir:///mnt/shared":         {Directory: "/mnt/shared"},
+		"file:///mnt/with%20blank/": {Directory: "/mnt/with blank"},
 	} {
 		got, err := ParseRendezvous(text)
 		if err != nil || got != want {
@@ -49,7 +51,8 @@ func TestAWrongRendezvousURLIsExplainedWithoutItsPassword(t *testing.T) {
 		"nothing":                       "scheme",
 	} {
 		_, err := ParseRendezvous(text)
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -58,7 +61,8 @@ func TestAWrongRendezvousURLIsExplainedWithoutItsPassword(t *testing.T) {
 func TestValidateListsTheFaultsOfARendezvous(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Rails = []Rail{{Name: "a", Protocol: "tcp", Device: "lo"}}
-	cfg.Rendezvous = Rendezvous{Redis: RedisOptions{Addr: "host", DB: -1, Password: "secret"}, Directory: "here"}
+	cfg.Rendezvous = Rendezvous{Redis: RedisOptions{Addr: "host", DB: -1, Password: "secret"},
+		Directory: "here"}
 	err := cfg.Validate()
 	if !errors.Is(err, ErrConfig) || strings.Contains(fmt.Sprint(err), "secret") {
 		t.Fatalf("got %v", err)
@@ -105,7 +109,8 @@ func TestStartNamesARendezvousThatCannotBeUsed(t *testing.T) {
 				cfg.Name, cfg.Bind, cfg.Join, cfg.Rendezvous.Directory = "late", "10.0.0.9:7946", nil, dir
 				cfg.Rails = []Rail{{Name: "rail0", Transport: b.Rails.Transport("late"), Device: "eth0"}}
 				_, err := b.Join(ctx, cfg)
-				if !errors.Is(err, ErrTimeout) || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "dir://"+dir) {
+				if !errors.Is(err, ErrTimeout) || !errors.Is(err, os.ErrNotExist) ||
+					!strings.Contains(err.Error(), "dir://"+dir) {
 					t.Errorf("got %v", err)
 				}
 				if ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded) {

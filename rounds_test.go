@@ -55,8 +55,8 @@ func TestKillAndRejoinLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// standing takes the fewest goroutines, and the fewest connections, of a few looks: gossip talks now
-// and then, for a moment each time.
+// standing takes the fewest goroutines, and the fewest connections, of a few looks: gossip talks
+// now and then, for a moment each time.
 func (b *bed) standing() (goroutines []string, connections int) {
 	for look := range 3 {
 		synctest.Wait()

@@ -90,7 +90,8 @@ func RecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType, from, 
 // SendRecv sends one message and receives another one at the same time, so that ranks that
 // exchange messages do not wait for each other. The buffers must not overlap. If one of the two
 // fails the other one is given up.
-func SendRecv[T Element](ctx context.Context, c *Communicator, send []T, to, sendTag int, recv []T, from, recvTag int) (Status, error) {
+func SendRecv[T Element](ctx context.Context, c *Communicator, send []T, to, sendTag int, recv []T,
+	from, recvTag int) (Status, error) {
 	r, err := StartRecv(ctx, c, recv, from, recvTag)
 	if err != nil {
 		return Status{}, err
@@ -169,7 +170,8 @@ func StartSend[T Element](ctx context.Context, c *Communicator, buf []T, to, tag
 }
 
 // StartSendBytes begins a SendBytes and returns; see StartSend.
-func StartSendBytes(ctx context.Context, c *Communicator, buf []byte, d DType, to, tag int) (*Transfer, error) {
+func StartSendBytes(ctx context.Context, c *Communicator, buf []byte, d DType,
+	to, tag int) (*Transfer, error) {
 	return c.transfer(ctx, message(buf, d, to, tag), (*engine.Transfers).Send)
 }
 
@@ -181,7 +183,8 @@ func StartRecv[T Element](ctx context.Context, c *Communicator, buf []T, from, t
 }
 
 // StartRecvBytes begins a RecvBytes and returns; see StartRecv.
-func StartRecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType, from, tag int) (*Transfer, error) {
+func StartRecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType,
+	from, tag int) (*Transfer, error) {
 	return c.transfer(ctx, message(buf, d, from, tag), (*engine.Transfers).Recv)
 }
 
@@ -189,7 +192,8 @@ func StartRecvBytes(ctx context.Context, c *Communicator, buf []byte, d DType, f
 type startTransfer func(*engine.Transfers, context.Context, engine.Message) (*engine.Transfer, error)
 
 // transfer begins a send or a receive that its context governs.
-func (c *Communicator) transfer(ctx context.Context, m engine.Message, start startTransfer) (*Transfer, error) {
+func (c *Communicator) transfer(ctx context.Context, m engine.Message,
+	start startTransfer) (*Transfer, error) {
 	inner, err := c.with(ctx)
 	if err != nil {
 		return nil, err

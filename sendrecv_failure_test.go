@@ -19,7 +19,7 @@ func TestAMessageThatDoesNotFitIsAnErrorThatNamesBothLengths(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			inBed(t, 2, 2, nil, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					if i == 0 {
@@ -35,11 +35,13 @@ func TestAMessageThatDoesNotFitIsAnErrorThatNamesBothLengths(t *testing.T) {
 					_, other := Recv(ctx, comms[1], make([]float32, size), 0, 1)
 					for _, err := range []error{short, other} {
 						var m *MismatchError
-						if !errors.As(err, &m) || m.Node != "node0" || !strings.Contains(m.Theirs, fmt.Sprintf("%d × int32", size)) {
+						if !errors.As(err, &m) || m.Node != "node0" ||
+							!strings.Contains(m.Theirs, fmt.Sprintf("%d × int32", size)) {
 							return fmt.Errorf("got %v", err)
 						}
 					}
-					if want := fmt.Sprintf("%d bytes, the receive buffer %d", 4*size, 4*size-4); !strings.Contains(short.Error(), want) {
+					if want := fmt.Sprintf("%d bytes, the receive buffer %d", 4*size,
+						4*size-4); !strings.Contains(short.Error(), want) {
 						return fmt.Errorf("got %v, want %q in it", short, want)
 					}
 					if !strings.Contains(other.Error(), "× float32") {
@@ -60,7 +62,7 @@ func TestAMessageThatDoesNotFitIsAnErrorThatNamesBothLengths(t *testing.T) {
 func TestCallsThatCannotBeRunAreErrorsHereAlone(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		over, end := context.WithCancel(ctx)
 		end()
@@ -89,18 +91,20 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			inBed(t, 2, 2, nil, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					soon, cancel := context.WithTimeout(ctx, time.Second)
 					defer cancel()
 					buf := make([]int32, size)
 					if i == 1 { // nobody sends this
-						if _, err := Recv(soon, comms[1], buf, 0, 99); !errors.Is(err, context.DeadlineExceeded) {
+						if _, err := Recv(soon, comms[1], buf, 0,
+							99); !errors.Is(err, context.DeadlineExceeded) {
 							return fmt.Errorf("got %v", err)
 						}
 					} else if size > 16<<10 { // nobody receives this
-						if err := Send(soon, comms[0], letter(0, 0, size), 1, 0); !errors.Is(err, context.DeadlineExceeded) {
+						if err := Send(soon, comms[0], letter(0, 0, size), 1,
+							0); !errors.Is(err, context.DeadlineExceeded) {
 							return fmt.Errorf("got %v", err)
 						}
 					} else {
@@ -109,7 +113,8 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 					if i == 0 {
 						return Send(ctx, comms[0], letter(0, 1, size), 1, 0)
 					}
-					<-time.After(time.Second)                             // virtual time: the first one is cancelled
+					// Virtual: the first one is cancelled.
+					<-time.After(time.Second)
 					s, err := Recv(ctx, comms[1], buf, AnySource, AnyTag) // the second one
 					if err != nil {
 						return err
@@ -123,18 +128,7 @@ func TestACancelEndsOneTransferAndNothingElse(t *testing.T) {
 
 // slowRails carry 40 MB/s each, so that something is on its way for long.
 func slowRails() (adapt func(*Config), rail func(node, rail int) *fault.Transport) {
-	var handles [][]*fault.Transport
-	return func(c *Config) {
-			var mine []*fault.Transport
-			for i := range c.Rails {
-				f := fault.Wrap(c.Rails[i].Transport, fault.Options{Rate: 40e6, Delay: time.Millisecond})
-				mine = append(mine, f)
-				c.Rails[i].Transport = f
-			}
-			handles = append(handles, mine)
-		}, func(node, rail int) *fault.Transport {
-			return handles[node][rail]
-		}
+	return shapedRails(fault.Options{Rate: 40e6, Delay: time.Millisecond}, func(*Config) {})
 }
 
 func TestACancelInTheMiddleOfAMessage(t *testing.T) {
@@ -144,7 +138,7 @@ func TestACancelInTheMiddleOfAMessage(t *testing.T) {
 			adapt, _ := slowRails()
 			inBed(t, 2, 2, adapt, func(b *bed) {
 				comms := b.form("train")
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				b.each(func(i int) error {
 					begin := time.Now()
@@ -159,7 +153,8 @@ func TestACancelInTheMiddleOfAMessage(t *testing.T) {
 						}
 						err := Send(mine, comms[0], buf, 1, 0)
 						clear(buf) // it is the caller's again
-						if who == "sender" && (!errors.Is(err, context.DeadlineExceeded) || !prompt()) || who == "receiver" && err != nil {
+						if who == "sender" && (!errors.Is(err, context.DeadlineExceeded) ||
+							!prompt()) || who == "receiver" && err != nil {
 							return fmt.Errorf("the sender got %v", err)
 						}
 						return Send(ctx, comms[0], letter(0, 1, size), 1, 0)
@@ -172,7 +167,8 @@ func TestACancelInTheMiddleOfAMessage(t *testing.T) {
 					if who == "receiver" && (!errors.Is(err, context.DeadlineExceeded) || !prompt()) {
 						return fmt.Errorf("the receiver got %v", err)
 					}
-					if who == "sender" && (!errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), `"node0"`)) {
+					if who == "sender" &&
+						(!errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), `"node0"`)) {
 						return fmt.Errorf("the receiver got %v, want one that names the sender", err)
 					}
 					for k := range buf { // it is the caller's again
@@ -200,7 +196,7 @@ func TestRailsThatAreCutInTheMiddleOfMessages(t *testing.T) {
 	adapt, rails := slowRails()
 	inBed(t, n, 2, adapt, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		stop := make(chan struct{})
 		cutter := make(chan struct{})
@@ -241,7 +237,8 @@ func TestRailsThatAreCutInTheMiddleOfMessages(t *testing.T) {
 				return err
 			}
 			for key, buf := range bufs {
-				if err := checkLetter(buf, Status{key[0], key[1], size(key[1])}, key[0], key[1], key[1], size(key[1])); err != nil {
+				if err := checkLetter(buf, Status{key[0], key[1], size(key[1])}, key[0], key[1],
+					key[1], size(key[1])); err != nil {
 					return err
 				}
 			}
@@ -264,7 +261,7 @@ func TestRailsThatAreCutInTheMiddleOfMessages(t *testing.T) {
 func TestALostRankEndsMessages(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		start := time.Now()
 		var works []*Transfer
@@ -297,9 +294,10 @@ func TestALostRankEndsMessages(t *testing.T) {
 
 func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 	slow, _ := slowRails()
-	inBed(t, 3, 2, func(c *Config) { slow(c); c.Rails[1].Weight = 3 }, func(b *bed) { // its farewell overtakes data
+	// Its farewell overtakes data.
+	inBed(t, 3, 2, func(c *Config) { slow(c); c.Rails[1].Weight = 3 }, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		const messages, size = 10, 5000
 		b.each(func(i int) error {
@@ -330,11 +328,13 @@ func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 			_, err := Recv(ctx, comms[i], make([]int32, 100), 2, AnyTag)
 			ends = append(ends, err, Send(ctx, comms[i], make([]int32, 1), 2, 0))
 			for k, err := range ends {
-				if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), `"node2"`) {
+				if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrClosed) ||
+					!strings.Contains(err.Error(), `"node2"`) {
 					return fmt.Errorf("call %d got %v, want one that names node2", k, err)
 				}
 			}
-			_, err = SendRecv(ctx, comms[i], letter(i, 0, 5), 1-i, 0, make([]int32, 5), 1-i, 0) // the others go on
+			// The others go on.
+			_, err = SendRecv(ctx, comms[i], letter(i, 0, 5), 1-i, 0, make([]int32, 5), 1-i, 0)
 			return err
 		})
 	})
@@ -343,7 +343,7 @@ func TestAClosedRankEndsWhatItWillNotAnswer(t *testing.T) {
 func TestAReceiveOfAnyRankEndsWithTheLastOfThem(t *testing.T) {
 	inBed(t, 3, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			if i > 0 {
@@ -360,7 +360,7 @@ func TestAReceiveOfAnyRankEndsWithTheLastOfThem(t *testing.T) {
 func TestCloseWaitsForMessages(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			if i == 0 {
@@ -414,7 +414,8 @@ func TestRandomCancelsWhileRailsAreCut(t *testing.T) {
 		var given, whole [2]int
 		b.each(func(i int) error {
 			rng := rand.New(rand.NewPCG(7, uint64(i)))
-			bufs, errs, started := make([][]int32, 2*messages), make([]error, 2*messages), make([]bool, 2*messages)
+			bufs, errs, started := make([][]int32, 2*messages), make([]error, 2*messages),
+				make([]bool, 2*messages)
 			var all sync.WaitGroup
 			for k := range messages {
 				mine, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(2000))*time.Millisecond)
@@ -446,7 +447,8 @@ func TestRandomCancelsWhileRailsAreCut(t *testing.T) {
 					})
 				}
 				<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond) // virtual time
-				if i == 0 && k%40 == 10 {                                     // one rail, and after seconds the other one
+				if i == 0 && k%40 == 10 {
+					// One rail, and after seconds the other one.
 					r := rails(0, k/40)
 					r.Cut()
 					<-time.After(20 * time.Millisecond)

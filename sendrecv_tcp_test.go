@@ -18,7 +18,8 @@ import (
 func onLoopback(t *testing.T, n, rails int) ([]*Communicator, [][]*fault.Transport) {
 	t.Helper()
 	handles := make([][]*fault.Transport, n)
-	b := start(t, testbed.Options{Nodes: n, Rails: rails, Over: testbed.Loopback, Balance: BalanceMeasured,
+	b := start(t, testbed.Options{Nodes: n, Rails: rails, Over: testbed.Loopback,
+		Balance: BalanceMeasured,
 		Wrap: func(node, _ int, inner transport.Transport) transport.Transport {
 			f := fault.Wrap(inner, fault.Options{})
 			handles[node] = append(handles[node], f)

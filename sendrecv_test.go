@@ -27,7 +27,8 @@ func checkLetter(buf []int32, s Status, from, tag, k, n int) error {
 	}
 	for i, v := range buf[:n] {
 		if want := int32(from*1_000_000 + k*1000 + i); v != want {
-			return fmt.Errorf("message %d of rank %d: element %d of %d is %d, want %d", k, from, i, n, v, want)
+			return fmt.Errorf("message %d of rank %d: element %d of %d is %d, want %d", k, from, i,
+				n, v, want)
 		}
 	}
 	return nil
@@ -52,7 +53,8 @@ func TestMessagesOfEverySizeAroundARing(t *testing.T) {
 						for k, size := range []int{0, 1, 1000, 16 << 10, 16<<10 + 1, 100_000, 1_000_001} {
 							buf := make([]int32, size+3)
 							from := (i + n - 1) % n
-							s, err := SendRecv(b.t.Context(), comms[i], letter(i, k, size), (i+1)%n, k, buf, from, k)
+							s, err := SendRecv(b.t.Context(), comms[i], letter(i, k, size), (i+1)%n,
+								k, buf, from, k)
 							if err != nil {
 								return err
 							}
@@ -71,7 +73,7 @@ func TestMessagesOfEverySizeAroundARing(t *testing.T) {
 func TestWildcardsAndTagsChooseMessages(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			if i > 0 {
@@ -119,7 +121,7 @@ func TestEverybodySendsLargeToEverybodyBeforeReceiving(t *testing.T) {
 	const n, messages, size = 4, 300, 30_000 // 120 kB each: none goes before it is received
 	inBed(t, n, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			var sends []*Transfer
@@ -155,14 +157,15 @@ func TestEverybodySendsLargeToEverybodyBeforeReceiving(t *testing.T) {
 func TestMessagesBesideCollectives(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		b.each(func(i int) error {
 			done := make(chan error, 1)
 			go func() {
 				buf := make([]int32, 70_000)
 				for k := range 50 {
-					if _, err := SendRecv(ctx, comms[i], letter(i, k, 70_000), (i+1)%3, 0, buf, (i+2)%3, 0); err != nil {
+					if _, err := SendRecv(ctx, comms[i], letter(i, k, 70_000), (i+1)%3, 0, buf,
+						(i+2)%3, 0); err != nil {
 						done <- err
 						return
 					}
@@ -186,7 +189,7 @@ func TestMessagesBesideCollectives(t *testing.T) {
 func TestUnexpectedMessagesTakeBoundedMemory(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+		ctx, cancel := b.timeout()
 		defer cancel()
 		const messages = 2000 // 32 MB, of which few wait at the receiver
 		b.each(func(i int) error {
@@ -240,11 +243,7 @@ func TestLargeMessagesGoByTheSharesOfTheRails(t *testing.T) {
 			_, err := Recv(b.t.Context(), comms[1], buf, 0, 0)
 			return err
 		})
-		rails := b.Nodes[0].Rails()
-		share := float64(rails[0].BytesSent) / float64(rails[0].BytesSent+rails[1].BytesSent)
-		if share < 0.74 || share > 0.76 {
-			t.Errorf("rail %s carried %.3f of the bytes, want 0.75", rails[0].Name, share)
-		}
+		b.expectShare(0.75)
 	})
 }
 
@@ -253,12 +252,13 @@ func TestMessagesLeaveNothingBehind(t *testing.T) {
 		comms := b.form("train")
 		run := func(messages int) (heap uint64) {
 			b.each(func(i int) error {
-				ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute) // virtual time
+				ctx, cancel := b.timeout()
 				defer cancel()
 				mine, theirs := make([]byte, 100<<10), make([]byte, 100<<10)
 				for k := range messages {
 					n := []int{8, 3000, 100 << 10}[k%3]
-					if _, err := SendRecv(ctx, comms[i], mine[:n], 1-i, k, theirs[:n], 1-i, AnyTag); err != nil {
+					if _, err := SendRecv(ctx, comms[i], mine[:n], 1-i, k, theirs[:n], 1-i,
+						AnyTag); err != nil {
 						return err
 					}
 				}

@@ -100,8 +100,12 @@ func TestSubsThatDifferAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBed(t, 3, 1, nil, func(b *bed) {
 				comms := b.form("train")
-				for r, err := range b.failures(func(i int) error { _, err := comms[i].Sub(b.t.Context(), ranks(i)); return err }) {
-					if !errors.Is(err, fault.ErrMismatch) && !errors.Is(err, fault.ErrArgument) && !errors.Is(err, fault.ErrAborted) {
+				for r, err := range b.failures(func(i int) error {
+					_, err := comms[i].Sub(b.t.Context(), ranks(i))
+					return err
+				}) {
+					if !errors.Is(err, fault.ErrMismatch) && !errors.Is(err, fault.ErrArgument) &&
+						!errors.Is(err, fault.ErrAborted) {
 						t.Errorf("rank %d: %v", r, err)
 					}
 				}

@@ -15,7 +15,7 @@ import (
 // wait asks for a communicator of three for so long, and returns the error.
 func wait(b *bed, d time.Duration) (err error) {
 	b.each(func(i int) error {
-		ctx, cancel := context.WithTimeout(b.t.Context(), d+time.Duration(i)*time.Second) // one after the other
+		ctx, cancel := context.WithTimeout(b.t.Context(), d+time.Duration(i)*time.Second)
 		defer cancel()
 		if i == 2 { // is there, and doesn't ask
 			return nil
@@ -58,11 +58,14 @@ func (b *bed) reminders(text string) (n int) {
 
 func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, testbed.Options{Nodes: 1, Rails: 1, Adapt: func(c *Config) { c.Join = []string{"10.0.0.99:7946"} }})
+		b := start(t, testbed.Options{Nodes: 1, Rails: 1, Adapt: func(c *Config) {
+			c.Join = []string{"10.0.0.99:7946"}
+		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := b.Nodes[0].Communicator(ctx, "train", 2)
-		for _, want := range []string{"1 of 2 nodes have asked (node0)", "no other node is known", "10.0.0.99:7946"} {
+		for _, want := range []string{"1 of 2 nodes have asked (node0)", "no other node is known",
+			"10.0.0.99:7946"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in %v", want, err)
 			}

@@ -82,7 +82,8 @@ func (b *board) pinRaw(cluster, process string, value []byte) {
 }
 
 func (b *board) drop(cluster, process string) {
-	b.notices = slices.DeleteFunc(b.notices, func(n notice) bool { return n.cluster == cluster && n.process == process })
+	b.notices = slices.DeleteFunc(b.notices,
+		func(n notice) bool { return n.cluster == cluster && n.process == process })
 }
 
 func (b *board) List(ctx context.Context, cluster string, ttl time.Duration) ([][]byte, error) {

@@ -37,7 +37,8 @@ type Config struct {
 	Logger  *slog.Logger // nil: slog.Default()
 	Network Network      // nil: real sockets
 
-	// JoinTimeout bounds WaitJoined, while the search for seeds goes on, and how long Start waits for the Store.
+	// JoinTimeout bounds WaitJoined, while the search for seeds goes on, and how long Start waits
+	// for the Store.
 	JoinTimeout time.Duration
 	// RetryMin to RetryMax are the pauses between attempts to reach seeds before one was reached.
 	RetryMin, RetryMax time.Duration
@@ -112,12 +113,15 @@ func (c *Config) Validate() error {
 	}{
 		{"JoinTimeout", c.JoinTimeout}, {"RetryMin", c.RetryMin}, {"RetryMax", c.RetryMax}, {"Rejoin", c.Rejoin},
 		{"StreamTimeout", c.StreamTimeout}, {"LeaveTimeout", c.LeaveTimeout}, {"ProbeInterval", c.ProbeInterval},
-		{"EntryTTL", c.EntryTTL}, {"StoreTimeout", c.StoreTimeout}, {"ProbeTimeout", c.ProbeTimeout}, {"GossipInterval", c.GossipInterval}, {"PushPullInterval", c.PushPullInterval},
+		{"EntryTTL", c.EntryTTL}, {"StoreTimeout", c.StoreTimeout},
+		{"ProbeTimeout", c.ProbeTimeout}, {"GossipInterval", c.GossipInterval},
+		{"PushPullInterval", c.PushPullInterval},
 	} {
 		add(d.value > 0, "%s is %v, must be positive", d.name, d.value)
 	}
 	add(c.Store == nil || validCluster(c.Cluster), "cluster name %q: a store needs valid UTF-8", c.Cluster)
-	add(c.EntryTTL > 2*c.StoreTimeout, "EntryTTL %v is not above two StoreTimeouts of %v", c.EntryTTL, c.StoreTimeout)
+	add(c.EntryTTL > 2*c.StoreTimeout, "EntryTTL %v is not above two StoreTimeouts of %v",
+		c.EntryTTL, c.StoreTimeout)
 	add(c.RetryMin <= c.RetryMax, "RetryMin %v is above RetryMax %v", c.RetryMin, c.RetryMax)
 	add(c.ProbeTimeout < c.ProbeInterval, "ProbeTimeout %v is not below ProbeInterval %v", c.ProbeTimeout, c.ProbeInterval)
 	add(c.SuspicionMult > 0, "SuspicionMult is %d, must be positive", c.SuspicionMult)

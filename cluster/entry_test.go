@@ -13,7 +13,8 @@ import (
 func TestEntriesReadBackAsWritten(t *testing.T) {
 	for _, e := range []Entry{
 		{"polyrail", "a", 1, "10.0.0.1:7946"},
-		{strings.Repeat("\x01", memberlist.LabelMaxSize), strings.Repeat("\"", view.MaxNode), math.MaxUint64, "[fd00::1%eth0]:65535"},
+		{strings.Repeat("\x01", memberlist.LabelMaxSize), strings.Repeat("\"", view.MaxNode),
+			math.MaxUint64, "[fd00::1%eth0]:65535"},
 	} {
 		b := e.Encode()
 		got, err := DecodeEntry(b)

@@ -55,8 +55,9 @@ type Gossip struct {
 	itself     []string  // addresses at which this node reached itself; the seeker's own
 	complained time.Time // when it was last warned that no seed answers; the seeker's own
 
-	poke   chan struct{} // wakes the seeker
-	tried  chan struct{} // closed after the first attempt to join with the store's answer, or that joined
+	poke chan struct{} // wakes the seeker
+	// Closed after the first attempt to join with the store's answer, or that joined.
+	tried  chan struct{}
 	joined chan struct{} // closed when the cluster is reached
 	failed chan struct{} // closed when err is set
 
@@ -85,7 +86,8 @@ type Stats struct {
 
 // Start listens, tries once to reach the seeds, and goes on trying in the background: nodes may start
 // in any order. WaitJoined tells when the cluster is reached. The context bounds the start only.
-// A Store that does not answer is waited for, until another node is known or JoinTimeout has passed.
+// A Store that does not answer is waited for, until another node is known or JoinTimeout has
+// passed.
 //
 // Errors: an invalid configuration or a name that a living node has (*ConflictError), both
 // fault.ErrConfig; a cluster of another version (*VersionError); an address that cannot be bound; a

@@ -33,8 +33,8 @@ func (h *hints) pick(entries []Entry, skip func(addr string) bool) []Entry {
 	return due
 }
 
-// followHints tries the nodes that left entries in the store. An entry that leads nowhere costs a line in
-// the log and is skipped: it is never a reason to fail. True: all were tried at some time.
+// followHints tries the nodes that left entries in the store. An entry that leads nowhere costs a
+// line in the log and is skipped: it is never a reason to fail. True: all were tried at some time.
 func (g *Gossip) followHints(entries []Entry) bool {
 	lives := g.roster.addresses()
 	due := g.hints.pick(entries, func(addr string) bool { return lives[addr] || g.isItself(addr) })
@@ -70,5 +70,6 @@ func (g *Gossip) skipped(e Entry, err error) {
 	if errors.As(err, &v) {
 		level = slog.LevelWarn
 	}
-	g.log.Log(g.ctx, level, "rendezvous entry skipped", "store", g.cfg.Store, "of", e.Process(), "address", e.Addr, "error", err)
+	g.log.Log(g.ctx, level, "rendezvous entry skipped", "store", g.cfg.Store, "of", e.Process(),
+		"address", e.Addr, "error", err)
 }

@@ -115,7 +115,8 @@ func (r *registrar) read(values [][]byte) (entries []Entry) {
 		}
 	}
 	if ignored != r.ignored && ignored > 0 {
-		r.log.Warn("rendezvous store holds what is no entry of this cluster", "store", r.store, "ignored", ignored, "last", why)
+		r.log.Warn("rendezvous store holds what is no entry of this cluster", "store", r.store,
+			"ignored", ignored, "last", why)
 	}
 	r.ignored = ignored
 	return entries
@@ -145,7 +146,8 @@ func (r *registrar) report(err error, first bool) {
 		r.log.Debug("rendezvous store still cannot be used", "store", r.store, "error", err)
 	case first:
 		addr, err := netip.ParseAddrPort(r.self.Addr)
-		r.log.Info("address published", "store", r.store, "address", r.self.Addr, "onlyThisHost", err == nil && addr.Addr().IsLoopback())
+		r.log.Info("address published", "store", r.store, "address", r.self.Addr,
+			"onlyThisHost", err == nil && addr.Addr().IsLoopback())
 	case before != nil:
 		r.log.Info("rendezvous store can be used again", "store", r.store)
 	}
@@ -159,15 +161,17 @@ func (r *registrar) wake() {
 	}
 }
 
-// remove takes the entry out of the store when this process ends; where that fails, it expires. A store
-// that is known to be away is not waited for.
+// remove takes the entry out of the store when this process ends; where that fails, it expires. A
+// store that is known to be away is not waited for.
 func (r *registrar) remove(ctx context.Context) {
 	if r.err != nil && r.err != errNotAsked { // only this goroutine writes it
 		return
 	}
-	err := r.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error { return r.store.Remove(ctx, r.self) })
+	err := r.bounded(context.WithoutCancel(ctx),
+		func(ctx context.Context) error { return r.store.Remove(ctx, r.self) })
 	if err != nil {
-		r.log.Info("entry not removed from the rendezvous store; it will expire", "store", r.store, "error", err)
+		r.log.Info("entry not removed from the rendezvous store; it will expire", "store", r.store,
+			"error", err)
 	}
 }
 

@@ -29,7 +29,8 @@ func startAtOnce(t *testing.T, network *memnet.Network, s Store, k int) []peer {
 	var starts sync.WaitGroup
 	for i := range peers {
 		starts.Go(func() {
-			peers[i] = start(t, withStore(network, s, fmt.Sprintf("n%d", i+1), 7, fmt.Sprintf("10.0.0.%d:7946", i+1)))
+			peers[i] = start(t, withStore(network, s, fmt.Sprintf("n%d", i+1), 7,
+				fmt.Sprintf("10.0.0.%d:7946", i+1)))
 		})
 	}
 	starts.Wait()
@@ -50,12 +51,14 @@ func expectAll(t *testing.T, peers []peer) {
 
 func TestNodesThatStartAtOnceFindEachOtherInAnEmptyStore(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		s := &board{together: &sync.WaitGroup{}, calls: 4} // each calls before another one has gone on
+		// Each calls before another one has gone on.
+		s := &board{together: &sync.WaitGroup{}, calls: 4}
 		s.together.Add(s.calls)
 		began := time.Now()
 		peers := startAtOnce(t, memnet.New(), s, 4)
 		expectAll(t, peers)
-		if d := time.Since(began); d >= peers[0].cfg.RetryMin { // a second look would have been needed
+		// A second look would have been needed.
+		if d := time.Since(began); d >= peers[0].cfg.RetryMin {
 			t.Errorf("it took %v", d)
 		}
 		if got := s.processes(); !slices.Equal(got, []string{"n1#7", "n2#7", "n3#7", "n4#7"}) {
@@ -217,7 +220,8 @@ func TestTwoClustersInOneStoreDoNotMix(t *testing.T) {
 				t.Errorf("members of n%d: %s", i+1, got)
 			}
 		}
-		if log.count("rendezvous entry skipped", "liar#7") == 0 || log.count("no entry of this cluster", "ignored=2") == 0 {
+		if log.count("rendezvous entry skipped", "liar#7") == 0 ||
+			log.count("no entry of this cluster", "ignored=2") == 0 {
 			t.Errorf("not said:\n%s", log.buf.String())
 		}
 		closeAll(t, peers...)
@@ -233,7 +237,8 @@ func TestStartNamesTheStoreThatDoesNotAnswer(t *testing.T) {
 				began := time.Now()
 				_, err := Start(t.Context(), c, newEar())
 				var e *StoreError
-				if !errors.As(err, &e) || e.Store != "board" || !errors.Is(err, fault.ErrTimeout) || s.away != nil && !errors.Is(err, away) {
+				if !errors.As(err, &e) || e.Store != "board" || !errors.Is(err, fault.ErrTimeout) ||
+					s.away != nil && !errors.Is(err, away) {
 					t.Errorf("got %v", err)
 				}
 				if d := time.Since(began); d > c.JoinTimeout+3*c.StoreTimeout {
@@ -242,7 +247,8 @@ func TestStartNamesTheStoreThatDoesNotAnswer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
 				began = time.Now()
-				if _, err = Start(ctx, c, newEar()); !errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) {
+				if _, err = Start(ctx, c, newEar()); !errors.As(err, &e) ||
+					!errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v", err)
 				}
 				if d := time.Since(began); d > 3*time.Second+3*c.StoreTimeout {
@@ -281,7 +287,8 @@ func TestANodeThatMayOnlyReadJoinsWhomItFinds(t *testing.T) {
 		if log.count("cannot be used", "forbidden") != 1 {
 			t.Errorf("not said:\n%s", log.buf.String())
 		}
-		_, err := Start(t.Context(), withStore(network, &board{sealed: forbidden}, "c", 7, "10.0.0.3:7946"), newEar())
+		_, err := Start(t.Context(), withStore(network, &board{sealed: forbidden}, "c", 7,
+			"10.0.0.3:7946"), newEar())
 		if !errors.Is(err, forbidden) {
 			t.Errorf("alone, and not to be found: %v", err)
 		}
@@ -348,7 +355,8 @@ func TestAStoreThatGoesAwayHarmsNoMember(t *testing.T) {
 func TestThePartsOfAPartitionThatForgotEachOtherMeetAgain(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		network, s := memnet.New(), &board{}
-		network.Partition([]string{"10.0.0.1:7946", "10.0.0.2:7946"}, []string{"10.0.0.3:7946", "10.0.0.4:7946"})
+		network.Partition([]string{"10.0.0.1:7946", "10.0.0.2:7946"},
+			[]string{"10.0.0.3:7946", "10.0.0.4:7946"})
 		peers := startAtOnce(t, network, s, 4)
 		peers[0].expect(t, "n2#7 joined")
 		peers[2].expect(t, "n4#7 joined")

@@ -41,8 +41,8 @@ func (g *Gossip) seek() {
 	}
 }
 
-// pauseSeeking waits, until there is news in the store at most; it returns false when gossip ends. A poke
-// looks at rivals and, while the cluster isn't reached, at whether somebody has reached us.
+// pauseSeeking waits, until there is news in the store at most; it returns false when gossip ends.
+// A poke looks at rivals and, while the cluster isn't reached, at whether somebody has reached us.
 func (g *Gossip) pauseSeeking(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -94,9 +94,10 @@ func (g *Gossip) announceJoined() {
 	}
 }
 
-// attempt tries to reach every seed and lost member that is missing, and nodes that left entries in the
-// store. It reports whether this node is part of a cluster: another node is known, or no seed is
-// another node, the store works, and none of its entries leads to a living node.
+// attempt tries to reach every seed and lost member that is missing, and nodes that left entries in
+// the store. It reports whether this node is part of a cluster: another node is known, or this one
+// is alone. It is alone where no seed is another node, the store works, and none of its entries
+// leads to a living node.
 func (g *Gossip) attempt(entries []Entry, storeErr error) bool {
 	seeds, errs := g.resolveSeeds()
 	for _, addr := range g.roster.missing(seeds, time.Now()) {

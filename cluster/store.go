@@ -36,7 +36,8 @@ type StoreError struct {
 }
 
 func (e *StoreError) Error() string {
-	return fmt.Sprintf("rendezvous store %s not usable within %v: %v", e.Store, e.After.Round(time.Millisecond), e.Err)
+	return fmt.Sprintf("rendezvous store %s not usable within %v: %v", e.Store,
+		e.After.Round(time.Millisecond), e.Err)
 }
 
 // Is makes errors.Is(err, fault.ErrTimeout) hold.

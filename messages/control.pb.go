@@ -779,9 +779,11 @@ func (x *Window) GetWholeNs() int64 {
 
 // Windows: a member's timings of one size class, by ascending rail, to rank 0. Nothing answers.
 type Windows struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Windows       []*Window              `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`
-	Disturbed     bool                   `protobuf:"varint,2,opt,name=disturbed,proto3" json:"disturbed,omitempty"` // instead: this rank has lost a rail or got it back, and what was measured meanwhile doesn't count
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Windows []*Window              `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`
+	// Instead: this rank has lost a rail or got it back, and what was measured meanwhile doesn't
+	// count.
+	Disturbed     bool `protobuf:"varint,2,opt,name=disturbed,proto3" json:"disturbed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -831,11 +833,12 @@ func (x *Windows) GetDisturbed() bool {
 }
 
 type TableEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Family        uint32                 `protobuf:"varint,5,opt,name=family,proto3" json:"family,omitempty"`                     // of kinds; entries ascend by it
-	MaxBytes      int64                  `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // the class holds sizes up to this; entries ascend, the last is open (0)
-	Algorithm     uint32                 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`               // 0: by the fixed rule
-	Weights       []uint32               `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`            // by rail, in parts of the sum of all
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Family uint32                 `protobuf:"varint,5,opt,name=family,proto3" json:"family,omitempty"` // of kinds; entries ascend by it
+	// The class holds sizes up to this. Entries ascend, the last is open (0).
+	MaxBytes      int64    `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	Algorithm     uint32   `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`    // 0: by the fixed rule
+	Weights       []uint32 `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"` // by rail, in parts of the sum of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1261,8 +1264,8 @@ func (*LeaveAck) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
-// RailOpened: the sender's device for a rail was absent when it started, and is there now. To every peer, at once or
-// when they meet. Nothing answers.
+// RailOpened: the sender's device for a rail was absent when it started, and is there now. To every
+// peer, at once or when they meet. Nothing answers.
 type RailOpened struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rail          string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`

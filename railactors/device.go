@@ -64,7 +64,8 @@ func (f *Fabric) openDevices(rails []RailConfig) error {
 		device, err := rc.Transport.Open(rc.Device)
 		if err == nil {
 			r.open.Store(&opened{device})
-			f.log.Info("rail opened", "rail", rc.Name, "protocol", rc.Transport.Protocol(), "device", device.Chosen(), "addr", device.Addr())
+			f.log.Info("rail opened", "rail", rc.Name, "protocol", rc.Transport.Protocol(),
+				"device", device.Chosen(), "addr", device.Addr())
 			continue
 		}
 		r.absence = err
@@ -143,7 +144,8 @@ func (p *Peer) tellOpened(rails []int) {
 	p.mu.Lock()
 	for _, i := range rails {
 		r := p.fabric.rails[i]
-		payload, err := proto.Marshal(&messages.Control{Body: &messages.Control_RailOpened{RailOpened: &messages.RailOpened{Rail: r.name, Addr: r.addr()}}})
+		payload, err := proto.Marshal(&messages.Control{Body: &messages.Control_RailOpened{
+			RailOpened: &messages.RailOpened{Rail: r.name, Addr: r.addr()}}})
 		if err == nil && p.cause == nil {
 			p.sendAhead(0, wire.Header{Kind: wire.KindControl}, payload, fx)
 		}
@@ -156,7 +158,8 @@ func (p *Peer) tellOpened(rails []int) {
 func (p *Peer) opened(m *messages.RailOpened) {
 	rail := p.fabric.railIndex(m.GetRail())
 	if rail < 0 || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
-		p.fabric.log.Warn("a node opens a rail that can't be", "node", p.node, "rail", clip(m.GetRail()), "addr", clip(m.GetAddr()))
+		p.fabric.log.Warn("a node opens a rail that can't be", "node", p.node,
+			"rail", clip(m.GetRail()), "addr", clip(m.GetAddr()))
 		return
 	}
 	p.mu.Lock()

@@ -79,10 +79,12 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 		return nil, err
 	}
 	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), done: make(chan struct{}),
-		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}), awaited: make(map[string]*awaiting), losses: make(map[string]loss),
+		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}),
+		awaited: make(map[string]*awaiting), losses: make(map[string]loss),
 		shaking: make(map[transport.Conn]struct{})}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	byName := slices.SortedFunc(slices.Values(cfg.Rails), func(a, b RailConfig) int { return cmp.Compare(a.Name, b.Name) })
+	byName := slices.SortedFunc(slices.Values(cfg.Rails),
+		func(a, b RailConfig) int { return cmp.Compare(a.Name, b.Name) })
 	if err := f.openDevices(byName); err != nil {
 		f.closeDevices()
 		f.cancel()

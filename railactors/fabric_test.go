@@ -156,7 +156,8 @@ func (b *bed) start(names ...string) []*testNode {
 
 func (b *bed) startNode(name string, incarnation uint64) *testNode {
 	b.t.Helper()
-	n := &testNode{t: b.t, name: name, frames: map[uint64][]byte{}, arrivals: map[uint64]int{}, lost: map[string]error{}, left: map[*Peer]bool{},
+	n := &testNode{t: b.t, name: name, frames: map[uint64][]byte{}, arrivals: map[uint64]int{},
+		lost: map[string]error{}, left: map[*Peer]bool{},
 		released: map[uint64][]error{}}
 	n.changed = sync.NewCond(&n.mu)
 	n.sys = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
@@ -252,7 +253,8 @@ var dataDescriptor = op.Descriptor{Kind: op.KindAllReduce, DType: op.Uint8, Code
 // send sends frame seq of n bytes on a rail.
 func (n *testNode) send(p *Peer, seq uint64, rail, bytes int, flags wire.Flags) *Frame {
 	f := &Frame{Payload: payload(n.name, seq, bytes), Owner: n, Tag: seq, Rail: rail, Header: wire.Header{
-		Kind: wire.KindData, Flags: flags, Comm: 1, Seq: seq, Lane: uint16(rail), Length: uint32(bytes), Count: 1,
+		Kind: wire.KindData, Flags: flags, Comm: 1, Seq: seq, Lane: uint16(rail),
+		Length: uint32(bytes), Count: 1,
 		Desc: dataDescriptor,
 	}}
 	p.Send(f)

@@ -72,7 +72,8 @@ func end(c transport.Conn) {
 // dialed, it costs the node no more than that connection.
 func FuzzFirstFrame(f *testing.F) {
 	fits := func() *messages.Hello {
-		return &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1, To: "b", Rail: "rail0", Generation: 1, Session: 1, CreditBytes: 1 << 20}
+		return &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1,
+			To: "b", Rail: "rail0", Generation: 1, Session: 1, CreditBytes: 1 << 20}
 	}
 	for _, change := range []func(*messages.Hello){
 		func(*messages.Hello) {},
@@ -180,7 +181,8 @@ func FuzzFrames(f *testing.F) {
 func nextFrame(b []byte, number *uint64) (frame, rest []byte) {
 	const offKind, offComm, offSeq, offDigest, offAck, offCredit = 3, 8, 16, 24, 48, 56
 	le := binary.LittleEndian
-	h := wire.Header{Kind: wire.Kind(b[offKind]), Flags: wire.Flags(b[4] & 7), Generation: 1 + b[5], Lane: le.Uint16(b[6:]), Comm: le.Uint64(b[offComm:]), Seq: le.Uint64(b[offSeq:]),
+	h := wire.Header{Kind: wire.Kind(b[offKind]), Flags: wire.Flags(b[4] & 7), Generation: 1 + b[5],
+		Lane: le.Uint16(b[6:]), Comm: le.Uint64(b[offComm:]), Seq: le.Uint64(b[offSeq:]),
 		Digest: le.Uint64(b[offDigest:]), Ack: le.Uint64(b[offAck:]), Credit: le.Uint64(b[offCredit:]),
 		Step: le.Uint32(b[68:]), Round: le.Uint32(b[72:]), Block: le.Uint32(b[76:]), Count: le.Uint32(b[80:])}
 	if h.Kind == wire.KindData {

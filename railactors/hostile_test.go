@@ -97,7 +97,8 @@ func TestARailThatCannotBeOpenedChangesNothing(t *testing.T) {
 				n := b.start("a", "b")
 				ab, ba := join(n[0], n[1])
 				before := ba.addrs[0]
-				if err := ab.SendControl(&messages.Control{Body: &messages.Control_RailOpened{RailOpened: m}}); err != nil {
+				if err := ab.SendControl(&messages.Control{
+					Body: &messages.Control_RailOpened{RailOpened: m}}); err != nil {
 					t.Fatal(err)
 				}
 				<-time.After(100 * time.Millisecond)

@@ -43,7 +43,8 @@ func TestControlMessagesArriveInOrderAndAreLimited(t *testing.T) {
 		if !errors.Is(err, fault.ErrLimit) {
 			t.Errorf("a queue without end: %v", err)
 		}
-		if err := ab.SendControl(&messages.Control{Comm: 1, Body: &messages.Control_Abort{Abort: &messages.Abort{}}}); err != nil {
+		if err := ab.SendControl(&messages.Control{Comm: 1,
+			Body: &messages.Control_Abort{Abort: &messages.Abort{}}}); err != nil {
 			t.Errorf("an abort, without which the others wait: %v", err)
 		}
 		for _, r := range b.rails {
@@ -79,7 +80,8 @@ func TestAPeerThatTakesNoControlMessagesIsLost(t *testing.T) {
 			}
 			return k, err
 		}
-		if k, err := fill(&messages.Control{Comm: 1, Body: &messages.Control_Ready{}}); !errors.Is(err, fault.ErrLimit) {
+		if k, err := fill(&messages.Control{Comm: 1,
+			Body: &messages.Control_Ready{}}); !errors.Is(err, fault.ErrLimit) {
 			t.Fatalf("after %d messages: %v", k, err)
 		}
 		if err := ab.Lost(); err != nil {

@@ -30,18 +30,20 @@ type Peer struct {
 	node        string
 	incarnation uint64
 	session     uint64                       // this node's number for its dealings with that one
-	addrs       []string                     // by rail index; empty where the device is absent; guarded by mu
+	addrs       []string                     // by rail index; empty: no device; under mu
 	dials       bool                         // this side dials
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
+	attended    []atomic.Int32               // by rail index: callers between Attend and Leave
 	users       int                          // Connect less Disconnect; guarded by fabric.mu
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
 
 	ready chan struct{} // closed when the peer may be used: ready.go
 	ended chan struct{} // closed when nothing of it is in use any more
 
-	mu            sync.Mutex
-	predecessor   *Peer // that has yet to say farewell to the same process; nil if none, and once this one is connected
+	mu sync.Mutex
+	// It has yet to say farewell to the same process; nil if none, and once this one is connected.
+	predecessor   *Peer
 	core          *peer.Core[*Frame]
 	live          *peer.Liveness
 	silence       *peer.Silence
@@ -66,7 +68,7 @@ type Peer struct {
 	farewell      bool          // a farewell went out
 	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
 	isReady       bool
-	grace         *time.Timer  // of the rails that were not connected with the first one; nil before
+	grace         *time.Timer  // of the rails that were connected later; nil before
 	pairs         []*actor.PID // by rail index; nil where no actor runs
 }
 
@@ -91,7 +93,7 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 	f.sessions++
 	p := &Peer{
 		fabric: f, node: r.Node, incarnation: r.Incarnation, session: f.sessions, addrs: addrs,
-		dials: f.cfg.Node < r.Node, signals: make([]signal, n), pollable: make([]atomic.Pointer[connection], n),
+		dials: f.cfg.Node < r.Node, signals: make([]signal, n), pollable: make([]atomic.Pointer[connection], n), attended: make([]atomic.Int32, n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
 			CreditBytes: max(1, f.cfg.CreditBytes/4), AckDelay: f.cfg.AckDelay}),
@@ -147,7 +149,8 @@ func (p *Peer) usable() bool {
 func (p *Peer) Send(fr *Frame) {
 	if n := len(fr.Payload); n > wire.MaxPayload {
 		if fr.Owner != nil {
-			fr.Owner.Released(fr, fmt.Errorf("frame to node %q: %d bytes, the limit is %d: %w", p.node, n, wire.MaxPayload, fault.ErrLimit))
+			fr.Owner.Released(fr, fmt.Errorf("frame to node %q: %d bytes, the limit is %d: %w",
+				p.node, n, wire.MaxPayload, fault.ErrLimit))
 		}
 		return
 	}
@@ -199,7 +202,8 @@ func (p *Peer) SendControl(m *messages.Control) error {
 	}
 	if n := p.core.QueuedAhead(); n >= maxControlQueue && (!endsSomething(m) || n >= 2*maxControlQueue) {
 		if endsSomething(m) {
-			p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: fmt.Sprintf("%d control messages wait for it", n)}, true, fx)
+			p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node,
+				Reason: fmt.Sprintf("%d control messages wait for it", n)}, true, fx)
 		}
 		p.unlock(fx)
 		return fmt.Errorf("node %q: %d control messages wait: %w", p.node, n, fault.ErrLimit)
@@ -218,7 +222,8 @@ func endsSomething(m *messages.Control) bool {
 	return false
 }
 
-// sendAhead queues a frame of the runtime's own, for a rail or for another one while that is down. The caller holds mu.
+// sendAhead queues a frame of the runtime's own, for a rail or for another one while that is down.
+// The caller holds mu.
 func (p *Peer) sendAhead(rail int, h wire.Header, payload []byte, fx *effects) {
 	h.Length = uint32(len(payload))
 	p.core.Send(peer.Item[*Frame]{Frame: &Frame{Header: h, Payload: payload, Rail: rail}, Rail: rail,
@@ -233,7 +238,8 @@ func (p *Peer) GrantEager(comm, seq uint64) {
 		p.unlock(fx)
 		return
 	}
-	p.sendAhead(0, wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited, Comm: comm, Seq: seq}, nil, fx)
+	p.sendAhead(0, wire.Header{Kind: wire.KindGrant, Flags: wire.FlagEager | wire.FlagUncredited,
+		Comm: comm, Seq: seq}, nil, fx)
 	p.unlock(fx)
 }
 

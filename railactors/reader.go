@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -62,6 +63,7 @@ func (l *landing) revoke(owner any, conn transport.Conn) {
 type reader struct {
 	*connection
 	turn    sync.Mutex
+	hushed  atomic.Bool      // the goroutine sleeps through input: somebody polls
 	poller  transport.Poller // nil: can't be polled
 	header  [wire.Size]byte
 	h       wire.Header // decoded
@@ -95,8 +97,42 @@ func (r *reader) serve() error {
 		return fmt.Errorf("read: %w", err)
 	}
 	r.turn.Lock()
-	defer r.turn.Unlock()
+	defer r.yield()
 	return r.guard(r.take)
+}
+
+// yield gives the turn back.
+func (r *reader) yield() {
+	r.turn.Unlock()
+	r.hush()
+}
+
+// hush has the reader's goroutine sleep through input while somebody attends to the rail, and only
+// then. Where the turn is taken, who has it calls this afterwards.
+func (r *reader) hush() {
+	for {
+		on := r.peer.attended[r.rail].Load() > 0
+		if r.hushed.Load() == on || !r.turn.TryLock() {
+			return
+		}
+		r.poller.Hush(on)
+		r.hushed.Store(on)
+		r.turn.Unlock()
+	}
+}
+
+// Attend says that the caller is about to Poll a rail, over and over, until Leave: what arrives
+// meanwhile wakes nobody else.
+func (p *Peer) Attend(rail int) { p.attend(rail, 1) }
+
+// Leave ends Attend.
+func (p *Peer) Leave(rail int) { p.attend(rail, -1) }
+
+func (p *Peer) attend(rail int, n int32) {
+	p.attended[rail].Add(n)
+	if c := p.pollable[rail].Load(); c != nil {
+		c.reader.hush()
+	}
 }
 
 // take handles what has arrived, and leaves nothing at hand: Await would not see it.
@@ -136,7 +172,7 @@ func (p *Peer) Poll(rail int) bool {
 	if c == nil || !c.reader.turn.TryLock() {
 		return false
 	}
-	defer c.reader.turn.Unlock()
+	defer c.reader.yield()
 	if n, _ := c.reader.poller.Poll(); n == 0 { // an error is for the reader's own goroutine to find
 		return false
 	}

@@ -119,12 +119,14 @@ func (p *Peer) graceEnded() {
 	}
 	var events []PairEvent
 	for r := range missing.All() {
-		events = append(events, PairEvent{Kind: PairDown, Node: p.node, Rail: p.fabric.rails[r].name, Err: p.obstacle(r)})
+		events = append(events, PairEvent{Kind: PairDown, Node: p.node,
+			Rail: p.fabric.rails[r].name, Err: p.obstacle(r)})
 	}
 	p.setReady()
 	p.mu.Unlock()
 	for _, e := range events {
-		p.fabric.log.Warn("pair isn't connected, going on without it", "node", e.Node, "rail", e.Rail, "reason", e.Err)
+		p.fabric.log.Warn("pair isn't connected, going on without it", "node", e.Node,
+			"rail", e.Rail, "reason", e.Err)
 		p.fabric.report(e)
 	}
 }

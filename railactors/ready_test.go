@@ -3,7 +3,6 @@ package railactors
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/railactors/transport"
+	wrap "github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
@@ -96,7 +95,8 @@ func TestTwoNodesWithoutAnyRailSayWhatKeepsEach(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("after a second: %v", err)
 			}
-			want := [][]string{{`node "b"`, "rail0 (", "connection refused", "rail1 (", "deadline"}, {`node "a"`, "rail0 (it has not dialed)", "rail1 (it has not dialed)"}}
+			want := [][]string{{`node "b"`, "rail0 (", "connection refused", "rail1 (", "deadline"},
+				{`node "a"`, "rail0 (it has not dialed)", "rail1 (it has not dialed)"}}
 			for _, w := range want[i] {
 				if err == nil || !strings.Contains(err.Error(), w) {
 					t.Errorf("%q is not in %v", w, err)
@@ -156,19 +156,6 @@ func TestNothingIsLeftOfNodesThatWereNeverAskedForAndOfFormerSessions(t *testing
 	})
 }
 
-// absentDevice is a transport whose device may be absent.
-type absentDevice struct {
-	transport.Transport
-	absent *atomic.Bool
-}
-
-func (a absentDevice) Open(device string) (transport.Device, error) {
-	if a.absent.Load() {
-		return nil, fmt.Errorf("%w: %s is down", transport.ErrAbsent, device)
-	}
-	return a.Transport.Open(device)
-}
-
 func TestARailWhoseDeviceIsAbsentIsTakenInWhenItComes(t *testing.T) {
 	for _, at := range []string{"a", "b", "ab"} {
 		t.Run(at, func(t *testing.T) {
@@ -177,7 +164,7 @@ func TestARailWhoseDeviceIsAbsentIsTakenInWhenItComes(t *testing.T) {
 				absent.Store(true)
 				b.tune = func(c *Config) {
 					if strings.Contains(at, c.Node) {
-						c.Rails[1].Transport = absentDevice{c.Rails[1].Transport, &absent}
+						c.Rails[1].Transport = wrap.Absent{Transport: c.Rails[1].Transport, Now: &absent}
 					}
 				}
 				n := b.start("a", "b")
@@ -185,7 +172,8 @@ func TestARailWhoseDeviceIsAbsentIsTakenInWhenItComes(t *testing.T) {
 				if took > formGrace+100*time.Millisecond {
 					t.Errorf("took %v", took)
 				}
-				if s := n[at[0]-'a'].fabric.Rails()[1]; s.Up || s.Addr != "" || !strings.Contains(s.Chosen, "rail1 is down") {
+				if s := n[at[0]-'a'].fabric.Rails()[1]; s.Up || s.Addr != "" ||
+					!strings.Contains(s.Chosen, "rail1 is down") {
 					t.Errorf("status %+v", s)
 				}
 				absent.Store(false)
@@ -212,7 +200,8 @@ func TestANodeWithoutAnyDeviceNamesEach(t *testing.T) {
 	absent.Store(true)
 	cfg := Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet}
 	for _, r := range []string{"rail0", "rail1"} {
-		cfg.Rails = append(cfg.Rails, RailConfig{Name: r, Transport: absentDevice{mem.NewNetwork().Transport("a"), &absent}, Device: "eth" + r[4:]})
+		cfg.Rails = append(cfg.Rails, RailConfig{Name: r, Device: "eth" + r[4:],
+			Transport: wrap.Absent{Transport: mem.NewNetwork().Transport("a"), Now: &absent}})
 	}
 	_, err := Start(nil, cfg, nil)
 	for _, want := range []string{"rail0", "eth0", "rail1", "eth1", "is down"} {

@@ -61,7 +61,8 @@ func (f *Fabric) Rails() []RailStatus {
 	for i, r := range f.rails {
 		status[i] = RailStatus{
 			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.chosen(), Addr: r.addr(), CPUs: r.cpus,
-			Up:        r.device() != nil && !r.deaf.Load() && !r.unplugged.Load() && (connected[i] || len(peers) == 0),
+			Up: r.device() != nil && !r.deaf.Load() && !r.unplugged.Load() &&
+				(connected[i] || len(peers) == 0),
 			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
 			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
 			Resent: r.resent.Load(), ResentBytes: r.resentBytes.Load(), Reconnects: r.reconnects.Load(),

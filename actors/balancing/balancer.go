@@ -18,17 +18,19 @@ import (
 // decides on are published by the coordinator.
 type balancer struct {
 	group    *Group
-	timers   [table.Families]*balance.Timer
-	families [table.Families]*balancedFamily // rank 0 only, and nil where the table is the user's alone
-	proposed bool                            // a table is being agreed on: what comes in until then is of the one before
-	pinned   bool                            // a caller has set the table
-	fresh    bool                            // something was measured that the tuning file doesn't have
-	timed    uint64                          // operations
+	overlap  balance.Overlap                 // of all families: they go over the same rails
+	timers   [table.Families]*balance.Timer  // nil before a family's first operation
+	families [table.Families]*balancedFamily // rank 0 only; nil where the table is the user's alone
+	// A table is being agreed on: what comes in until then is of the one before.
+	proposed bool
+	pinned   bool   // a caller has set the table
+	fresh    bool   // the tuning file lacks something that was measured
+	timed    uint64 // operations
 	control  balance.Control
 }
 
-// balancedFamily is what rank 0 knows of the operations of one family. That of allreduces is there from the start; the
-// others begin with its table when something of theirs is measured.
+// balancedFamily is what rank 0 knows of the operations of one family. That of allreduces is there
+// from the start; the others begin with its table when something of theirs is measured.
 type balancedFamily struct {
 	collector *balance.Collector
 	core      *balance.Balancer
@@ -40,10 +42,6 @@ const sampled = 64
 
 func newBalancer(g *Group) *balancer {
 	b := &balancer{group: g}
-	for f := range b.timers {
-		b.timers[f] = balance.NewTimer(g.node.config.SplitBytes)
-		b.timers[f].Family = table.Family(f)
-	}
 	if g.Rank != 0 || !g.Measured() {
 		return b
 	}
@@ -54,6 +52,15 @@ func newBalancer(g *Group) *balancer {
 		b.learn(g.node.probes.of(g)) // of an earlier communicator of these nodes
 	}
 	return b
+}
+
+// timer is that of a family, from now on if there was none.
+func (b *balancer) timer(f table.Family) *balance.Timer {
+	if b.timers[f] == nil {
+		b.timers[f] = balance.NewTimer(b.group.node.config.SplitBytes)
+		b.timers[f].Family = f
+	}
+	return b.timers[f]
 }
 
 // family is what is known of a family, from now on if nothing was. Rank 0 only.
@@ -70,7 +77,8 @@ func (b *balancer) family(f table.Family) *balancedFamily {
 		},
 		Owners: func(a op.Algorithm) int { return max(1, schedule.Parts(f.Kind(), a, g.Size)) },
 	}
-	collector := balance.NewCollector(g.Size, n.engine.Rails, inForce.Version, int64(n.engine.Config.EagerBytes))
+	collector := balance.NewCollector(g.Size, n.engine.Rails, inForce.Version,
+		int64(n.engine.Config.EagerBytes))
 	if f == table.AllReduces {
 		setup.Ranges = n.config.Algorithms
 		if n.engine.Config.Free {
@@ -113,7 +121,8 @@ func (b *balancer) Receive(ctx actor.Context) {
 	}
 }
 
-// finished counts the rails of an operation until all were reported: their times are compared with each other.
+// finished counts the rails of an operation until all were reported: their times are compared with
+// each other.
 func (b *balancer) finished(ctx actor.Context, m *RailFinished) {
 	t := m.operation
 	*m = RailFinished{}
@@ -130,12 +139,13 @@ func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 	if b.timed%sampled == 0 {
 		began = time.Now()
 	}
+	b.overlap.Own(m.Began, m.Rails)
 	var busy time.Duration
 	for _, r := range m.Rails {
 		busy = max(busy, r.Elapsed)
 	}
 	b.control.Busy += busy * time.Duration(m.StandsFor)
-	set, full := b.timers[m.Family].Add(m.Table, balance.ClassOf(int64(m.Bytes)), m.Rails)
+	set, full := b.timer(m.Family).Add(m.Table, balance.ClassOf(int64(m.Bytes)), m.Rails)
 	m.Recycle()
 	if !began.IsZero() {
 		b.control.Spent += sampled * time.Since(began)
@@ -150,19 +160,23 @@ func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 	b.group.control(0, windowsMessage(set))
 }
 
-// disturbed: what this rank has measured since its last windows doesn't count, nor what the others have.
+// disturbed: what this rank has measured since its last windows doesn't count, nor what the others
+// have.
 func (b *balancer) disturbed() {
 	b.drop()
 	if b.balances() {
 		return
 	}
-	b.group.control(0, &messages.Control{Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}})
+	b.group.control(0, &messages.Control{
+		Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}})
 }
 
 // drop begins all windows anew.
 func (b *balancer) drop() {
 	for f := range b.timers {
-		b.timers[f].Drop()
+		if b.timers[f] != nil {
+			b.timers[f].Drop()
+		}
 		if b.families[f] != nil {
 			b.families[f].collector.Disturbed()
 		}
@@ -182,7 +196,8 @@ func (b *balancer) switched(version uint32) {
 // windows takes another rank's timings.
 func (b *balancer) windows(ctx actor.Context, m *Timings) {
 	if !b.balances() {
-		b.group.node.log.Warn("timings came to a rank that does not balance", "communicator", b.group.Name, "from", m.From, "rank", b.group.Rank)
+		b.group.node.log.Warn("timings came to a rank that does not balance",
+			"communicator", b.group.Name, "from", m.From, "rank", b.group.Rank)
 		return
 	}
 	if w := m.Windows; w.GetDisturbed() {
@@ -282,7 +297,8 @@ func (b *balancer) explain(m *explainBalance) {
 	r := b.families[table.AllReduces].core.Report()
 	for f, family := range b.families[1:] {
 		if family != nil {
-			r.Others = append(r.Others, balance.FamilyReport{Family: table.Family(f + 1), Classes: family.core.Report().Classes})
+			r.Others = append(r.Others, balance.FamilyReport{Family: table.Family(f + 1),
+				Classes: family.core.Report().Classes})
 		}
 	}
 	r.Static, r.Control = b.pinned, b.control

@@ -36,7 +36,8 @@ type Node struct {
 }
 
 // NewNode begins with what the tuning file says. The engine knows its rails.
-func NewNode(cfg Config, e *engine.Engine, system *actor.ActorSystem, fabric *railactors.Fabric, log *slog.Logger) *Node {
+func NewNode(cfg Config, e *engine.Engine, system *actor.ActorSystem, fabric *railactors.Fabric,
+	log *slog.Logger) *Node {
 	n := &Node{config: cfg, engine: e, system: system, fabric: fabric, log: log}
 	n.openTuning()
 	return n
@@ -48,7 +49,8 @@ func (n *Node) tell(pid *actor.PID, message any) { n.system.Root.Send(pid, messa
 // Group is what balancing knows of one communicator.
 type Group struct {
 	*engine.Group
-	Held atomic.Int64 // how long calls have waited for a table to be agreed on, in ns; the coordinator's
+	// How long calls have waited for a table to be agreed on, in ns; the coordinator's.
+	Held atomic.Int64
 
 	node    *Node
 	control func(to op.Rank, m *messages.Control)
@@ -57,14 +59,16 @@ type Group struct {
 }
 
 // NewGroup makes the balancing of a communicator; control sends a message to one of its ranks.
-func (n *Node) NewGroup(g *engine.Group, gone <-chan struct{}, control func(to op.Rank, m *messages.Control)) *Group {
+func (n *Node) NewGroup(g *engine.Group, gone <-chan struct{},
+	control func(to op.Rank, m *messages.Control)) *Group {
 	return &Group{Group: g, node: n, control: control, gone: gone}
 }
 
 // Spawn starts the balancer as a child of the communicator's actor, which it asks for tables. The
 // communicator has its first table.
 func (g *Group) Spawn(ctx actor.Context, d actor.Dispatcher) *actor.PID {
-	pid := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) }, actor.WithDispatcher(d)), "balancer")
+	pid := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return newBalancer(g) },
+		actor.WithDispatcher(d)), "balancer")
 	g.tuner.balancer.Store(pid)
 	return pid
 }
@@ -85,7 +89,8 @@ func (g *Group) Agreed(ctx context.Context, done <-chan error) error {
 // Report is what rank 0 knows of its rails and has decided for each size.
 func (g *Group) Report(ctx context.Context) (balance.Report, error) {
 	if g.Rank != 0 {
-		return balance.Report{}, fmt.Errorf("communicator %q: rank 0 (node %q) balances, this is rank %d", g.Name, g.Nodes[0], g.Rank)
+		return balance.Report{}, fmt.Errorf(
+			"communicator %q: rank 0 (node %q) balances, this is rank %d", g.Name, g.Nodes[0], g.Rank)
 	}
 	if err := g.ShutError(); err != nil {
 		return balance.Report{}, err

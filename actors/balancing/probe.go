@@ -33,7 +33,8 @@ const (
 	maxProbes = 64 // sets of nodes whose results are kept
 )
 
-var probeSizes = []int{8, 8, 8, schedule.TreeBytes, schedule.TreeBytes, schedule.ShortBytes, schedule.ShortBytes, probeSmall, probeSmall}
+var probeSizes = []int{8, 8, 8, schedule.TreeBytes, schedule.TreeBytes, schedule.ShortBytes,
+	schedule.ShortBytes, probeSmall, probeSmall}
 
 // probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round, of probeLarge the last.
 type probeTiming struct {
@@ -66,9 +67,10 @@ func (p *probes) keep(g *Group, t []probeTiming) {
 // Starter starts an operation of the communicator.
 type Starter func(context.Context, *engine.Request) (*engine.Work, error)
 
-// Probe measures each rail of a new communicator by itself, and returns when a table made of that is in force.
-// All ranks run the same operations, whose number may depend only on what they have agreed on: each operation
-// carries the largest elapsed time of the one before to all of them.
+// Probe measures each rail of a new communicator by itself, and returns when a table made of that
+// is in force. All ranks run the same operations. Their number may depend only on what the ranks
+// have agreed on. So each operation carries the largest elapsed time of the one before to all of
+// them.
 func (g *Group) Probe(ctx context.Context, start Starter) error {
 	if !g.Measured() {
 		return nil
@@ -76,7 +78,8 @@ func (g *Group) Probe(ctx context.Context, start Starter) error {
 	var saved *balance.Saved
 	if s, ok := g.tuned(); ok && g.Rank == 0 {
 		saved = &s
-		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.Name, "size classes", len(s.Classes))
+		g.node.log.Info("tuning file used", "file", g.node.tuning.File(), "communicator", g.Name,
+			"size classes", len(s.Classes))
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -86,7 +89,8 @@ func (g *Group) Probe(ctx context.Context, start Starter) error {
 	p := &prober{group: g, begin: start, ctx: ctx, buf: make([]int64, probeLarge/8)}
 	timings := g.node.probes.of(g)
 	// Rank 0 decides the table: what it knows is enough.
-	known, down := p.agree(g.Rank == 0 && (len(timings) > 0 || saved != nil && saved.Covers(g.node.engine.Rails)))
+	known, down := p.agree(g.Rank == 0 &&
+		(len(timings) > 0 || saved != nil && saved.Covers(g.node.engine.Rails)))
 	if !known {
 		timings, down = p.measure(g.node.engine.Rails, down)
 	}
@@ -160,7 +164,8 @@ func (p *prober) start(rail, bytes int, o op.Op) {
 		algorithm = op.RecursiveDoubling // by name, so that it isn't counted among the caller's operations
 	}
 	start := time.Now()
-	w, err := p.begin(p.ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o, Dst: buf, Src: buf,
+	w, err := p.begin(p.ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o,
+		Dst: buf, Src: buf,
 		Name: probeName, Algorithm: algorithm, Rail: rail})
 	if err == nil {
 		err = w.Wait(p.ctx)
@@ -197,7 +202,8 @@ func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ p
 	n := p.group.node
 	for rail := range rails {
 		if down.Has(rail) {
-			n.log.Warn("rail not measured: it doesn't connect all ranks", "communicator", p.group.Name, "rail", n.fabric.Rails()[rail].Name)
+			n.log.Warn("rail not measured: it doesn't connect all ranks",
+				"communicator", p.group.Name, "rail", n.fabric.Rails()[rail].Name)
 			continue
 		}
 		for _, bytes := range []int{8, schedule.TreeBytes, schedule.ShortBytes, probeSmall, probeLarge} {

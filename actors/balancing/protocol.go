@@ -12,9 +12,9 @@ import (
 
 // The messages to and from the balancer. They are immutable once sent.
 
-// RailFinished says that a rail has nothing more to do for the operation, and took what its entry says. Sent by the
-// operation actor to the rail's worker, by that one to the balancer, which joins what belongs together and gives both
-// back to their pools.
+// RailFinished says that a rail has nothing more to do for the operation, and took what its entry
+// says. Sent by the operation actor to the rail's worker, and by that one to the balancer. The
+// balancer joins what belongs together and gives both back to their pools.
 type RailFinished struct {
 	operation *engine.Timed
 	index     int // in operation.Rails
@@ -29,8 +29,8 @@ func Finished(t *engine.Timed, index int) *RailFinished {
 	return m
 }
 
-// RailChanged says that a rail to another member was lost, or has come back. From the fabric through the
-// communicator actor.
+// RailChanged says that a rail to another member was lost, or has come back. From the fabric
+// through the communicator actor.
 type RailChanged struct{}
 
 // Timings are another rank's. Sent by the communicator actor.
@@ -39,30 +39,32 @@ type Timings struct {
 	Windows *messages.Windows
 }
 
-// Propose asks the coordinator of rank 0 to publish a table. Sent by a caller's goroutine, or by the
-// balancer to the communicator actor, its parent, which passes it on. Answered on Done.
+// Propose asks the coordinator of rank 0 to publish a table. Sent by a caller's goroutine, or by
+// the balancer to the communicator actor, its parent, which passes it on. Answered on Done.
 type Propose struct {
 	Entries  []table.Entry
 	Balanced bool       // the balancer's: not followed once a caller has set a table
 	Done     chan error // has room for the answer
 }
 
-// TableSwitched tells rank 0's balancer which table's windows count from now on. Sent by the coordinator.
+// TableSwitched tells rank 0's balancer which table's windows count from now on. Sent by the
+// coordinator.
 type TableSwitched uint32
 
-// TablePinned tells rank 0's balancer that a caller has set the table: it measures, and changes nothing any more.
-// Sent by the coordinator.
+// TablePinned tells rank 0's balancer that a caller has set the table: it measures, and changes
+// nothing any more. Sent by the coordinator.
 type TablePinned struct{}
 
-// probed are the times of each rail alone. Sent by the goroutine that formed the communicator, on rank 0.
+// probed are the times of each rail alone. Sent by the goroutine that formed the communicator, on
+// rank 0.
 type probed struct {
 	timings []probeTiming
 	saved   *balance.Saved // what the tuning file says; nil: nothing
 	done    chan error     // has room for the answer: a table made of them is agreed on
 }
 
-// saveBalance asks rank 0's balancer for what it has learned. Sent by the goroutine that writes the tuning
-// file. Answered on done.
+// saveBalance asks rank 0's balancer for what it has learned. Sent by the goroutine that writes the
+// tuning file. Answered on done.
 type saveBalance struct{ done chan learned }
 
 // learned answers saveBalance; ok: there is something new since the last time.
@@ -74,8 +76,8 @@ type learned struct {
 // explainBalance asks rank 0's balancer for what it knows. Answered on done.
 type explainBalance struct{ done chan balance.Report }
 
-// What may still be on its way when its receiver has ended: no news for the log. Who waits for an answer waits for
-// the receiver's end too.
+// What may still be on its way when its receiver has ended: no news for the log. Who waits for an
+// answer waits for the receiver's end too.
 func (*RailFinished) IgnoreDeadLetterLogging()   {}
 func (RailChanged) IgnoreDeadLetterLogging()     {}
 func (*Timings) IgnoreDeadLetterLogging()        {}

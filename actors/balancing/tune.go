@@ -64,7 +64,8 @@ func (g *Group) tuned() (saved balance.Saved, ok bool) {
 	key := g.tuningKey()
 	saved, ok, first := n.tuning.Get(key)
 	if first {
-		n.log.Warn("the tuning file has nothing for this communicator", "file", n.tuning.File(), "communicator", g.Name,
+		n.log.Warn("the tuning file has nothing for this communicator", "file", n.tuning.File(),
+			"communicator", g.Name,
 			"wanted", key.String(), "has", fmt.Sprint(n.tuning.Keys()))
 	}
 	return saved, ok
@@ -143,7 +144,8 @@ func (g *Group) writeTuning(ctx context.Context) error {
 func (g *Group) SaveTuning(ctx context.Context) error {
 	switch {
 	case g.Rank != 0:
-		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d", g.Name, g.Nodes[0], g.Rank)
+		return fmt.Errorf("communicator %q: rank 0 (node %q) keeps the tuning file, this is rank %d",
+			g.Name, g.Nodes[0], g.Rank)
 	case g.node.tuning == nil:
 		return fmt.Errorf("communicator %q: %w: there is no tuning file in use", g.Name, fault.ErrConfig)
 	}

@@ -42,7 +42,8 @@ func WireText(s string) string {
 // who found it is only the messenger.
 func (g *Group) AbortCause(from op.Rank, a *messages.Abort) error {
 	code := fault.Code(min(a.GetCode(), uint32(fault.CodeInternal)))
-	if lost := a.GetLostRank(); code == fault.CodeRankLost && lost >= 0 && int(lost) < g.Size && op.Rank(lost) != g.Rank {
+	if lost := a.GetLostRank(); code == fault.CodeRankLost && lost >= 0 && int(lost) < g.Size &&
+		op.Rank(lost) != g.Rank {
 		return &fault.RankLostError{Rank: op.Rank(lost), Node: g.Nodes[lost],
 			Reason: fmt.Sprintf("reported by rank %d (node %q)", from, g.Nodes[from])}
 	}

@@ -29,7 +29,8 @@ func (c *coordinator) agree(ctx actor.Context, m *Control) {
 		}
 	}
 	if err != nil {
-		c.group.Fail(fmt.Errorf("table agreement with rank %d (node %q): %w", m.From, c.group.Nodes[m.From], err), c.member.Next())
+		c.group.Fail(fmt.Errorf("table agreement with rank %d (node %q): %w", m.From,
+			c.group.Nodes[m.From], err), c.member.Next())
 		return
 	}
 	c.publish(ctx, actions)
@@ -42,7 +43,8 @@ func (c *coordinator) propose(ctx actor.Context, m *balancing.Propose) {
 		return
 	}
 	if c.leader == nil {
-		m.Done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d", c.group.Name, c.group.Nodes[0], c.group.Rank)
+		m.Done <- fmt.Errorf("communicator %q: rank 0 (node %q) decides the table, this is rank %d",
+			c.group.Name, c.group.Nodes[0], c.group.Rank)
 		return
 	}
 	if err := c.group.Usable(); err != nil {
@@ -118,7 +120,8 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 	c.group.Table.Store(c.member.Table())
 	c.group.node.tell(c.balancer, balancing.TableSwitched(m.Version))
 	c.group.node.Registry.TableChanged(c.group, m.Version)
-	c.group.node.Log.Info("table committed", "communicator", c.group.Name, "version", m.Version, "after", m.Effective)
+	c.group.node.Log.Info("table committed", "communicator", c.group.Name, "version", m.Version,
+		"after", m.Effective)
 	if released {
 		c.resume(ctx)
 	}
@@ -154,7 +157,8 @@ func tableMessage(t *table.Table) *messages.Table {
 	m := &messages.Table{Version: t.Version}
 	for i := range t.Entries {
 		e := &t.Entries[i]
-		m.Entries = append(m.Entries, &messages.TableEntry{Family: uint32(e.Family), MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm), Weights: e.Weights})
+		m.Entries = append(m.Entries, &messages.TableEntry{Family: uint32(e.Family),
+			MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm), Weights: e.Weights})
 	}
 	return m
 }
@@ -162,7 +166,9 @@ func tableMessage(t *table.Table) *messages.Table {
 func tableOf(m *messages.Table) *table.Table {
 	t := &table.Table{Version: m.GetVersion()}
 	for _, e := range m.GetEntries() {
-		t.Entries = append(t.Entries, table.Entry{Family: table.Family(min(e.GetFamily(), uint32(table.Families))), MaxBytes: e.GetMaxBytes(), Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights()})
+		t.Entries = append(t.Entries, table.Entry{Family: table.Family(min(e.GetFamily(),
+			uint32(table.Families))), MaxBytes: e.GetMaxBytes(),
+			Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights()})
 	}
 	return t
 }

@@ -25,8 +25,8 @@ type Communicator struct {
 	closed      chan struct{} // closed when Close has ended
 }
 
-// communicator is the actor that closes a communicator and supervises coordinator, balancer and operations. How it
-// breaks is in ending.go, without the actor.
+// communicator is the actor that closes a communicator and supervises coordinator, balancer and
+// operations. How it breaks is in ending.go, without the actor.
 type communicator struct {
 	group    *Group
 	started  chan<- *Communicator
@@ -61,8 +61,8 @@ func (c *communicator) Receive(ctx actor.Context) {
 	}
 }
 
-// survive keeps the actor after a panic, where a restart would end the coordinator, on which calls wait: its communicator
-// breaks, and callers are told.
+// survive keeps the actor after a panic, where a restart would end the coordinator, on which calls
+// wait: its communicator breaks, and callers are told.
 func (c *communicator) survive(ctx actor.Context) {
 	r := recover()
 	if r == nil {
@@ -88,7 +88,8 @@ func (c *communicator) start(ctx actor.Context) {
 	g.Table.CompareAndSwap(nil, c.group.First)
 	inline := actor.WithDispatcher(n.Inline)
 	c.balancer = g.Balance.Spawn(ctx, n.Inline)
-	brain := newCoordinator(g, c.balancer, c.group.First) // survives its actor's restart: the ranks' seqs and tables must go on
+	// It survives its actor's restart: the ranks' seqs and tables must go on.
+	brain := newCoordinator(g, c.balancer, c.group.First)
 	coordinator := ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return brain },
 		inline, actor.WithSupervisor(brain.strategy)), "coordinator")
 	c.handle = &Communicator{Group: g, PID: ctx.Self(), coordinator: coordinator,
@@ -105,14 +106,16 @@ func (c *communicator) start(ctx actor.Context) {
 func (c *communicator) control(m *Control) {
 	n, g := c.group.node, c.group
 	switch b := m.Body.GetBody().(type) {
-	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate, *messages.Control_Commit:
+	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate,
+		*messages.Control_Commit:
 		n.tell(c.handle.coordinator, m)
 	case *messages.Control_Windows:
 		n.tell(c.balancer, &balancing.Timings{From: m.From, Windows: b.Windows})
 	case *messages.Control_LeaveAck:
 		c.acknowledged(m.From)
 	default:
-		n.Log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.From], "type", fmt.Sprintf("%T", b))
+		n.Log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.From],
+			"type", fmt.Sprintf("%T", b))
 	}
 }
 
@@ -130,7 +133,8 @@ func (c *communicator) leave(m *closeCommunicator) {
 			c.left[rank] = true
 			continue
 		}
-		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: last, Sent: g.Transfers.Leave(op.Rank(rank))}}})
+		leave := &messages.Leave{Last: last, Sent: g.Transfers.Leave(op.Rank(rank))}
+		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: leave}})
 	}
 	c.check()
 }
@@ -189,7 +193,8 @@ func (c *Communicator) SetTable(ctx context.Context, entries []table.Entry) erro
 	return g.Balance.Agreed(ctx, m.Done)
 }
 
-// Probe measures the rails of a new communicator, and returns when a table made of that is in force.
+// Probe measures the rails of a new communicator, and returns when a table made of that is in
+// force.
 func (c *Communicator) Probe(ctx context.Context) error { return c.Group.Balance.Probe(ctx, c.Start) }
 
 // Balance is what rank 0 knows of its rails and has decided for each size.
@@ -220,7 +225,8 @@ func (c *Communicator) Close(ctx context.Context) error {
 		case <-c.closed:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%w: by another call, which has not ended: %w", g.ClosedError(), context.Cause(ctx))
+			return fmt.Errorf("%w: by another call, which has not ended: %w", g.ClosedError(),
+				context.Cause(ctx))
 		}
 	}
 	defer close(c.closed)
@@ -239,11 +245,14 @@ func (c *Communicator) Close(ctx context.Context) error {
 	case failed := <-done:
 		err = cmp.Or(err, failed)
 	case <-g.gone: // the node closes too, and has told the others
-		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name, cmp.Or(n.Engine.Closed(), fault.ErrClosed)))
+		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name,
+			cmp.Or(n.Engine.Closed(), fault.ErrClosed)))
 	case <-ctx.Done():
-		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w", g.Name, context.Cause(ctx))
+		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w",
+			g.Name, context.Cause(ctx))
 	}
-	n.Log.Debug("communicator closed", "name", g.Name, "frames that nobody waited for", g.DroppedFrames.Load())
+	n.Log.Debug("communicator closed", "name", g.Name,
+		"frames that nobody waited for", g.DroppedFrames.Load())
 	c.forget()
 	return err
 }
@@ -256,7 +265,8 @@ func (c *Communicator) forget() {
 	n.Stop(c.PID)
 }
 
-// Abandon breaks a communicator that is to be shrunk, and waits until nothing refers to its callers' memory.
+// Abandon breaks a communicator that is to be shrunk, and waits until nothing refers to its
+// callers' memory.
 func (c *Communicator) Abandon(ctx context.Context) error {
 	g := c.Group
 	if err := g.ShutError(); err != nil {

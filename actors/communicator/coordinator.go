@@ -93,8 +93,8 @@ func (c *coordinator) resume(ctx actor.Context) {
 	}
 }
 
-// run opens the operation and answers its caller, who launches it, unless he waits no longer: then the
-// communicator is broken or closed, and needs no more seqs.
+// run opens the operation and answers its caller, who launches it. If the caller waits no longer,
+// the communicator is broken or closed, and needs no more seqs.
 func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *table.Table) {
 	if !m.taken.CompareAndSwap(false, true) {
 		return
@@ -130,7 +130,8 @@ func (c *coordinator) actor(ctx actor.Context) *operationActor {
 		c.spare = c.spare[:n-1]
 		return a
 	}
-	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer, strategy: c.group.node.Strategy(c.group)}
+	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer,
+		strategy: c.group.node.Strategy(c.group)}
 	ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return a },
 		actor.WithDispatcher(c.group.node.Inline), actor.WithSupervisor(a.strategy)), "operation")
 	return a

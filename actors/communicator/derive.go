@@ -14,12 +14,12 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// This file is about communicators that are made of another one: by calls of all its ranks, without a
-// ballot. The child's wire id follows from parent, seq and color; each member registers it when it enters the
-// barrier that makes it, so that nobody is early.
+// This file is about communicators that are made of another one: by calls of all its ranks, without
+// a ballot. The child's wire id follows from parent, seq and color. Each member registers it when
+// it enters the barrier that makes it, so that nobody is early.
 
-// Dup makes a second communicator of the same members, which begins with the table in force here. It
-// takes a seq of this one.
+// Dup makes a second communicator of the same members, which begins with the table in force here.
+// It takes a seq of this one.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	ranks := make([]op.Rank, c.Group.Size)
 	for i := range ranks {
@@ -28,15 +28,16 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	return c.derive(ctx, ranks, 0, 0)
 }
 
-// Sub makes a communicator of some members: rank i of it is ranks[i] of this one. All members call it with the same
-// ranks; those that aren't among them get nil. It takes a seq of this one.
+// Sub makes a communicator of some members: rank i of it is ranks[i] of this one. All members call
+// it with the same ranks; those that aren't among them get nil. It takes a seq of this one.
 func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, error) {
 	g := c.Group
 	members := make([]op.Rank, len(ranks))
 	h := fnv.New64a()
 	for i, r := range ranks {
 		if r < 0 || r >= g.Size || slices.Contains(ranks[:i], r) {
-			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w", g.Name, r, g.Size, fault.ErrArgument)
+			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w",
+				g.Name, r, g.Size, fault.ErrArgument)
 			g.Fail(err, 0) // the others may have called right
 			return nil, err
 		}
@@ -46,8 +47,9 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 	return c.derive(ctx, members, h.Sum64(), 0)
 }
 
-// Split makes a communicator of all members with the same color, in the order of their keys, and of their
-// ranks where keys are equal. A member whose color is negative gets nil. It takes two seqs of this one.
+// Split makes a communicator of all members with the same color, in the order of their keys, and of
+// their ranks where keys are equal. A member whose color is negative gets nil. It takes two seqs of
+// this one.
 func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
 	g := c.Group
 	all := make([]int64, 2*g.Size)
@@ -71,12 +73,14 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 	return c.derive(ctx, members, 0, uint64(color)+1)
 }
 
-// derive makes a communicator of some members, with a barrier of all. It is nil where this rank is none of them. All
-// ranks must give the same salt; those of one communicator the same color.
-func (c *Communicator) derive(ctx context.Context, members []op.Rank, salt, color uint64) (*Communicator, error) {
+// derive makes a communicator of some members, with a barrier of all. It is nil where this rank is
+// none of them. All ranks must give the same salt; those of one communicator the same color.
+func (c *Communicator) derive(ctx context.Context, members []op.Rank,
+	salt, color uint64) (*Communicator, error) {
 	n, g := c.Group.node, c.Group
 	var child *Group
-	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup, Salt: salt}, entered: func(seq uint64, t *table.Table) {
+	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup,
+		Salt: salt}, entered: func(seq uint64, t *table.Table) {
 		if slices.Contains(members, g.Rank) {
 			child = n.derive(g, childID(g.ID, seq, color), seq, members, t)
 		}
@@ -102,8 +106,8 @@ func (c *Communicator) derive(ctx context.Context, members []op.Rank, salt, colo
 	return handle, nil
 }
 
-// derive registers the communicator that some members of parent make under seq. It holds the parent's peers: they
-// and their connections are shared.
+// derive registers the communicator that some members of parent make under seq. It holds the
+// parent's peers: they and their connections are shared.
 func (n *Node) derive(parent *Group, id, seq uint64, members []op.Rank, first *table.Table) *Group {
 	nodes, procs := make([]string, len(members)), make([]uint64, len(members))
 	for i, r := range members {

@@ -13,7 +13,8 @@ import (
 	"github.com/polyrail/polyrail/messages"
 )
 
-// Group is what the node and the actors of one communicator share: its data path, and what became of it.
+// Group is what the node and the actors of one communicator share: its data path, and what became
+// of it.
 type Group struct {
 	*engine.Group
 	Balance  *balancing.Group
@@ -25,8 +26,8 @@ type Group struct {
 	announced atomic.Bool // its members agreed on it: what happens to it is told
 }
 
-// NewGroup makes a group of nodes by rank, which begins with a table. Its peers are attached, and Procs
-// are set, before it is registered.
+// NewGroup makes a group of nodes by rank, which begins with a table. Its peers are attached, and
+// Procs are set, before it is registered.
 func (n *Node) NewGroup(id uint64, name string, rank op.Rank, nodes []string, first *table.Table) *Group {
 	g := &Group{Group: n.Engine.NewGroup(id, name, rank, nodes, first), node: n, ending: newEnding()}
 	g.Fail = func(cause error, seq uint64) { g.End(cause, seq, true) }
@@ -53,9 +54,9 @@ func (g *Group) Open() *Communicator {
 	return <-started
 }
 
-// control sends a message about this communicator to one rank; a lost peer is no error here: its loss is
-// reported on its own. One that can't be sent to a living peer would be waited for in vain, so the
-// communicator breaks. Timings alone may be left out.
+// control sends a message about this communicator to one rank; a lost peer is no error here: its
+// loss is reported on its own. One that can't be sent to a living peer would be waited for in vain,
+// so the communicator breaks. Timings alone may be left out.
 func (g *Group) control(to op.Rank, m *messages.Control) {
 	m.Comm = g.ID
 	err := g.Peers[to].SendControl(m)

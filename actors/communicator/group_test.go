@@ -30,15 +30,20 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		network := mem.NewNetwork()
 		network.Silence("a", "eth0")
 		quiet := slog.New(slog.DiscardHandler)
-		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
+		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+			return quiet
+		}))
 		n := &Node{Engine: engine.New(engine.Config{}), Log: quiet, System: system}
 		n.Engine.Rails = 1
-		fabric, err := railactors.Start(system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet,
-			Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"), Device: "eth0"}}}, nobody{})
+		fabric, err := railactors.Start(system,
+			railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet,
+				Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"),
+					Device: "eth0"}}}, nobody{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		peer, err := fabric.Connect(railactors.Remote{Node: "b", Incarnation: 1, Rails: []railactors.RailAddress{{Name: "rail0", Addr: "mem:b/eth0#9"}}})
+		peer, err := fabric.Connect(railactors.Remote{Node: "b", Incarnation: 1,
+			Rails: []railactors.RailAddress{{Name: "rail0", Addr: "mem:b/eth0#9"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +59,8 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 				break
 			}
 		}
-		if err := g.Err(); !errors.Is(err, fault.ErrLimit) || !strings.Contains(err.Error(), `rank 1: node "b"`) {
+		if err := g.Err(); !errors.Is(err, fault.ErrLimit) ||
+			!strings.Contains(err.Error(), `rank 1: node "b"`) {
 			t.Errorf("it is broken by %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -73,8 +79,9 @@ func TestTwoOfTheLargestTablesFitAControlFrame(t *testing.T) {
 			large.Entries[i].Weights = append(large.Entries[i].Weights, table.MaxWeight)
 		}
 	}
-	m := &messages.Control{Comm: math.MaxUint64, Body: &messages.Control_Prepare{Prepare: prepareMessage(&table.Prepare{
-		Table: large, Committed: large, Effective: math.MaxUint64, CommittedEffective: math.MaxUint64})}}
+	m := &messages.Control{Comm: math.MaxUint64,
+		Body: &messages.Control_Prepare{Prepare: prepareMessage(&table.Prepare{
+			Table: large, Committed: large, Effective: math.MaxUint64, CommittedEffective: math.MaxUint64})}}
 	if n := proto.Size(m); n > wire.MaxControl {
 		t.Errorf("%d bytes, the limit is %d", n, wire.MaxControl)
 	}

@@ -27,11 +27,11 @@ type Node struct {
 	Registry         Registry
 }
 
-// Registry knows the communicators of a node by their wire ids, and hears what becomes of them. Its methods
-// may be called on any goroutine; the last three don't block.
+// Registry knows the communicators of a node by their wire ids, and hears what becomes of them. Its
+// methods may be called on any goroutine; the last three don't block.
 type Registry interface {
-	// Register makes a group known: frames and control messages of its id are its own from now on. One
-	// that another rank has given up already, or whose node closes, is broken at once.
+	// Register makes a group known: frames and control messages of its id are its own from now on.
+	// One that another rank has given up already, or whose node closes, is broken at once.
 	Register(g *Group)
 	// Unregister forgets a group, and lets go of its peers.
 	Unregister(g *Group)
@@ -52,8 +52,9 @@ func (n *Node) tell(pid *actor.PID, message any) { n.System.Root.Send(pid, messa
 // unknown logs a message that an actor has no case for.
 func (n *Node) unknown(ctx actor.Context) { supervise.Unknown(ctx, n.Log) }
 
-// Strategy supervises one level of the tree: a child that panics breaks its communicator, since the message
-// it was at is lost, and is restarted for the communicators and calls after it. g may be nil.
+// Strategy supervises one level of the tree. A child that panics breaks its communicator, since the
+// message it was at is lost. It is restarted for the communicators and calls after it. g may be
+// nil.
 func (n *Node) Strategy(g *Group) *supervise.Strategy {
 	cfg := supervise.DefaultConfig()
 	cfg.Report = func(d supervise.Decision) {

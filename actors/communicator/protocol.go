@@ -13,17 +13,20 @@ import (
 
 // The messages between the actors of this package. They are immutable once sent.
 
-// startOperation is a call between its caller and the coordinator: it asks for a seq. Sent by the caller's goroutine;
-// answered on ready with operation set, or err.
+// startOperation is a call between its caller and the coordinator: it asks for a seq. Sent by the
+// caller's goroutine; answered on ready with operation set, or err.
 type startOperation struct {
-	request   *engine.Request
-	work      *engine.Work
-	entered   func(seq uint64, inForce *table.Table) // called by the coordinator before anything is sent; may be nil
-	ready     chan struct{}                          // answered by the coordinator
-	operation *engine.Operation                      // the answer …
-	err       error                                  // … or why there is none
-	taken     atomic.Bool                            // by the coordinator, which answers for sure then, or by a caller that waits no longer
-	called    time.Time                              // when it was made; set where operations have a timeout
+	request *engine.Request
+	work    *engine.Work
+	// Called by the coordinator before anything is sent; may be nil.
+	entered   func(seq uint64, inForce *table.Table)
+	ready     chan struct{}     // answered by the coordinator
+	operation *engine.Operation // the answer …
+	err       error             // … or why there is none
+	// Taken by the coordinator, which answers for sure then, or by a caller that waits no longer.
+	taken atomic.Bool
+	// When it was made; set where operations have a timeout.
+	called time.Time
 }
 
 // beginOperation hands a numbered operation to a pooled operation actor. Sent by the
@@ -49,7 +52,8 @@ type operationEnded struct {
 // operationExpired is the operation's own timer.
 type operationExpired struct{ seq uint64 }
 
-// Control is a message from another rank about one communicator. From the fabric to the communicator actor.
+// Control is a message from another rank about one communicator. From the fabric to the
+// communicator actor.
 type Control struct {
 	From op.Rank
 	Body *messages.Control
@@ -58,11 +62,12 @@ type Control struct {
 // closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
 type closeCommunicator struct{ done chan error }
 
-// MemberLost says that a rank's node is lost, and will not answer a farewell. From the fabric to the communicator actor.
+// MemberLost says that a rank's node is lost, and will not answer a farewell. From the fabric to
+// the communicator actor.
 type MemberLost op.Rank
 
-// What may still be on its way when its receiver has ended: no news for the log. Who waits for an answer waits for
-// the receiver's end too.
+// What may still be on its way when its receiver has ended: no news for the log. Who waits for an
+// answer waits for the receiver's end too.
 func (MemberLost) IgnoreDeadLetterLogging()         {}
 func (*operationEnded) IgnoreDeadLetterLogging()    {}
 func (*Control) IgnoreDeadLetterLogging()           {}

@@ -59,12 +59,14 @@ func (c *Communicator) slot(ctx context.Context) error {
 	case <-ctx.Done():
 		cause := context.Cause(ctx)
 		g.Fail(cause, 0)
-		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w", g.Name, cap(c.slots), cause)
+		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w",
+			g.Name, cap(c.slots), cause)
 	}
 	return c.Err()
 }
 
-// numbered waits until the coordinator has answered a call, which a table that is being agreed on delays.
+// numbered waits until the coordinator has answered a call, which a table that is being agreed on
+// delays.
 func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
 	select {
 	case <-m.ready: // as a rule: the coordinator ran on this goroutine

@@ -108,7 +108,8 @@ func (r *Request) checkBatch() error {
 	}
 	for i, buf := range r.Batch.Buffers {
 		if len(buf)%size != 0 {
-			return fmt.Errorf("buffer %d of the batch: %d bytes are no whole number of %v", i, len(buf), r.DType)
+			return fmt.Errorf("buffer %d of the batch: %d bytes are no whole number of %v", i,
+				len(buf), r.DType)
 		}
 	}
 	if i, j, overlap := overlapping(r.Batch.Buffers); overlap {

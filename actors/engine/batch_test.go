@@ -56,15 +56,19 @@ func TestABatchIsItsBuffersOnLinesOfTheirOwn(t *testing.T) {
 func TestAListThatCannotBeABatchTakesNoMemory(t *testing.T) {
 	memory1 := make([]byte, 100)
 	for want, r := range map[string]*Request{
-		"not an element type":        {Batch: &Batch{Buffers: [][]byte{memory1}}},
-		"buffer 1 of the batch: 3 b": {DType: op.Int32, Batch: &Batch{Buffers: [][]byte{memory1[:4], memory1[8:11]}}},
-		"buffers 0 and 2":            {DType: op.Int32, Batch: &Batch{Buffers: [][]byte{memory1[40:60], memory1[:40], memory1[56:64]}}},
-		"65537 buffers":              {DType: op.Int32, Batch: &Batch{Buffers: make([][]byte, maxBatch+1)}},
-		"no counts":                  {DType: op.Int32, Batch: &Batch{Buffers: [][]byte{memory1}}, Counts: []int{1}},
+		"not an element type": {Batch: &Batch{Buffers: [][]byte{memory1}}},
+		"buffer 1 of the batch: 3 b": {DType: op.Int32,
+			Batch: &Batch{Buffers: [][]byte{memory1[:4], memory1[8:11]}}},
+		"buffers 0 and 2": {DType: op.Int32,
+			Batch: &Batch{Buffers: [][]byte{memory1[40:60], memory1[:40], memory1[56:64]}}},
+		"65537 buffers": {DType: op.Int32, Batch: &Batch{Buffers: make([][]byte, maxBatch+1)}},
+		"no counts": {DType: op.Int32, Batch: &Batch{Buffers: [][]byte{memory1}},
+			Counts: []int{1}},
 	} {
 		pool := memory.NewPool(1 << 20)
 		r.gather(pool)
-		if b := r.Batch; b.fault == nil || !strings.Contains(b.fault.Error(), want) || pool.Stats().Gets != 0 {
+		if b := r.Batch; b.fault == nil || !strings.Contains(b.fault.Error(), want) ||
+			pool.Stats().Gets != 0 {
 			t.Errorf("%v, want %q", r.Batch.fault, want)
 		}
 	}
@@ -72,7 +76,8 @@ func TestAListThatCannotBeABatchTakesNoMemory(t *testing.T) {
 
 func TestBuffersMayTouchInAnyOrder(t *testing.T) {
 	memory1 := make([]byte, 64)
-	if i, j, found := overlapping([][]byte{memory1[32:], memory1[:16], memory1[16:16], memory1[16:32], memory1[20:20]}); found {
+	if i, j, found := overlapping([][]byte{memory1[32:], memory1[:16], memory1[16:16],
+		memory1[16:32], memory1[20:20]}); found {
 		t.Errorf("%d and %d overlap", i, j)
 	}
 }
@@ -80,7 +85,8 @@ func TestBuffersMayTouchInAnyOrder(t *testing.T) {
 func TestAWorkCopiesBackOnceAndOnlyWhereItIsRight(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		buf := []byte{1, 2, 3}
-		r := &Request{Kind: op.KindAllReduce, DType: op.Uint8, Op: op.Sum, Batch: &Batch{Buffers: [][]byte{buf}}}
+		r := &Request{Kind: op.KindAllReduce, DType: op.Uint8, Op: op.Sum,
+			Batch: &Batch{Buffers: [][]byte{buf}}}
 		r.gather(memory.NewPool(1 << 20))
 		w := &Work{done: make(chan struct{})}
 		copy(r.Dst, []byte{4, 5, 6})

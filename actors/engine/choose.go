@@ -8,8 +8,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/memory"
 )
 
-// choose is the algorithm of an operation: what the call or, of an allreduce, the table asks for, else
-// the fixed rule by size. It depends on nothing that ranks could see differently.
+// choose is the algorithm of an operation: what the call or, of an allreduce, the table asks for,
+// else the fixed rule by size. It depends on nothing that ranks could see differently.
 func choose(r *Request, table op.Algorithm, n int) op.Algorithm {
 	switch {
 	case r.Kind.Empty() || r.bytes == 0:
@@ -26,8 +26,9 @@ func (g *Group) Algorithm(k op.Kind, t *table.Table, bytes int64) op.Algorithm {
 	return choose(&Request{Kind: k, bytes: int(bytes)}, t.Lookup(bytes).Algorithm, g.Size)
 }
 
-// Rivals are the algorithms that an operation of that size may run where the order of sums is free. Trying one must not
-// fail for want of memory: it is left out where its scratch could be more than an operation's part of the limit.
+// Rivals are the algorithms that an operation of that size may run where the order of sums is free.
+// Trying one must not fail for want of memory. It is left out where its scratch could be more than
+// an operation's part of the limit.
 func (g *Group) Rivals(bytes int64) (algorithms []op.Algorithm) {
 	c := &g.engine.Config
 	limit := min(memory.MaxBuffer, c.MemoryLimit/int64(c.MaxInFlight))

@@ -14,9 +14,9 @@ import (
 
 // This file is about what follows from a call: what all ranks must decide alike.
 
-// Configure gives a numbered operation its call, its shape under a table, and its owner. The coordinator alone
-// calls it, then hands the operation to the caller, who launches it. A call that can't be run still consumes its
-// seq: the other ranks may have called right. Launch ends it.
+// Configure gives a numbered operation its call, its shape under a table, and its owner. The
+// coordinator alone calls it, then hands the operation to the caller, who launches it. A call that
+// can't be run still consumes its seq: the other ranks may have called right. Launch ends it.
 func (o *Operation) Configure(r *Request, w *Work, t *table.Table, owner Owner) {
 	o.request, o.work, o.owner = r, w, owner
 	w.seq = o.Seq
@@ -33,7 +33,8 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	if !r.Kind.Rooted() {
 		r.Root = 0
 	}
-	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root, Batch: r.Batch.len()}
+	o.shape.desc = op.Descriptor{Kind: r.Kind, DType: r.DType, Code: r.Op.Code(), Root: r.Root,
+		Batch: r.Batch.len()}
 	if r.Batch != nil && r.Batch.fault != nil {
 		return r.Batch.fault
 	}
@@ -76,9 +77,10 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 // aheadUnheard is how many operations a rank may begin without hearing from others.
 const aheadUnheard = 64
 
-// mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In most kinds
-// each rank waits for all others. In these some only send: a root of broadcasts could begin any number of
-// them before the others' first one. So one in a few waits until its frames are on the other side, where credit bounds them.
+// mayRunAhead reports whether an operation is to wait for the acknowledgement of what it sends. In
+// most kinds each rank waits for all others. In these some only send: a root of broadcasts could
+// begin any number of them before the others' first one. So one in a few waits until its frames are
+// on the other side, where credit bounds them.
 func (g *Group) mayRunAhead(r *Request) bool {
 	switch r.Kind {
 	case op.KindReduce, op.KindGather, op.KindScatter, op.KindBroadcast, op.KindScan, op.KindExScan:
@@ -218,7 +220,8 @@ func newCuts() cuts {
 
 // of is the cut of a call under a table's weights.
 func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Algorithm) (*cut, error) {
-	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.Rank, N: g.Size, Root: r.Root, Base: g.engine.Config.BcubeBase,
+	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.Rank, N: g.Size, Root: r.Root,
+		Base:    g.engine.Config.BcubeBase,
 		InPlace: r.Kind == op.KindAllToAll && same(r.Dst, r.Src)}
 	key := cutKey{spec, table, r.bytes, max(1, r.DType.Size()), r.Rail}
 	if old := k.cuts[key]; old != nil && slices.Equal(old.counts, r.Counts) {
@@ -241,7 +244,8 @@ func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Alg
 	}
 	cost := schedule.CostOf(r.Kind, a, g.Size, spec.Base)
 	l := plan.NewLayout(r.bytes, key.elemSize, r.parts(g.Size, a), program.Blocks, cost)
-	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost), counts: slices.Clone(r.Counts)}
+	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost),
+		counts: slices.Clone(r.Counts)}
 	if len(k.cuts) >= maxCuts {
 		clear(k.cuts)
 	}
@@ -249,8 +253,8 @@ func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Alg
 	return made, nil
 }
 
-// inPlace reports whether source and destination are the same memory, for every block that has both. An error
-// says that they overlap in some other way.
+// inPlace reports whether source and destination are the same memory, for every block that has
+// both. An error says that they overlap in some other way.
 func inPlace(r *Request, blocks []plan.Block) (bool, error) {
 	shared := overlap(r.Dst, r.Src)
 	if shared == 0 {
@@ -263,7 +267,8 @@ func inPlace(r *Request, blocks []plan.Block) (bool, error) {
 		}
 	}
 	if shared != 0 {
-		return false, fmt.Errorf("source and destination overlap: where %v works in place, the rank's own part must be the same memory in both, and nothing else", r.Kind)
+		return false, fmt.Errorf("source and destination overlap: where %v works in place, "+
+			"the rank's own part must be the same memory in both, and nothing else", r.Kind)
 	}
 	return true, nil
 }

@@ -31,14 +31,16 @@ type earlyGrant struct {
 }
 
 // landEarly makes room for a frame that came before its operation. Under mu.
-func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer,
+	h *wire.Header) (railactors.Landing, error) {
 	if h.Flags&wire.FlagEager == 0 {
 		return railactors.Landing{}, &earlyError{h.Seq, "data that was not granted"}
 	}
 	if len(o.early) >= maxEarly*o.group.Size {
 		return railactors.Landing{}, &earlyError{h.Seq, "too many early frames"}
 	}
-	e := &earlyFrame{operation: o, from: from, rank: rank, header: *h, data: o.group.engine.Pool.Get(int(h.Length))}
+	e := &earlyFrame{operation: o, from: from, rank: rank, header: *h,
+		data: o.group.engine.Pool.Get(int(h.Length))}
 	if e.data == nil { // the pool is at its limit: credits bound what this can be
 		e.data, e.own = make([]byte, h.Length), true
 	}

@@ -8,10 +8,12 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// This file is about how a group ends. That the other ranks hear of it is the work of the layers above.
+// This file is about how a group ends. That the other ranks hear of it is the work of the layers
+// above.
 
-// Break ends all operations and transfers of a group with its first cause, which later calls return; tell is
-// called after that is noted and before anything ends. Later calls of Break do nothing.
+// Break ends all operations and transfers of a group with its first cause, which later calls
+// return. tell is called after that is noted and before anything ends. Later calls of Break do
+// nothing.
 func (g *Group) Break(cause error, seq uint64, tell func()) {
 	open, first := g.fail(seq, cause)
 	if !first {
@@ -24,8 +26,8 @@ func (g *Group) Break(cause error, seq uint64, tell func()) {
 	g.Transfers.Break(cause)
 }
 
-// fail breaks the group with its first cause, and gives the operations to end; first is false if it was
-// broken before.
+// fail breaks the group with its first cause, and gives the operations to end; first is false if it
+// was broken before.
 func (g *Group) fail(seq uint64, cause error) (open []pending, first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,8 +105,8 @@ func (g *Group) Over(ctx context.Context) error {
 	return fmt.Errorf("communicator %q: %w", g.Name, context.Cause(ctx))
 }
 
-// Depart notes that a rank closes the communicator after seq last. An error is the cause to break the
-// group with: an operation above that was called here, and can't finish.
+// Depart notes that a rank closes the communicator after seq last. An error is the cause to break
+// the group with: an operation above that was called here, and can't finish.
 func (g *Group) Depart(rank op.Rank, last uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +133,8 @@ func (g *Group) departure(rank op.Rank, last uint64) error {
 		Reason: fmt.Sprintf("it closed the communicator after seq %d", last)}
 }
 
-// Quiet returns a channel that is closed when no operation or transfer that was called here is open.
+// Quiet returns a channel that is closed when no operation or transfer that was called here is
+// open.
 func (g *Group) Quiet() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

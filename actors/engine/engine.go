@@ -13,7 +13,7 @@ type Config struct {
 	EagerBytes  int // operations up to this size go without a grant
 	MaxInFlight int // operations of one communicator
 	BcubeBase   int
-	WaitSpin    time.Duration // how long a caller polls for a small operation's frames; 0: not at all
+	WaitSpin    time.Duration // how long callers poll for a small operation's frames; 0: not at all
 	MemoryLimit int64         // bytes of scratch and copies
 	Measured    bool          // tables follow what the rails are measured to do
 	Free        bool          // of several algorithms the one that is measured to be fastest

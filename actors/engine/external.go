@@ -8,11 +8,13 @@ import (
 	"github.com/polyrail/polyrail/collective/task"
 )
 
-// This file is about collectives whose counts are private: each rank knows what it sends to whom, and what it
-// expects of whom, and nobody knows all. They have no schedule; their data goes as messages between two ranks
-// (Exchange), each cut by its own length. The operation has the number, the digest and the end.
+// This file is about collectives whose counts are private. Each rank knows what it sends to whom,
+// and what it expects of whom; nobody knows all. They have no schedule; their data goes as messages
+// between two ranks (Exchange), each cut by its own length. The operation has the number, the
+// digest and the end.
 
-// AllToAllV describes such a call: parts of Src and Dst follow each other by rank, of so many elements.
+// AllToAllV describes such a call: parts of Src and Dst follow each other by rank, of so many
+// elements.
 type AllToAllV struct {
 	SendCounts, RecvCounts []int
 }
@@ -53,13 +55,15 @@ func cutMessages(what string, buf []byte, counts []int, d op.DType, n int) ([]Me
 	return messages, nil
 }
 
-// runExternal starts the messages of an operation, on its caller's goroutine. They are one more part of it.
+// runExternal starts the messages of an operation, on its caller's goroutine. They are one more
+// part of it.
 func (o *Operation) runExternal() {
 	r := o.request
 	sends, recvs, err := r.External.messages(r, o.group.Size)
 	var e *Exchange
 	if err == nil {
-		e, err = o.group.Transfers.Exchange(context.Background(), o.Seq, sends, recvs) // an end comes by Break
+		// An end comes by Break.
+		e, err = o.group.Transfers.Exchange(context.Background(), o.Seq, sends, recvs)
 	}
 	if err != nil {
 		o.externalEnded(err)

@@ -18,11 +18,11 @@ import (
 // here yet. They can be ahead only by what they may have in flight.
 const maxAhead = 4096
 
-// Group is what the data path knows of one communicator: its members' peers and its open operations by
-// seq. Readers consult it directly.
+// Group is what the data path knows of one communicator: its members' peers and its open operations
+// by seq. Readers consult it directly.
 //
-// Lock order: mu before that of an Operation; neither is held while a peer, an actor or a caller's function
-// is called.
+// Lock order: mu before that of an Operation; neither is held while a peer, an actor or a caller's
+// function is called.
 type Group struct {
 	engine *Engine
 	ID     uint64
@@ -34,8 +34,9 @@ type Group struct {
 	Peers  []*railactors.Peer // by rank; nil at our own
 	ranks  map[*railactors.Peer]op.Rank
 
-	// Fail breaks the communicator: it tells the other ranks, and calls Break. It may be called on any
-	// goroutine that holds no lock of this package or of a peer. Set before the group is registered.
+	// Fail breaks the communicator: it tells the other ranks, and calls Break. It may be called on
+	// any goroutine that holds no lock of this package or of a peer. Set before the group is
+	// registered.
 	Fail func(cause error, seq uint64)
 
 	Closing     chan struct{} // closed when Close or Shrink ends it: it takes no more calls
@@ -69,7 +70,8 @@ type Group struct {
 	degraded  atomic.Bool // a rail to a member is down
 }
 
-// NewGroup makes a group of nodes by rank. Its peers are attached, and Fail is set, before it is used.
+// NewGroup makes a group of nodes by rank. Its peers are attached, and Fail is set, before it is
+// used.
 func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, first *table.Table) *Group {
 	g := &Group{
 		engine: e, ID: id, Name: name, First: first, Rank: rank, Size: len(nodes), Nodes: nodes,
@@ -102,7 +104,8 @@ func (g *Group) Seq() uint64 {
 	return g.numbered
 }
 
-// Uneven is this rank's report to those who shrink: its first unfinished and its last finished operation.
+// Uneven is this rank's report to those who shrink: its first unfinished and its last finished
+// operation.
 func (g *Group) Uneven() view.SeqRange {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +130,8 @@ func (g *Group) find(seq uint64) (*Operation, error) {
 		return nil, nil
 	}
 	if seq > g.numbered+maxAhead {
-		return nil, fmt.Errorf("communicator %q: seq %d is more than %d ahead of ours (%d)", g.Name, seq, maxAhead, g.numbered)
+		return nil, fmt.Errorf("communicator %q: seq %d is more than %d ahead of ours (%d)", g.Name,
+			seq, maxAhead, g.numbered)
 	}
 	o := g.engine.operations.Get().(*Operation)
 	o.reuse(g, seq)

@@ -63,7 +63,8 @@ func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 	if _, err := g.Number(1); err != nil {
 		t.Fatal(err)
 	}
-	o.request = &Request{Kind: op.KindAllReduce, DType: op.F32, Batch: &Batch{Buffers: [][]byte{make([]byte, 1000)}}}
+	o.request = &Request{Kind: op.KindAllReduce, DType: op.F32,
+		Batch: &Batch{Buffers: [][]byte{make([]byte, 1000)}}}
 	o.request.gather(pool)
 	o.work = g.NewWork(make(chan struct{}, 1))
 	o.work.slot <- struct{}{}

@@ -98,7 +98,8 @@ func (o *Operation) Launch() {
 	o.holds++
 	defer o.leave()
 	o.phase = phaseRunning
-	if o.cause != nil { // broken since it was numbered, or a call that can't be run: nothing has started
+	if o.cause != nil {
+		// Broken since it was numbered, or a call that can't be run: nothing has started.
 		cause := o.cause
 		o.retired = true
 		o.discard()
@@ -182,10 +183,12 @@ func (o *Operation) compare(rank op.Rank, h *wire.Header) error {
 	case h.Table != o.shape.table:
 		e.Explanation = fmt.Sprintf("table version %d here, %d there", o.shape.table, h.Table)
 	case h.Desc == o.shape.desc && o.shape.desc.Code == op.CodeUser:
-		e.Explanation = fmt.Sprintf("here it is %v; the names of the operator or of the operation differ", o.request.Op)
+		e.Explanation = fmt.Sprintf(
+			"here it is %v; the names of the operator or of the operation differ", o.request.Op)
 	case h.Desc == o.shape.desc && o.shape.desc.Batch > 0:
-		e.Explanation = fmt.Sprintf("here it is a batch of buffers of %s elements; the lengths of its buffers, its name, "+
-			"or the limits in the configuration differ", o.request.listed())
+		e.Explanation = fmt.Sprintf(
+			"here it is a batch of buffers of %s elements; the lengths of its buffers, its name, "+
+				"or the limits in the configuration differ", o.request.listed())
 	case h.Desc == o.shape.desc:
 		e.Explanation = "the operation's name, its counts, or the limits in the configuration (eager bytes, Bcube base) differ"
 	}
@@ -200,7 +203,8 @@ func (o *Operation) refuse(rank op.Rank, h *wire.Header, err error) {
 		return
 	}
 	if _, ok := err.(*fault.MismatchError); !ok {
-		err = fmt.Errorf("%w: rank %d (node %q), lane %d, step %d, rounds %d+%d, block %d: %w", fault.ErrInternal,
+		err = fmt.Errorf("%w: rank %d (node %q), lane %d, step %d, rounds %d+%d, block %d: %w",
+			fault.ErrInternal,
 			rank, o.group.Nodes[rank], h.Lane, h.Step, h.Round, h.Count, h.Block, err)
 	}
 	o.fail(err)

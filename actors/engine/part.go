@@ -60,8 +60,9 @@ func (o *Operation) startParts() error {
 	return nil
 }
 
-// prepare readies the task and its memory. Scratch is no reason for an operation to fail: where
-// the limit leaves less, the window is smaller, down to one span, which is bounded by form (plan.ScratchBytes).
+// prepare readies the task and its memory. Scratch is no reason for an operation to fail: where the
+// limit leaves less, the window is smaller. The least is one span, which is bounded by form
+// (plan.ScratchBytes).
 func (p *part) prepare() {
 	c := p.operation.shape.config
 	c.Lane = p.lane
@@ -156,7 +157,8 @@ func (o *Operation) step(lane int, e task.Event) {
 	p.carry(actions)
 }
 
-// carry does what the task decided: what others wait for first, then our own arithmetic, then the end.
+// carry does what the task decided: what others wait for first, then our own arithmetic, then the
+// end.
 func (p *part) carry(actions []task.Action) {
 	for i := range actions {
 		p.emit(&actions[i])
@@ -199,8 +201,8 @@ func (p *part) compute(actions []task.Action) {
 	}
 }
 
-// end notes which parts have ended, and reports whether the operation has resolved with them. An operation that has
-// retired is forgotten by whoever leaves it last. Under mu.
+// end notes which parts have ended, and reports whether the operation has resolved with them. An
+// operation that has retired is forgotten by whoever leaves it last. Under mu.
 func (o *Operation) end(actions []task.Action) (resolved bool) {
 	for i := range actions {
 		switch actions[i].Kind {

@@ -10,8 +10,9 @@ import (
 	"github.com/polyrail/polyrail/railactors"
 )
 
-// This file is about calls that differ between ranks where no frame meets the operation that it doesn't fit: it
-// comes when that has ended, or no rank sends anything because each waits for another.
+// This file is about calls that differ between ranks where no frame meets the operation that it
+// doesn't fit. Either the frame comes when that has ended, or no rank sends anything because each
+// waits for another.
 
 // remembered is how many operations a communicator remembers after their end.
 const remembered = 64
@@ -28,8 +29,9 @@ func (g *Group) remember(o *Operation) {
 	g.past[o.Seq%remembered] = pastOperation{o.Seq, o.shape.desc, o.shape.digest}
 }
 
-// late is a frame of an operation that is over here. Where all ranks call the same there is none: an operation ends
-// with its last frame, and no frame is delivered twice. asks: it is no data, and may be late.
+// late is a frame of an operation that is over here. Where all ranks call the same there is none:
+// an operation ends with its last frame, and no frame is delivered twice. asks: it is no data, and
+// may be late.
 func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 	g.mu.Lock()
 	past, broken := g.past[h.Seq%remembered], g.broken != nil
@@ -39,7 +41,8 @@ func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 		g.DroppedFrames.Add(1)
 		return
 	}
-	e := &fault.MismatchError{Rank: rank, Node: g.Nodes[rank], Mine: "an operation that has ended", Theirs: h.Desc.String()}
+	e := &fault.MismatchError{Rank: rank, Node: g.Nodes[rank], Mine: "an operation that has ended",
+		Theirs: h.Desc.String()}
 	if known {
 		e.Mine = past.desc.String()
 		if past.desc == h.Desc {
@@ -49,7 +52,8 @@ func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 	g.Fail(fmt.Errorf("seq %d: %w", h.Seq, e), h.Seq)
 }
 
-// stallAfter is how long an operation may take before its links are asked whether they run the same one.
+// stallAfter is how long an operation may take before its links are asked whether they run the same
+// one.
 const stallAfter = time.Second
 
 // watchStalls has the operations in flight looked at after a while. Under g.mu.
@@ -59,8 +63,8 @@ func (g *Group) watchStalls() {
 	}
 }
 
-// askStalled asks, of each operation that takes long, every rank that it has a link to, once: the frame
-// carries what was called here, and a rank that called something else ends both.
+// askStalled asks, of each operation that takes long, every rank that it has a link to, once. The
+// frame carries what was called here. A rank that called something else ends both.
 func (g *Group) askStalled() {
 	g.mu.Lock()
 	g.stalls = nil

@@ -9,10 +9,11 @@ import (
 
 // Request is one call of a collective, as the caller made it.
 type Request struct {
-	Kind      op.Kind
-	DType     op.DType
-	Op        op.Op      // of kinds that reduce
-	Dst, Src  []byte     // as long as the kind has it (plan.Parts.Buffers); what it doesn't use is ignored
+	Kind  op.Kind
+	DType op.DType
+	Op    op.Op // of kinds that reduce
+	// As long as the kind has them (plan.Parts.Buffers); what it doesn't use is ignored.
+	Dst, Src  []byte
 	Root      op.Rank    // of kinds that have one
 	Counts    []int      // elements of each rank's part, the same on all ranks; nil: equal parts
 	External  *AllToAllV // of KindAllToAllV

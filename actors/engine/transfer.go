@@ -78,12 +78,15 @@ func (x *Transfers) Recv(ctx context.Context, m Message) (*Transfer, error) {
 	}
 	t.recv = &p2p.Recv[*Transfer]{Work: t, From: m.Rank, Exact: m.Exact,
 		Room: p2p.Envelope{Tag: m.Tag, Type: m.DType, Count: uint64(len(m.Buf) / m.DType.Size())}}
-	err = x.begin(t, func(core *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error { return core.Recv(t.recv, fx) })
+	err = x.begin(t, func(core *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
+		return core.Recv(t.recv, fx)
+	})
 	return t, err
 }
 
 // start checks a call and takes its place in flight.
-func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{}, receives bool) (*Transfer, error) {
+func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{},
+	receives bool) (*Transfer, error) {
 	g := x.group
 	t := &Transfer{transfers: x, message: m, buf: m.Buf, receives: receives, done: make(chan struct{})}
 	if err := m.check(g.Size, receives); err != nil {
@@ -105,7 +108,8 @@ func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{}, r
 		case <-g.Ended:
 			return nil, g.Usable()
 		case <-ctx.Done():
-			return nil, t.named(fmt.Errorf("waiting for one of %d in flight to end: %w", cap(slots), context.Cause(ctx)))
+			return nil, t.named(fmt.Errorf("waiting for one of %d in flight to end: %w", cap(slots),
+				context.Cause(ctx)))
 		}
 	}
 	return t, nil

@@ -47,16 +47,19 @@ func (x *Transfers) parse(from *railactors.Peer, h *wire.Header) (op.Rank, *p2p.
 		return 0, nil, fmt.Errorf("node %q is no member of communicator %q", from.Node(), x.group.Name)
 	}
 	f := &p2p.Frame[*Transfer]{
-		Verb: p2p.Verb(min(h.Step, 0xff)), Number: h.Seq, Offset: int(min(h.Running, maxOffset)), Length: int(h.Length),
+		Verb: p2p.Verb(min(h.Step, 0xff)), Number: h.Seq, Offset: int(min(h.Running, maxOffset)),
+		Length:   int(h.Length),
 		Envelope: p2p.Envelope{Tag: p2p.Tag(h.Digest), Type: h.Desc.DType, Count: h.Desc.Elements},
 	}
 	answers := f.Verb == p2p.Grant || f.Verb == p2p.Credit
 	carries := f.Verb == p2p.Eager || f.Verb == p2p.Part
 	switch {
 	case !f.Verb.Valid() || h.Desc.Kind != op.KindSendRecv || answers != (h.Kind == wire.KindGrant):
-		return 0, nil, fmt.Errorf("frame of kind %d, step %d, %v is none of a message", h.Kind, h.Step, h.Desc)
+		return 0, nil, fmt.Errorf("frame of kind %d, step %d, %v is none of a message", h.Kind,
+			h.Step, h.Desc)
 	case !carries && h.Length > 0 || h.Flags&wire.FlagEager != 0:
-		return 0, nil, fmt.Errorf("frame of a message, step %d, with %d bytes and flags %d", h.Step, h.Length, h.Flags)
+		return 0, nil, fmt.Errorf("frame of a message, step %d, with %d bytes and flags %d", h.Step,
+			h.Length, h.Flags)
 	case answers:
 		f.Credit, f.Envelope.Tag = h.Digest, 0
 	}

@@ -39,7 +39,8 @@ type Transfers struct {
 func TransferID(comm uint64) uint64 { return comm ^ 0x9e3779b97f4a7c15 }
 
 func newTransfers(g *Group) *Transfers {
-	return &Transfers{group: g, id: TransferID(g.ID), sends: make(chan struct{}, maxTransfers), recvs: make(chan struct{}, maxTransfers)}
+	return &Transfers{group: g, id: TransferID(g.ID), sends: make(chan struct{}, maxTransfers),
+		recvs: make(chan struct{}, maxTransfers)}
 }
 
 // locked returns the core. Under mu.
@@ -72,7 +73,8 @@ func (x *Transfers) do(step func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) 
 	return err
 }
 
-func (x *Transfers) step(fx *transferEffects, step func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
+func (x *Transfers) step(fx *transferEffects,
+	step func(*p2p.Core[*Transfer], *p2p.Effects[*Transfer]) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return step(x.locked(), &fx.Effects)
@@ -216,9 +218,11 @@ func (x *Transfers) Land(from *railactors.Peer, h *wire.Header) (railactors.Land
 	switch {
 	case err != nil:
 	case place.Recv != nil:
-		return railactors.Landing{Dst: x.memory(&place, f.Length), Receiver: place.Recv.Work, Tag: uint64(place.Ref)}, nil
+		return railactors.Landing{Dst: x.memory(&place, f.Length), Receiver: place.Recv.Work,
+			Tag: uint64(place.Ref)}, nil
 	case place.Message != nil:
-		return railactors.Landing{Dst: x.memory(&place, f.Length), Receiver: &heldMessage{x, place.Message}}, nil
+		return railactors.Landing{Dst: x.memory(&place, f.Length),
+			Receiver: &heldMessage{x, place.Message}}, nil
 	case f.Verb == p2p.Eager || f.Verb == p2p.Part:
 		x.group.DroppedFrames.Add(1)
 	}
@@ -238,7 +242,8 @@ func (x *Transfers) Answered(from *railactors.Peer, h *wire.Header) error {
 }
 
 // take tells the core of a frame.
-func (x *Transfers) take(from op.Rank, f *p2p.Frame[*Transfer], fx *transferEffects) (p p2p.Place[*Transfer], err error) {
+func (x *Transfers) take(from op.Rank, f *p2p.Frame[*Transfer],
+	fx *transferEffects) (p p2p.Place[*Transfer], err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	core := x.locked()

@@ -110,6 +110,10 @@ func (g *Group) polls(from []source, done <-chan struct{}) bool {
 	if len(from) == 0 || budget == 0 {
 		return false
 	}
+	for _, s := range from {
+		s.peer.Attend(s.rail)
+	}
+	defer leave(from)
 	start := time.Now()
 	for n := 1; ; n++ {
 		for _, s := range from {
@@ -129,6 +133,12 @@ func (g *Group) polls(from []source, done <-chan struct{}) bool {
 			runtime.Gosched()
 		}
 		transport.Yield()
+	}
+}
+
+func leave(from []source) {
+	for _, s := range from {
+		s.peer.Leave(s.rail)
 	}
 }
 

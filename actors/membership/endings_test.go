@@ -17,8 +17,10 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
-// besideASilentRank runs f on rank 1 of two, in virtual time. Rank 0 says what the test lets it say.
-func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer)) {
+// besideASilentRank runs f on rank 1 of two, in virtual time. Rank 0 says what the test lets it
+// say.
+func besideASilentRank(t *testing.T,
+	f func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		network := mem.NewNetwork()
 		silent, err := network.Transport("b").Open("rail0")
@@ -42,8 +44,9 @@ func besideASilentRank(t *testing.T, f func(t *testing.T, n *node, c *communicat
 
 // prepared has rank 0 ask for an agreement that holds every operation until it is committed.
 func prepared(n *node, other *railactors.Peer) {
-	n.Control(other, &messages.Control{Comm: 1, Body: &messages.Control_Prepare{Prepare: &messages.Prepare{Effective: 0,
-		Table: &messages.Table{Version: 2, Entries: []*messages.TableEntry{{Weights: []uint32{1}}}}}}})
+	n.Control(other, &messages.Control{Comm: 1,
+		Body: &messages.Control_Prepare{Prepare: &messages.Prepare{Effective: 0,
+			Table: &messages.Table{Version: 2, Entries: []*messages.TableEntry{{Weights: []uint32{1}}}}}}})
 	synctest.Wait()
 }
 
@@ -56,7 +59,8 @@ func TestAHeldCallCountsInTheOperationTimeout(t *testing.T) {
 		start := time.Now()
 		_, err := c.Start(t.Context(), barrier())
 		var timeout *fault.TimeoutError
-		if !errors.As(err, &timeout) || time.Since(start) != 3*time.Second || !strings.Contains(err.Error(), "rank 0") {
+		if !errors.As(err, &timeout) || time.Since(start) != 3*time.Second ||
+			!strings.Contains(err.Error(), "rank 0") {
 			t.Errorf("%v after %v, want a timeout after 3s that names rank 0", err, time.Since(start))
 		}
 		if err := c.Err(); !errors.Is(err, fault.ErrBroken) || !errors.Is(err, fault.ErrTimeout) {
@@ -71,14 +75,16 @@ func TestAnOperationHasTheTimeThatItWasNotHeld(t *testing.T) {
 		n.shared.OperationTimeout = 3 * time.Second
 		prepared(n, other)
 		time.AfterFunc(2*time.Second, func() {
-			n.Control(other, &messages.Control{Comm: 1, Body: &messages.Control_Commit{Commit: &messages.Commit{Version: 2, Effective: 0}}})
+			n.Control(other, &messages.Control{Comm: 1,
+				Body: &messages.Control_Commit{Commit: &messages.Commit{Version: 2, Effective: 0}}})
 		})
 		start := time.Now()
 		w, err := c.Start(t.Context(), barrier())
 		if err != nil || time.Since(start) != 2*time.Second {
 			t.Fatalf("%v after %v, want started after 2s", err, time.Since(start))
 		}
-		if err := w.Wait(t.Context()); !errors.Is(err, fault.ErrTimeout) || time.Since(start) != 3*time.Second {
+		if err := w.Wait(t.Context()); !errors.Is(err, fault.ErrTimeout) ||
+			time.Since(start) != 3*time.Second {
 			t.Errorf("%v after %v, want a timeout 3s after the call", err, time.Since(start))
 		}
 	})
@@ -126,18 +132,22 @@ func TestAHeldCallEndsWithTheCommunicator(t *testing.T) {
 func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 	besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
 		const id = 99
-		n.Control(other, &messages.Control{Comm: id, Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed", LostRank: -1}}})
+		n.Control(other, &messages.Control{Comm: id,
+			Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed",
+				LostRank: -1}}})
 		child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, c.Table())
 		child.Procs = []uint64{1, 1}
 		child.Attach(0, other)
 		n.fabric.Retain(other)
 		n.Register(child)
 		defer n.Unregister(child)
-		if err := child.Err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), "dup failed") {
+		if err := child.Err(); !errors.Is(err, fault.ErrAborted) ||
+			!strings.Contains(err.Error(), "dup failed") {
 			t.Errorf("the child: %v, want aborted", err)
 		}
 		for i := range uint64(10 * maxDooms) { // what is kept is bounded
-			n.Control(other, &messages.Control{Comm: 1000 + i, Body: &messages.Control_Abort{Abort: &messages.Abort{}}})
+			n.Control(other, &messages.Control{Comm: 1000 + i,
+				Body: &messages.Control_Abort{Abort: &messages.Abort{}}})
 		}
 		if kept := len(n.doomed.all); kept > maxDooms {
 			t.Errorf("%d aborts are kept, at most %d are to be", kept, maxDooms)

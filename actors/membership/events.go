@@ -12,13 +12,14 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	RailUp             EventKind = 1 + iota // Rail connects this node with Node
-	RailDown                                // it does not any more, or did not when the two met; Err says why
-	RankLost                                // Rank of Communicator, Node, is lost; Err says why
-	CommunicatorFormed                      // Communicator, in which this node is Rank
-	CommunicatorBroken                      // Err says why
-	TableChanged                            // operations of Communicator are divided by table Version from now on
-	RailMoved                               // what Rail had on its way to Node when it went down goes over other rails
+	RailUp EventKind = 1 + iota // Rail connects this node with Node
+	// A rail connects them no more, or did not when the two met; Err says why.
+	RailDown
+	RankLost           // Rank of Communicator, Node, is lost; Err says why
+	CommunicatorFormed // Communicator, in which this node is Rank
+	CommunicatorBroken // Err says why
+	TableChanged       // operations of Communicator are divided by table Version from now on
+	RailMoved          // what Rail had on its way to Node when it went down goes over other rails
 )
 
 func (k EventKind) String() string {

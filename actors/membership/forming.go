@@ -312,7 +312,8 @@ func (a *nodeActor) formed(m view.Formed) {
 	f := a.forming[m.View.ID]
 	delete(a.forming, m.View.ID)
 	f.cancel()
-	a.node.log.Info("communicator formed", "name", f.group.Name, "rank", f.group.Rank, "size", f.group.Size, "ballot", m.View.Ballot)
+	a.node.log.Info("communicator formed", "name", f.group.Name, "rank", f.group.Rank,
+		"size", f.group.Size, "ballot", m.View.Ballot)
 	f.group.Announce()
 	a.answer(m.Call, formed{communicator: f.handle, uneven: m.View.Uneven})
 }

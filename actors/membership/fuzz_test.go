@@ -33,7 +33,8 @@ func (h hears) Write(b []byte) (int, error) {
 }
 
 // half is a node with a communicator of two ranks, of which the other one has never answered.
-func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *mem.Network) (n *node, c *communicator.Communicator, other *railactors.Peer) {
+func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *mem.Network) (n *node,
+	c *communicator.Communicator, other *railactors.Peer) {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(hears{t}, nil))
 	first, err := balance.Static([]uint32{1}, 1<<10, nil)
@@ -42,7 +43,8 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	}
 	n = &node{log: log, warm: dispatch.NewWarm(8), first: first,
 		config: Config{Node: "a", Logger: log,
-			Engine: engine.Config{EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2, MemoryLimit: 1 << 20, Measured: true}}}
+			Engine: engine.Config{EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2,
+				MemoryLimit: 1 << 20, Measured: true}}}
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
 	n.shared = n.share()
@@ -111,7 +113,8 @@ func FuzzControl(f *testing.F) {
 		n, c, other := half(t, rank, railactors.RailAddress{Name: "rail0", Addr: silent.Addr()}, network)
 		if leads { // an agreement is under way
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			_ = c.SetTable(ctx, []table.Entry{{Weights: []uint32{1}}}) // the other rank doesn't answer
+			// The other rank doesn't answer.
+			_ = c.SetTable(ctx, []table.Entry{{Weights: []uint32{1}}})
 			cancel()
 		}
 		for r := bytes.NewReader(input); ; {
@@ -127,7 +130,8 @@ func FuzzControl(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		buf := make([]byte, 64)
-		if w, err := c.Start(ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Uint8, Op: op.Sum, Src: buf, Dst: buf}); err == nil {
+		if w, err := c.Start(ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Uint8,
+			Op: op.Sum, Src: buf, Dst: buf}); err == nil {
 			if err := w.Wait(ctx); err == nil {
 				t.Error("an operation succeeded without the other rank")
 			}

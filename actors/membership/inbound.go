@@ -48,8 +48,8 @@ func (n *node) Wanted(from *railactors.Peer, h *wire.Header) error {
 	return nil
 }
 
-// disturb: frames to and from a node went over other rails than planned, or do so no longer. What is being
-// measured in its communicators does not count.
+// disturb: frames to and from a node went over other rails than planned, or do so no longer. What
+// is being measured in its communicators does not count.
 func (n *node) disturb(node string) {
 	for _, m := range *n.groups.Load() {
 		if !m.group.Announced() || !slices.Contains(m.group.Nodes, node) {
@@ -63,8 +63,8 @@ func (n *node) disturb(node string) {
 	}
 }
 
-// Control implements railactors.Inbound. What ends a communicator is followed here and now; the rest is the
-// communicator actor's.
+// Control implements railactors.Inbound. What ends a communicator is followed here and now; the
+// rest is the communicator actor's.
 func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 	m := (*n.groups.Load())[body.GetComm()]
 	switch b := body.GetBody().(type) {
@@ -76,12 +76,14 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 		return
 	}
 	if m == nil {
-		n.log.Debug("control message for no communicator of this node", "from", from.Node(), "type", fmt.Sprintf("%T", body.GetBody()))
+		n.log.Debug("control message for no communicator of this node", "from", from.Node(),
+			"type", fmt.Sprintf("%T", body.GetBody()))
 		return
 	}
 	rank, ok := m.group.RankOf(from)
 	if !ok {
-		n.log.Warn("control message from a node that is no member", "communicator", m.group.Name, "from", from.Node())
+		n.log.Warn("control message from a node that is no member", "communicator", m.group.Name,
+			"from", from.Node())
 		return
 	}
 	pid := m.pid.Load()
@@ -103,7 +105,8 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 	m := (*n.groups.Load())[comm]
 	if m == nil {
 		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), &messages.Abort{
-			Seq: abort.GetSeq(), Code: abort.GetCode(), Reason: communicator.WireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
+			Seq: abort.GetSeq(), Code: abort.GetCode(),
+			Reason: communicator.WireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
 	}
 	n.mu.Unlock()
 	if m == nil {
@@ -145,8 +148,8 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 	n.tell(n.pid, peerLost{p.Node(), err})
 }
 
-// PeerLeft implements railactors.Inbound. A rank that has closed a communicator is missed by none of the
-// operations that were left to it; any other will not be heard of again.
+// PeerLeft implements railactors.Inbound. A rank that has closed a communicator is missed by none
+// of the operations that were left to it. Any other will not be heard of again.
 func (n *node) PeerLeft(p *railactors.Peer, err error) {
 	missed := false
 	for _, m := range *n.groups.Load() {
@@ -166,7 +169,8 @@ func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) 
 		cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
 	}
 	m.group.Fail(cause, 0)
-	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(), Err: cause})
+	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(),
+		Err: cause})
 	if pid := m.pid.Load(); pid != nil {
 		n.tell(pid, communicator.MemberLost(rank))
 	}

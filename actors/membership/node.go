@@ -56,7 +56,9 @@ type node struct {
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &node{config: cfg, hooks: hooksOf(ctx), log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
 	n.groups.Store(&map[uint64]*member{})
-	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(cfg.Logger) }))
+	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return quietLogger(cfg.Logger)
+	}))
 	n.shared = n.share()
 	if n.hooks.Panics != nil {
 		n.hooks.Panics.Bind(n.system)
@@ -189,7 +191,8 @@ func (n *Node) close(ctx context.Context) error {
 		select {
 		case <-m.group.Quiet():
 		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w", m.group.Name, context.Cause(ctx)))
+			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w",
+				m.group.Name, context.Cause(ctx)))
 		}
 		m.group.Balance.KeepTuning()
 		n.Unregister(m.group)
@@ -218,7 +221,8 @@ func (n *Node) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leaveTimeout bounds the farewell to the cluster: when all nodes go at once nobody is left to pass it on.
+// leaveTimeout bounds the farewell to the cluster: when all nodes go at once nobody is left to pass
+// it on.
 const leaveTimeout = time.Second
 
 func (n *Node) leaveCluster(ctx context.Context) {

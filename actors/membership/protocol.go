@@ -71,8 +71,8 @@ type barrierDone struct {
 // wake is the alarm that the core asked for.
 type wake struct{}
 
-// What may still be on its way when its receiver has ended: no news for the log. Who waits for an answer waits for
-// the receiver's end too.
+// What may still be on its way when its receiver has ended: no news for the log. Who waits for an
+// answer waits for the receiver's end too.
 func (peerLost) IgnoreDeadLetterLogging()          {}
 func (*communicatorCall) IgnoreDeadLetterLogging() {}
 func (*cancelCall) IgnoreDeadLetterLogging()       {}

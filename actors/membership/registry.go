@@ -101,8 +101,8 @@ func (n *node) Open(g *communicator.Group) *communicator.Communicator {
 	return c
 }
 
-// doom is an Abort of a communicator that isn't known here: a Dup has failed on another rank and was not
-// called here yet, but may be, and succeed.
+// doom is an Abort of a communicator that isn't known here. A Dup has failed on another rank and
+// was not called here yet, but may be, and succeed.
 type doom struct {
 	node        string // who sent it
 	incarnation uint64

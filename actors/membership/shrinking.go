@@ -13,12 +13,15 @@ import (
 // Shrink breaks a communicator, ends all its operations, and forms another one with those
 // members that live and call Shrink too. uneven are the operations of the old communicator that some
 // of them finished and others did not. The old communicator is closed by success only.
-func (n *Node) Shrink(ctx context.Context, c *communicator.Communicator) (comm *communicator.Communicator, uneven view.SeqRange, err error) {
+func (n *Node) Shrink(ctx context.Context,
+	c *communicator.Communicator) (comm *communicator.Communicator, uneven view.SeqRange,
+	err error) {
 	if err := c.Abandon(ctx); err != nil {
 		return nil, view.SeqRange{}, err
 	}
 	g := c.Group
-	f := n.await(ctx, &communicatorCall{name: view.ShrinkName(g.ID), size: g.Size, old: g, done: make(chan formed, 1)})
+	f := n.await(ctx, &communicatorCall{name: view.ShrinkName(g.ID), size: g.Size, old: g,
+		done: make(chan formed, 1)})
 	if f.communicator == nil {
 		return nil, view.SeqRange{}, f.err
 	}

@@ -37,9 +37,12 @@ func FuzzTransferFrames(f *testing.F) {
 	cancel := func(h *wire.Header) { h.Step = uint32(p2p.Cancel) }
 	verb := func(h *wire.Header) { h.Step = 1 << 24 }
 	for _, seed := range [][][]byte{
-		{header(0, eager)}, {header(1, eager), header(0, eager)}, {header(0, ask), header(0, part), header(0, rest)},
-		{header(0, ask), header(1, part), header(0, part), header(0, part)}, {header(0, ask), header(0, beyond)},
-		{header(0, grant)}, {header(0, drop), header(0, grant)}, {header(0, cancel), header(0, ask)}, {header(0, ask), header(0, cancel)},
+		{header(0, eager)}, {header(1, eager), header(0, eager)},
+		{header(0, ask), header(0, part), header(0, rest)},
+		{header(0, ask), header(1, part), header(0, part), header(0, part)},
+		{header(0, ask), header(0, beyond)},
+		{header(0, grant)}, {header(0, drop), header(0, grant)},
+		{header(0, cancel), header(0, ask)}, {header(0, ask), header(0, cancel)},
 		{header(0, verb)}, {header(0, ask), header(2, part)},
 	} {
 		var b []byte
@@ -100,8 +103,10 @@ func feed(t *testing.T, n *node, other *railactors.Peer, fate byte, raw []byte, 
 	if wire.Decode(b, &h) != nil {
 		// Repair what a fuzzer cannot guess: the fields that follow from the others.
 		h = wire.Header{Kind: wire.KindData, Number: 1, Seq: binary.LittleEndian.Uint64(raw[16:]) % 8,
-			Step: uint32(raw[68]) % 10, Table: binary.LittleEndian.Uint32(raw[64:]), Length: binary.LittleEndian.Uint32(raw[84:]) % (wire.MaxPayload + 1),
-			Digest: binary.LittleEndian.Uint64(raw[24:]), Desc: op.Descriptor{Kind: op.KindSendRecv, DType: op.DType(raw[89] % 12),
+			Step: uint32(raw[68]) % 10, Table: binary.LittleEndian.Uint32(raw[64:]),
+			Length: binary.LittleEndian.Uint32(raw[84:]) % (wire.MaxPayload + 1),
+			Digest: binary.LittleEndian.Uint64(raw[24:]),
+			Desc: op.Descriptor{Kind: op.KindSendRecv, DType: op.DType(raw[89] % 12),
 				Elements: binary.LittleEndian.Uint64(raw[32:]) % wire.MaxElements}}
 		if raw[3]%2 == 1 {
 			h.Kind, h.Length = wire.KindGrant, 0

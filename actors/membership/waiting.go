@@ -29,7 +29,8 @@ func (a *nodeActor) watchCalls(after time.Duration) {
 func (a *nodeActor) remind() {
 	a.reminder = nil
 	next := waitReminder
-	calls := slices.SortedFunc(maps.Values(a.calls), func(x, y *communicatorCall) int { return cmp.Compare(x.id, y.id) })
+	calls := slices.SortedFunc(maps.Values(a.calls),
+		func(x, y *communicatorCall) int { return cmp.Compare(x.id, y.id) })
 	for _, c := range calls {
 		waited := time.Since(c.began)
 		if waited < waitPatience {
@@ -45,7 +46,8 @@ func (a *nodeActor) remind() {
 		if c.old != nil {
 			name = c.old.Name
 		}
-		args := []any{"communicator", name, "for", waited.Round(time.Second), "progress", a.core.Progress(c.name)}
+		args := []any{"communicator", name, "for", waited.Round(time.Second), "progress",
+			a.core.Progress(c.name)}
 		if err := a.unjoined(); err != nil {
 			args = append(args, "cluster", err)
 		}

@@ -1,10 +1,10 @@
-// Package dirstore keeps the entries by which nodes find each other as files in a directory that all
-// hosts mount.
+// Package dirstore keeps the entries by which nodes find each other as files in a directory that
+// all hosts mount.
 //
-// It owns one subdirectory per cluster, with a file per process. A file appears whole or not at all: it
-// is written under another name and renamed. Its age is the difference of two modification times, that
-// of this process's own file being the other one, so that the clocks of hosts don't matter where the
-// file server sets them.
+// It owns one subdirectory per cluster, with a file per process. A file appears whole or not at
+// all: it is written under another name and renamed. Its age is the difference of two modification
+// times; the other one is that of this process's own file. So the clocks of hosts don't matter
+// where the file server sets these times.
 package dirstore
 
 import (
@@ -37,8 +37,9 @@ const (
 // Store is a directory.
 type Store struct {
 	dir string
-	// busy holds a token while a call is at the file system. Such a call cannot be interrupted: on
-	// a dead file server one call hangs, and the later ones wait for it as long as their contexts allow.
+	// busy holds a token while a call is at the file system. Such a call cannot be interrupted. On
+	// a dead file server one call hangs, and the later ones wait for it as long as their contexts
+	// allow.
 	busy chan struct{}
 	skew time.Duration // of the file system's clock against this host's; only with the token
 }
@@ -87,7 +88,8 @@ func (s *Store) write(e cluster.Entry) error {
 	return nil
 }
 
-// List reads the files that are not too old, and removes those that are, as far as it is allowed to.
+// List reads the files that are not too old, and removes those that are, as far as it is allowed
+// to.
 func (s *Store) List(ctx context.Context, name string, ttl time.Duration) ([][]byte, error) {
 	return bounded(ctx, s, func() ([][]byte, error) {
 		dir := s.of(name)
@@ -112,7 +114,8 @@ func (s *Store) List(ctx context.Context, name string, ttl time.Duration) ([][]b
 		})
 		var values [][]byte
 		for _, f := range entries[:min(len(entries), cluster.MaxEntries)] {
-			if value, err := read(filepath.Join(dir, f.Name())); err == nil { // it may have been removed meanwhile
+			// It may have been removed meanwhile.
+			if value, err := read(filepath.Join(dir, f.Name())); err == nil {
 				values = append(values, value)
 			}
 		}

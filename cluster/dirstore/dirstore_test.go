@@ -118,10 +118,12 @@ func TestClusterNamesStayInTheDirectory(t *testing.T) {
 func TestTheLatestEntriesComeFirst(t *testing.T) {
 	s := New(t.TempDir())
 	for i := range cluster.MaxEntries + 50 {
-		leave(t, s, fmt.Sprintf("%03d.json", i), fmt.Sprint(i), 9*time.Second-time.Duration(i)*time.Millisecond)
+		leave(t, s, fmt.Sprintf("%03d.json", i), fmt.Sprint(i),
+			9*time.Second-time.Duration(i)*time.Millisecond)
 	}
 	values, err := s.List(t.Context(), "red", ttl)
-	if err != nil || len(values) != cluster.MaxEntries || string(values[0]) != fmt.Sprint(cluster.MaxEntries+49) {
+	if err != nil || len(values) != cluster.MaxEntries ||
+		string(values[0]) != fmt.Sprint(cluster.MaxEntries+49) {
 		t.Errorf("%d values, error %v", len(values), err)
 	}
 }
@@ -132,11 +134,13 @@ func TestWhatCrashesLeaveIsSkippedAndCleanedUp(t *testing.T) {
 	leave(t, s, tempPrefix+"123", `{"form`, time.Minute)
 	leave(t, s, tempPrefix+"456", `{"form`, time.Second) // somebody may be at it
 	leave(t, s, "notes.txt", "not ours", time.Hour)
-	leave(t, s, "half#1.json", `{"form`, time.Second) // a power failure; cluster.DecodeEntry refuses it
+	// A power failure; cluster.DecodeEntry refuses it.
+	leave(t, s, "half#1.json", `{"form`, time.Second)
 	a := entry("red", "a")
 	put(t, s, a)
 	expect(t, s, "red", text(a), `{"form`)
-	if got := files(t, s.of("red")); !slices.Equal(got, []string{tempPrefix + "456", "a#7.json", "half#1.json", "notes.txt"}) {
+	if got := files(t, s.of("red")); !slices.Equal(got, []string{tempPrefix +
+		"456", "a#7.json", "half#1.json", "notes.txt"}) {
 		t.Errorf("files %q", got)
 	}
 }
@@ -159,7 +163,8 @@ func TestWhatIsNoFileOfOursIsNotRead(t *testing.T) {
 		}
 	}
 	expect(t, s, "red", text(a))
-	if _, err := read(filepath.Join(dir, "pipe.json")); err == nil { // it became a pipe after the look
+	// It became a pipe after the look.
+	if _, err := read(filepath.Join(dir, "pipe.json")); err == nil {
 		t.Error("a pipe was read")
 	}
 }

@@ -31,9 +31,14 @@ func (e *ear) add(line string) {
 	e.changed = make(chan struct{})
 }
 
-func (e *ear) ClusterEvent(ev cluster.Event)                   { e.add(fmt.Sprintf("%s %v", ev.Member.Node, ev.Kind)) }
+func (e *ear) ClusterEvent(ev cluster.Event) {
+	e.add(fmt.Sprintf("%s %v", ev.Member.Node, ev.Kind))
+}
 func (e *ear) ClusterMessage(_ string, _ *messages.Rendezvous) {}
-func (e *ear) Write(p []byte) (int, error)                     { e.add(string(bytes.TrimSpace(p))); return len(p), nil }
+func (e *ear) Write(p []byte) (int, error) {
+	e.add(string(bytes.TrimSpace(p)))
+	return len(p), nil
+}
 
 // expect waits for a line that holds the text, and forgets the lines up to it.
 func (e *ear) expect(t *testing.T, text string) {

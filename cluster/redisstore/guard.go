@@ -35,7 +35,8 @@ func (g *guarded) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// check follows the protocol through the next bytes: lines, and strings whose line gives their length.
+// check follows the protocol through the next bytes: lines, and strings whose line gives their
+// length.
 func (g *guarded) check(b []byte) bool {
 	for len(b) > 0 {
 		if g.body > 0 {

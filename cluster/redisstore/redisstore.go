@@ -2,8 +2,8 @@
 // speaks its protocol and runs Lua.
 //
 // It owns one sorted set per cluster and nothing else in the database. Members are entries in
-// encoded form; scores are when they were written, by the server's clock. So the clocks of the hosts
-// don't matter, and a script judges age and size before anything is sent.
+// encoded form; scores are when they were written, by the server's clock. So the clocks of the
+// hosts don't matter, and a script judges age and size before anything is sent.
 package redisstore
 
 import (
@@ -56,9 +56,9 @@ const clock = `local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 `
 
-// putScript adds ARGV[1], drops what is older than ARGV[2] milliseconds and all but the latest ARGV[3]
-// entries, and lets the whole set expire. What claims to come from the future is dropped too: it
-// would be the latest for ever.
+// putScript adds ARGV[1], drops what is older than ARGV[2] milliseconds and all but the latest
+// ARGV[3] entries, and lets the whole set expire. What claims to come from the future is dropped
+// too: it would be the latest for ever.
 var putScript = redis.NewScript(clock + `
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. (now - ARGV[2]))
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
@@ -79,14 +79,16 @@ return found`)
 // Put writes or renews the entry.
 func (s *Store) Put(ctx context.Context, e cluster.Entry, ttl time.Duration) error {
 	return s.with(ctx, func(c *redis.Client) error {
-		return putScript.Eval(ctx, c, []string{Key(e.Cluster)}, e.Encode(), ttl.Milliseconds(), cluster.MaxEntries).Err()
+		return putScript.Eval(ctx, c, []string{Key(e.Cluster)}, e.Encode(), ttl.Milliseconds(),
+			cluster.MaxEntries).Err()
 	})
 }
 
 // List returns the entries of a cluster that have not expired.
 func (s *Store) List(ctx context.Context, name string, ttl time.Duration) (values [][]byte, err error) {
 	err = s.with(ctx, func(c *redis.Client) error {
-		found, err := listScript.Eval(ctx, c, []string{Key(name)}, ttl.Milliseconds(), cluster.MaxEntries, cluster.MaxEntryBytes).StringSlice()
+		found, err := listScript.Eval(ctx, c, []string{Key(name)}, ttl.Milliseconds(),
+			cluster.MaxEntries, cluster.MaxEntryBytes).StringSlice()
 		for _, v := range found {
 			values = append(values, []byte(v))
 		}
@@ -102,8 +104,8 @@ func (s *Store) Remove(ctx context.Context, e cluster.Entry) error {
 	})
 }
 
-// with connects, calls f once, and disconnects. The connection is made here: go-redis would retry, and
-// write to the process's standard error.
+// with connects, calls f once, and disconnects. The connection is made here: go-redis would retry,
+// and write to the process's standard error.
 func (s *Store) with(ctx context.Context, f func(*redis.Client) error) error {
 	conn, err := s.dial(ctx)
 	if err != nil {

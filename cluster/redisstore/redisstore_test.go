@@ -116,7 +116,9 @@ func TestALotOfRubbishIsBounded(t *testing.T) {
 	}
 	members := []redis.Z{{Score: float64(now.UnixMilli()), Member: strings.Repeat("x", 8<<20)}}
 	for i := range 5000 {
-		members = append(members, redis.Z{Score: float64(now.UnixMilli() - 1), Member: fmt.Sprintf("%d\r\n$99999999999\r\n%s", i, strings.Repeat("y", cluster.MaxEntryBytes-30))})
+		members = append(members, redis.Z{Score: float64(now.UnixMilli() - 1),
+			Member: fmt.Sprintf("%d\r\n$99999999999\r\n%s", i,
+				strings.Repeat("y", cluster.MaxEntryBytes-30))})
 	}
 	if err := c.ZAdd(t.Context(), Key("red"), members...).Err(); err != nil {
 		t.Fatal(err)
@@ -213,11 +215,13 @@ func replay(t *testing.T, greeting, reply []byte) ([][]byte, error) {
 var greeting = []byte("*2\r\n$5\r\nproto\r\n:2\r\n")
 
 func TestRepliesThatAskForTooMuchAreRefused(t *testing.T) {
-	if values, err := replay(t, greeting, []byte("*2\r\n$1\r\na\r\n$8\r\n\r\n$99\r\nx\r\n")); err != nil || len(values) != 2 {
+	if values, err := replay(t, greeting,
+		[]byte("*2\r\n$1\r\na\r\n$8\r\n\r\n$99\r\nx\r\n")); err != nil || len(values) != 2 {
 		t.Errorf("a good reply: %q, error %v", values, err)
 	}
 	for _, reply := range []string{
-		"*9999999999999\r\n", "$9999999999999\r\n", "*1\r\n$9999999999\r\n", "%99999999\r\n", "$99999999999999999999\r\n",
+		"*9999999999999\r\n", "$9999999999999\r\n", "*1\r\n$9999999999\r\n", "%99999999\r\n",
+		"$99999999999999999999\r\n",
 		strings.Repeat("*1\r\n", maxReplyBytes), "+" + strings.Repeat("x", maxReplyBytes),
 	} {
 		_, err := replay(t, greeting, []byte(reply))
@@ -231,7 +235,8 @@ func TestRepliesThatAskForTooMuchAreRefused(t *testing.T) {
 }
 
 func FuzzReply(f *testing.F) {
-	for _, reply := range []string{"*2\r\n$1\r\na\r\n$1\r\nb\r\n", "-ERR x\r\n", ":1\r\n", "*-1\r\n", "$-1\r\n", "*1\r\n*1\r\n$0\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"} {
+	for _, reply := range []string{"*2\r\n$1\r\na\r\n$1\r\nb\r\n", "-ERR x\r\n", ":1\r\n",
+		"*-1\r\n", "$-1\r\n", "*1\r\n*1\r\n$0\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"} {
 		f.Add(greeting, []byte(reply))
 		f.Add([]byte(reply), []byte(reply))
 	}

@@ -47,7 +47,8 @@ func startServerAt(t *testing.T, addr string, args ...string) *server {
 		t.Skip("SKIPPED: redis-server is not installed")
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command(program, append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)...)
+	cmd := exec.Command(program, append([]string{"--bind", "127.0.0.1", "--port", port, "--save",
+		"", "--appendonly", "no", "--dir", t.TempDir()}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,8 @@ func TestTheWindowsOfASetAreOfTheSameOperations(t *testing.T) {
 		if full != (i == WindowOperations-1) {
 			t.Fatalf("operation %d: full %v", i, full)
 		}
-		want := []Window{{0, 7, 1, 9, 300, time.Millisecond, time.Millisecond, 0, 0}, {1, 7, 1, 9, 100, time.Microsecond, time.Millisecond, 0, 0}}
+		want := []Window{{0, 7, 1, 9, 300, time.Millisecond, time.Millisecond, 0, 0},
+			{1, 7, 1, 9, 100, time.Microsecond, time.Millisecond, 0, 0}}
 		if full && !slices.Equal(set, want) {
 			t.Errorf("set is %+v, want %+v", set, want)
 		}
@@ -94,7 +95,8 @@ func TestARailThatOnlyLargerOperationsUseHasItsOwnMean(t *testing.T) {
 		}
 		if set, full := timer.Add(1, 7, samples); full {
 			const whole = 13 * time.Second / 9 // four of two seconds, five of one
-			want := []Window{{0, 7, 1, 9, 100, time.Second, whole, 0, 0}, {1, 7, 1, 4, 10, 2 * time.Second, whole, 0, 0}}
+			want := []Window{{0, 7, 1, 9, 100, time.Second, whole, 0, 0},
+				{1, 7, 1, 4, 10, 2 * time.Second, whole, 0, 0}}
 			if !slices.Equal(set, want) {
 				t.Errorf("set is %+v, want %+v", set, want)
 			}

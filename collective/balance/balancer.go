@@ -193,8 +193,6 @@ func (b *Balancer) decide(c Class, took float64) (changed bool) {
 		copy(k.shares, shown)
 	case want != nil && b.worthwhile(c, want):
 		b.begin(c, want, took, true)
-	case q == dear:
-		b.feel(c)
 	case q != none:
 		b.begin(c, k.shares, took, q == strict)
 	default:

@@ -43,8 +43,8 @@ func NewCollector(ranks, rails int, table uint32, eagerBytes int64) *Collector {
 	return c
 }
 
-// Some lets rounds be complete without ranks that measure nothing: a round ends when a rank reports its second
-// set, too. It is for families of kinds in which a rank may receive nothing.
+// Some lets rounds be complete without ranks that measure nothing: a round ends when a rank reports
+// its second set, too. It is for families of kinds in which a rank may receive nothing.
 func (c *Collector) Some() *Collector {
 	c.some = true
 	return c

@@ -17,7 +17,7 @@ const (
 	plain       = 1.35 // and this at least: rails of one processor that are served in turn promise about as much,
 	plainAgain  = 2.0  // and never this, which stands against a contest that was lost
 	suspicious  = 1.1  // the rails alone promise this of equal shares, over what others take together: one of the two is wrong
-	riskAtHome  = 1.3  // what home, or shares on the way there, may cost by the model
+	riskAtHome  = 1.3  // what home may cost by the model
 
 	firstProof = 4 // sets until shares that aren't equal are to prove themselves
 	lastProof  = 512
@@ -199,7 +199,6 @@ const (
 	none   question = iota
 	close           // within the noise home could be as good
 	strict          // what the rails take alone says that home is better: one of the two must be wrong
-	dear            // that too, but by what they take together home would cost too much to be simply tried
 )
 
 // doubt says what there is to ask of the shares in force.
@@ -213,33 +212,14 @@ func (b *Balancer) doubt(c Class) question {
 	noise := k.own.deviation() / math.Sqrt(max(b.evidence(c, k.shares, false), 1))
 	switch {
 	case known && count(k.shares) > 1 && alone*suspicious < now || known && count(k.shares) == 1 && alone < now:
-		if together > now*riskAtHome {
-			return dear
+		if together > now*riskAtHome { // too much to be simply tried
+			return none
 		}
 		return strict
 	case together < now*min(math.Exp(noise), riskAtHome):
 		return close
 	}
 	return none
-}
-
-// feel tries shares on the way home for one set, as far as the model lets it: they show whether a rail takes as much longer with more to carry.
-func (b *Balancer) feel(c Class) {
-	k := &b.classes[c]
-	from, now := slices.Clone(k.shares), b.predict(c, k.shares)
-	next := slices.Clone(from)
-	for range k.rounds {
-		shares := step(next, k.home)
-		if slices.Equal(shares, next) || b.predict(c, shares) > now*riskAtHome {
-			break
-		}
-		next = shares
-	}
-	k.idle, k.proof = 0, min(2*k.proof, lastProof)
-	if !slices.Equal(next, from) {
-		k.before = from
-		k.take(next)
-	}
 }
 
 // apart is what a division takes if its rails don't hinder each other at all.

@@ -25,14 +25,9 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 		return slices.Clone(k.home), b.predict(c, k.home), true
 	}
 	if split {
-		b.giveUnknown(k, hot)
 		return hot, together, true
 	}
-	shares = b.cold(c, rail)
-	if k.sets == 0 {
-		b.giveUnknown(k, shares)
-	}
-	return shares, alone, true
+	return b.cold(c, rail), alone, true
 }
 
 // undivided reports whether the class's operations are so small that one rail carries each of them.
@@ -89,19 +84,6 @@ func (b *Balancer) line(c Class, rail int, alone bool) line {
 	}
 	m := b.rails[rail].of(k.algorithm)
 	return m.through(m.fit(c, alone, k.own.lean()), c, alone, bytes)
-}
-
-// giveUnknown gives each rail that was never measured one round: that much is learned at little risk.
-func (b *Balancer) giveUnknown(k *class, shares []int) {
-	if k.rounds < trialRounds || k.bytes < float64(b.setup.SplitBytes) {
-		return
-	}
-	for i := range shares {
-		if len(b.rails[i].of(k.algorithm).points) == 0 {
-			shares[most(shares)]--
-			shares[i] = 1
-		}
-	}
 }
 
 // bestAlone is the rail that carries the class's operations soonest by itself. A time alone that was not measured

@@ -66,11 +66,7 @@ func randomHost(seed uint64) *host {
 
 // swing is a factor with a heavy tail.
 func (h *host) swing(deviation float64) float64 {
-	f := math.Exp(deviation * h.rng.NormFloat64())
-	if h.rng.Float64() < h.stalls {
-		f *= min(1/math.Sqrt(1-h.rng.Float64()), 8)
-	}
-	return f
+	return math.Exp(deviation*h.rng.NormFloat64()) * tail(h.rng, h.stalls)
 }
 
 func (h *host) owners(a op.Algorithm) int {

@@ -19,6 +19,10 @@ const (
 	changedFar        = 1.8   // the same where what was to be expected is that of other sizes or shares
 	beyondReach       = 4     // times the bytes that have shown a change are those of which it says nothing
 	nearClasses       = 3     // how far away these may be
+
+	// outweighed is a time against its line, above which bursts of smaller operations have bent that,
+	// also where operations are not brief.
+	outweighed = 4.0
 )
 
 // point is what a rail took for some bytes, over some windows.
@@ -199,15 +203,19 @@ func (m *model) evidence(class Class, alone bool) (weight float64) {
 	return weight
 }
 
-// through moves a line to what the class took for so many bytes, if it was measured and took far longer than by the line: what a burst let pass of
-// smaller operations outweighs it, since errors are relative. It concerns brief operations alone.
+// through moves a line to what the class took for so many bytes, if it was measured and took far
+// longer than by the line. What a burst let pass of smaller operations outweighs it there, since errors
+// are relative. It takes more where operations are not brief: of those a burst is a small part.
 func (m *model) through(l line, class Class, alone bool, bytes float64) line {
 	at := m.same(class, alone, bytes)
-	if at < 0 || m.points[at].weight < 1 || m.points[at].seconds > brief {
+	if at < 0 || m.points[at].weight < 1 {
 		return l
 	}
-	p := &m.points[at]
-	if factor := p.seconds / l.at(p.bytes); factor > changedRatio {
+	p, limit := &m.points[at], changedRatio
+	if p.seconds > brief {
+		limit = outweighed
+	}
+	if factor := p.seconds / l.at(p.bytes); factor > limit {
 		l.startup *= factor
 		l.perByte *= factor
 	}

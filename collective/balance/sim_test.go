@@ -20,11 +20,17 @@ type world struct {
 	rate   []float64 // bytes/s, as seen by an operation
 	noise  float64
 	ranks  int
-	crowd  float64 // how much slower rails are when several of them work
-	mood   float64 // deviation, in logarithms, of what a busy host does to all rails alike, from one set or probe to the next
-	stalls float64 // part of the windows in which a rail took up to twice as long
-	uneven bool    // operations take as long as the rail that ends last in each of them, and windows say so
-	probed float64 // how much longer a probe takes than operations do: behind a shaper what follows a pause goes in a burst; 0: as long
+	crowd  float64   // how much slower rails are when several of them work
+	mood   float64   // deviation, in logarithms, of what a busy host does to all rails alike, from one set or probe to the next
+	stalls float64   // part of the windows in which a rail took up to twice as long
+	uneven bool      // operations take as long as the rail that ends last in each of them, and windows say so
+	probed float64   // how much longer a probe takes than operations do: behind a shaper what follows a pause goes in a burst; 0: as long
+	tails  float64   // part of a rail's operations that take several times as long
+	drift  float64   // deviation, in logarithms, of a rate's steps from set to set
+	cross  float64   // part of the sets with which other traffic comes, for twenty sets on average
+	calm   []float64 // rates without drift and other traffic; nil: as they are
+	off    []float64 // by rail: how far its rate has drifted, in logarithms
+	taken  int       // the rail that other traffic is on; 0: none, else its number from 1
 	b      *Balancer
 	table  *table.Table
 	known  map[int][2]float64 // best, by size
@@ -76,7 +82,40 @@ func (w *world) once(rail int, bytes float64, rails int) float64 {
 	if rails > 1 && w.crowd > 0 {
 		t *= w.crowd
 	}
-	return t * (1 + w.noise*(2*w.rng.Float64()-1))
+	return t * (1 + w.noise*(2*w.rng.Float64()-1)) * tail(w.rng, w.tails)
+}
+
+// tail is a factor that is above 1 in that part of the cases, and heavy then.
+func tail(rng *rand.Rand, part float64) float64 {
+	if part == 0 || rng.Float64() >= part {
+		return 1
+	}
+	return min(1/math.Sqrt(1-rng.Float64()), 8)
+}
+
+// wander changes the rates before a set, where they drift or other traffic comes and goes.
+func (w *world) wander() {
+	if w.drift == 0 && w.cross == 0 {
+		return
+	}
+	if w.calm == nil {
+		w.calm, w.off = slices.Clone(w.rate), make([]float64, len(w.rate))
+	}
+	switch {
+	case w.cross == 0:
+	case w.taken > 0 && w.rng.Float64() < 1.0/20:
+		w.taken = 0
+	case w.taken == 0 && w.rng.Float64() < w.cross:
+		w.taken = 1 + w.rng.IntN(len(w.rate))
+	}
+	for rail := range w.rate {
+		w.off[rail] = 0.98*w.off[rail] + w.drift*w.rng.NormFloat64()
+		w.rate[rail] = w.calm[rail] * math.Exp(w.off[rail])
+		if w.taken == rail+1 {
+			w.rate[rail] *= 0.3
+		}
+	}
+	w.known = nil
 }
 
 // swing is the host's mood during one set or probe.
@@ -156,6 +195,7 @@ func (w *world) best(bytes int) (split, single float64) {
 // set runs ten operations and tells the balancer. ratio is what the next operation takes, against the best
 // that whole rounds allow.
 func (w *world) set(bytes int) (ratio float64) {
+	w.wander()
 	shares := w.shares(bytes)
 	split, single := w.best(bytes)
 	w.worst = max(w.worst, w.exact(bytes, shares)/single)

@@ -82,13 +82,31 @@ func (b *Balancer) inherit(c Class) {
 	}
 }
 
-// resize follows the size of the operations that are seen in a class.
+// resize follows the size of the operations that are seen in a class. All splits that the class knows
+// keep their proportions: its sizes may come in turns, and each must find what the others learned.
 func (b *Balancer) resize(k *class, bytes float64) {
 	k.bytes = bytes
-	if rounds := b.roundsOf(k); rounds != k.rounds {
-		k.rounds, k.shares = rounds, plan.Rounds(rounds, weightsOf(k.shares))
-		k.home = plan.Rounds(rounds, b.setup.Start.Lookup(int64(bytes)).Weights)
-		k.contest = nil
-		k.forgetBurns()
+	rounds := b.roundsOf(k)
+	if rounds == k.rounds {
+		return
 	}
+	home := plan.Rounds(rounds, b.setup.Start.Lookup(int64(bytes)).Weights)
+	rescale := func(shares []int) []int {
+		switch {
+		case shares == nil:
+			return nil
+		case slices.Equal(shares, k.home): // whatever rounding would make of it
+			return slices.Clone(home)
+		}
+		return plan.Rounds(rounds, weightsOf(shares))
+	}
+	k.shares, k.before, k.refused = rescale(k.shares), rescale(k.before), rescale(k.refused)
+	k.best.shares = rescale(k.best.shares)
+	for i := range k.tried {
+		k.tried[i].shares = rescale(k.tried[i].shares)
+	}
+	if k.contest != nil {
+		k.contest.away = rescale(k.contest.away)
+	}
+	k.rounds, k.home = rounds, home
 }

@@ -182,8 +182,10 @@ func (s *sums) windows(family table.Family, version uint32, class Class) (set []
 	whole := (s.elapsed - s.slowest) / time.Duration(s.operations-1)
 	for rail, r := range s.rails {
 		if r.operations > 0 {
-			set = append(set, Window{Family: family, Rail: rail, Class: class, Table: version, Operations: r.operations,
-				Bytes: r.bytes / int64(r.operations), Elapsed: r.elapsed / time.Duration(r.operations), Whole: whole})
+			set = append(set, Window{Family: family, Rail: rail, Class: class, Table: version,
+				Operations: r.operations,
+				Bytes:      r.bytes / int64(r.operations),
+				Elapsed:    r.elapsed / time.Duration(r.operations), Whole: whole})
 		}
 	}
 	return set

@@ -123,7 +123,8 @@ func DTypeOf[T Element]() DType {
 	case Loc[float64, int64]:
 		return F64Loc
 	}
-	return dtypeKinds[reflect.TypeFor[T]().Kind()] // named types have their base's: type Celsius float32
+	// Named types have their base's: type Celsius float32.
+	return dtypeKinds[reflect.TypeFor[T]().Kind()]
 }
 
 var dtypeKinds = [...]DType{

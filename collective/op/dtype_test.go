@@ -95,8 +95,10 @@ func TestBytesIsTheMemoryOfTheSlice(t *testing.T) {
 func TestPairsAreTypesOfTheirOwn(t *testing.T) {
 	check := func(got, want DType, size, align uintptr) {
 		t.Helper()
-		if got != want || !got.Loc() || got.Integer() || uintptr(got.Size()) != size || uintptr(got.Align()) != align {
-			t.Errorf("%v of %d bytes on a multiple of %d, want %v of %d on %d", got, got.Size(), got.Align(), want, size, align)
+		if got != want || !got.Loc() || got.Integer() || uintptr(got.Size()) != size ||
+			uintptr(got.Align()) != align {
+			t.Errorf("%v of %d bytes on a multiple of %d, want %v of %d on %d", got, got.Size(),
+				got.Align(), want, size, align)
 		}
 	}
 	var i32, f32 = Loc[int32, int32]{}, Loc[float32, int32]{}

@@ -25,7 +25,8 @@ const (
 	codeEnd
 )
 
-var codeNames = [codeEnd]string{"none", "sum", "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "user",
+var codeNames = [codeEnd]string{"none", "sum", "prod", "min", "max", "avg", "bitand", "bitor",
+	"bitxor", "user",
 	"minloc", "maxloc"}
 
 // Valid reports whether c is an operator's number.
@@ -104,7 +105,8 @@ func (o Op) Check(d DType) error {
 	case o.code >= CodeBitAnd && o.code <= CodeBitXor && !d.Integer():
 		return fmt.Errorf("%v is not defined on %v, only on integers", o, d)
 	case (o.code == CodeMinLoc || o.code == CodeMaxLoc) && !d.Loc():
-		return fmt.Errorf("%v is not defined on %v, only on pairs of a value and an index (float32loc, …)", o, d)
+		return fmt.Errorf(
+			"%v is not defined on %v, only on pairs of a value and an index (float32loc, …)", o, d)
 	case o.code != CodeUser && o.code < CodeMinLoc && d.Loc():
 		return fmt.Errorf("%v is not defined on %v, only minloc, maxloc and user-defined operators are", o, d)
 	case o.code == CodeUser && o.dtype != d:
@@ -211,7 +213,8 @@ const (
 	algorithmEnd
 )
 
-var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree", "chain", "direct", "bruck"}
+var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree",
+	"chain", "direct", "bruck"}
 
 // Valid reports whether a names a schedule (Auto does not).
 func (a Algorithm) Valid() bool { return a > Auto && a < algorithmEnd }

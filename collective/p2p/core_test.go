@@ -13,7 +13,8 @@ import (
 // rank 1, and granted; message 2 is eager, and waits.
 func alone(t *testing.T) (c *Core[string], r *Recv[string]) {
 	t.Helper()
-	c = New[string](Config{Rank: 0, Size: 3, Rails: 1, EagerBytes: 8 << 10, CreditBytes: 16 << 10, WindowBytes: 1 << 20, Granted: 2, Open: 4})
+	c = New[string](Config{Rank: 0, Size: 3, Rails: 1, EagerBytes: 8 << 10, CreditBytes: 16 << 10,
+		WindowBytes: 1 << 20, Granted: 2, Open: 4})
 	var fx Effects[string]
 	r = &Recv[string]{Work: "recv", From: 1, Room: Envelope{5, op.Uint8, 100_000}}
 	if err := c.Recv(r, &fx); err != nil {
@@ -130,7 +131,8 @@ func TestADepartureEndsReceivesOnlyWhenNothingIsToCome(t *testing.T) {
 	c, _ := alone(t)
 	closed := &fault.AbortError{Rank: 1, Code: fault.CodeClosed}
 	var fx Effects[string]
-	for _, r := range []*Recv[string]{{Work: "own", From: 1}, {Work: "any", From: AnySource}, {Work: "other", From: 2}} {
+	for _, r := range []*Recv[string]{{Work: "own", From: 1}, {Work: "any", From: AnySource},
+		{Work: "other", From: 2}} {
 		r.Room = Envelope{9, op.Uint8, 10}
 		if err := c.Recv(r, &fx); err != nil {
 			t.Fatal(err)
@@ -166,7 +168,8 @@ func TestADepartureEndsReceivesOnlyWhenNothingIsToCome(t *testing.T) {
 	if err := c.Recv(&Recv[string]{Work: "late", From: 1, Room: Envelope{8, op.Uint8, 10}}, &fx); err != nil {
 		t.Errorf("a message that is there: %v", err)
 	}
-	if err := c.Recv(&Recv[string]{From: 1, Room: Envelope{9, op.Uint8, 10}}, &fx); !errors.Is(err, fault.ErrClosed) {
+	if err := c.Recv(&Recv[string]{From: 1, Room: Envelope{9, op.Uint8, 10}},
+		&fx); !errors.Is(err, fault.ErrClosed) {
 		t.Errorf("a message that never comes: %v", err)
 	}
 	fx.Reset()
@@ -174,7 +177,8 @@ func TestADepartureEndsReceivesOnlyWhenNothingIsToCome(t *testing.T) {
 	if len(fx.Done) != 2 { // in any order
 		t.Errorf("%d ended, want those of rank 2 and of any rank", len(fx.Done))
 	}
-	if err := c.Recv(&Recv[string]{From: AnySource, Room: Envelope{9, op.Uint8, 10}}, &fx); !errors.Is(err, fault.ErrClosed) {
+	if err := c.Recv(&Recv[string]{From: AnySource, Room: Envelope{9, op.Uint8, 10}},
+		&fx); !errors.Is(err, fault.ErrClosed) {
 		t.Errorf("a message of nobody: %v", err)
 	}
 }
@@ -182,8 +186,10 @@ func TestADepartureEndsReceivesOnlyWhenNothingIsToCome(t *testing.T) {
 // A message that waited is being copied when its receive, or everything, is given up.
 func TestACopyEndsBeforeItsReceive(t *testing.T) {
 	for what, end := range map[string]func(c *Core[string], r *Recv[string], fx *Effects[string]){
-		"cancel": func(c *Core[string], r *Recv[string], fx *Effects[string]) { c.CancelRecv(r, errCancel, fx) },
-		"break":  func(c *Core[string], _ *Recv[string], fx *Effects[string]) { c.Break(errCancel, fx) },
+		"cancel": func(c *Core[string], r *Recv[string], fx *Effects[string]) {
+			c.CancelRecv(r, errCancel, fx)
+		},
+		"break": func(c *Core[string], _ *Recv[string], fx *Effects[string]) { c.Break(errCancel, fx) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			c, _ := alone(t)

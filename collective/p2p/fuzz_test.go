@@ -23,19 +23,25 @@ func FuzzFrames(f *testing.F) {
 		return all
 	}
 	f.Add(join(record(0, 1, 100, 0), record(9, 0, 0, 1000), record(12, 0, 0, 0)))
-	f.Add(join(record(9, 0, 0, 100_000), record(1, 1, 100_000, 0), record(2, 1, 0, 65536), record(12, 0, 0, 0),
+	f.Add(join(record(9, 0, 0, 100_000), record(1, 1, 100_000, 0), record(2, 1, 0, 65536),
+		record(12, 0, 0, 0),
 		record(2, 1, 65536, 34_464), record(13, 0, 0, 0)))
-	f.Add(join(record(9, 0, 0, 9), record(3, 2, 0, 0), record(1, 1, 5, 0), record(1, 2, 5, 0), record(4, 1, 1, 1)))
-	f.Add(join(record(10, 0, 0, 100_000), record(6, 1, 0, 0), record(11, 0, 0, 0), record(6, 9, 0, 0), record(7, 0, 1<<31, 0)))
-	f.Add(join(record(2, 1, 0, 1), record(0, 0, 1, 1), record(1, 65535, 1, 1), record(5, 3, 0, 0), record(8, 0, 0, 0)))
+	f.Add(join(record(9, 0, 0, 9), record(3, 2, 0, 0), record(1, 1, 5, 0), record(1, 2, 5, 0),
+		record(4, 1, 1, 1)))
+	f.Add(join(record(10, 0, 0, 100_000), record(6, 1, 0, 0), record(11, 0, 0, 0),
+		record(6, 9, 0, 0), record(7, 0, 1<<31, 0)))
+	f.Add(join(record(2, 1, 0, 1), record(0, 0, 1, 1), record(1, 65535, 1, 1), record(5, 3, 0, 0),
+		record(8, 0, 0, 0)))
 	f.Fuzz(func(t *testing.T, input []byte) { runHostile(t, input) })
 }
 
 func runHostile(t *testing.T, input []byte) {
-	cfg := Config{Rank: 0, Size: 2, Rails: 2, EagerBytes: 8 << 10, CreditBytes: 32 << 10, WindowBytes: 128 << 10, Granted: 2, Open: 8, Help: true}
+	cfg := Config{Rank: 0, Size: 2, Rails: 2, EagerBytes: 8 << 10, CreditBytes: 32 << 10,
+		WindowBytes: 128 << 10, Granted: 2, Open: 8, Help: true}
 	h := &hostile{t: t, cfg: cfg, core: New[*job](cfg), done: make(map[*job]bool)}
 	for ; len(input) >= 11; input = input[11:] {
-		h.record(input[0], uint64(binary.LittleEndian.Uint16(input[1:])), int(binary.LittleEndian.Uint32(input[3:])),
+		h.record(input[0], uint64(binary.LittleEndian.Uint16(input[1:])),
+			int(binary.LittleEndian.Uint32(input[3:])),
 			int(binary.LittleEndian.Uint32(input[7:])))
 	}
 	var fx Effects[*job]
@@ -98,7 +104,8 @@ func (h *hostile) record(what byte, number uint64, a, b int) {
 		h.core.Departed(other, number, errCancel, &fx)
 	case 9:
 		j := &job{buf: make([]byte, b%(1<<20))}
-		j.recv = &Recv[*job]{Work: j, From: op.Rank(a%2*2 - 1), Room: Envelope{AnyTag, op.Uint8, uint64(len(j.buf))}}
+		j.recv = &Recv[*job]{Work: j, From: op.Rank(a%2*2 - 1),
+			Room: Envelope{AnyTag, op.Uint8, uint64(len(j.buf))}}
 		if h.core.Recv(j.recv, &fx) == nil {
 			h.jobs = append(h.jobs, j)
 		}
@@ -107,7 +114,8 @@ func (h *hostile) record(what byte, number uint64, a, b int) {
 		if len(h.jobs) > 50 {
 			return
 		}
-		if j.send, _ = h.core.Send(j, other, Envelope{0, op.Uint8, uint64(b % (1 << 20))}, nil, []uint32{1, 1}, &fx); j.send != nil {
+		if j.send, _ = h.core.Send(j, other, Envelope{0, op.Uint8, uint64(b % (1 << 20))}, nil,
+			[]uint32{1, 1}, &fx); j.send != nil {
 			h.jobs = append(h.jobs, j)
 		}
 	case 11:
@@ -128,8 +136,10 @@ func (h *hostile) record(what byte, number uint64, a, b int) {
 	}
 	h.carry(&fx)
 	in := h.core.from[other]
-	if in != nil && (in.held > h.cfg.CreditBytes || len(in.messages) > h.cfg.Open+h.cfg.CreditBytes/Overhead || in.granted > h.cfg.Granted) {
-		h.t.Fatalf("%d bytes, %d messages, %d granted: beyond the limits", in.held, len(in.messages), in.granted)
+	if in != nil && (in.held > h.cfg.CreditBytes ||
+		len(in.messages) > h.cfg.Open+h.cfg.CreditBytes/Overhead || in.granted > h.cfg.Granted) {
+		h.t.Fatalf("%d bytes, %d messages, %d granted: beyond the limits", in.held,
+			len(in.messages), in.granted)
 	}
 }
 

@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -30,7 +31,8 @@ type posted struct {
 }
 
 func (p posted) takes(m stray) bool {
-	return (p.from == AnySource || p.from == m.from) && (p.tag == AnyTag && m.tag <= MaxTag || p.tag == m.tag) &&
+	return (p.from == AnySource || p.from == m.from) &&
+		(p.tag == AnyTag && m.tag <= MaxTag || p.tag == m.tag) &&
 		(p.from != AnySource || m.tag <= MaxTag)
 }
 
@@ -52,34 +54,32 @@ func (l *ledger) arrive(m stray) {
 }
 
 func (l *ledger) enter(m stray) {
-	for i, p := range l.posted {
-		if p.takes(m) {
-			l.matched[p.id] = m
-			l.posted = append(l.posted[:i:i], l.posted[i+1:]...)
-			return
-		}
+	if p, ok := takeFirst(&l.posted, func(p posted) bool { return p.takes(m) }); ok {
+		l.matched[p.id] = m
+		return
 	}
 	l.stray = append(l.stray, m)
 }
 
 func (l *ledger) post(p posted) {
-	for i, m := range l.stray {
-		if p.takes(m) {
-			l.matched[p.id] = m
-			l.stray = append(l.stray[:i:i], l.stray[i+1:]...)
-			return
-		}
+	if m, ok := takeFirst(&l.stray, p.takes); ok {
+		l.matched[p.id] = m
+		return
 	}
 	l.posted = append(l.posted, p)
 }
 
-func (l *ledger) cancel(id int) {
-	for i, p := range l.posted {
-		if p.id == id {
-			l.posted = append(l.posted[:i:i], l.posted[i+1:]...)
-			return
-		}
+func (l *ledger) cancel(id int) { takeFirst(&l.posted, func(p posted) bool { return p.id == id }) }
+
+// takeFirst removes the first of a list that fits.
+func takeFirst[T any](list *[]T, fits func(T) bool) (taken T, ok bool) {
+	i := slices.IndexFunc(*list, fits)
+	if i < 0 {
+		return taken, false
 	}
+	taken = (*list)[i]
+	*list = slices.Delete(*list, i, i+1)
+	return taken, true
 }
 
 // Envelopes of some ranks come in any order, between receives that are posted and cancelled.
@@ -87,8 +87,10 @@ func TestMatchingFollowsTheLedger(t *testing.T) {
 	tags := []Tag{0, 1, 2, Reserved, Reserved + 1}
 	rapid.Check(t, func(t *rapid.T) {
 		const ranks = 4
-		core := New[int](Config{Rank: 0, Size: ranks, Rails: 1, EagerBytes: 1024, CreditBytes: 1 << 20, WindowBytes: 1, Granted: 1000, Open: 1000})
-		rule := &ledger{next: map[op.Rank]uint64{}, early: map[op.Rank]map[uint64]Tag{}, matched: map[int]stray{}}
+		core := New[int](Config{Rank: 0, Size: ranks, Rails: 1, EagerBytes: 1024,
+			CreditBytes: 1 << 20, WindowBytes: 1, Granted: 1000, Open: 1000})
+		rule := &ledger{next: map[op.Rank]uint64{}, early: map[op.Rank]map[uint64]Tag{},
+			matched: map[int]stray{}}
 		var sent [ranks][]stray // not yet arrived
 		var recvs []*Recv[int]
 		var last [ranks]uint64
@@ -98,7 +100,8 @@ func TestMatchingFollowsTheLedger(t *testing.T) {
 			case 0, 1:
 				from := rapid.IntRange(0, ranks-1).Draw(t, "from")
 				last[from]++
-				sent[from] = append(sent[from], stray{op.Rank(from), last[from], rapid.SampledFrom(tags).Draw(t, "tag")})
+				sent[from] = append(sent[from],
+					stray{op.Rank(from), last[from], rapid.SampledFrom(tags).Draw(t, "tag")})
 			case 2:
 				from := rapid.IntRange(0, ranks-1).Draw(t, "source")
 				if len(sent[from]) == 0 {
@@ -150,7 +153,8 @@ func TestMatchingFollowsTheLedger(t *testing.T) {
 				want, ok := rule.matched[r.Work]
 				switch m := r.message; {
 				case ok != (m != nil):
-					t.Fatalf("receive %d of rank %d, tag %d: matched %v, want %v", r.Work, r.From, r.Room.Tag, m != nil, ok)
+					t.Fatalf("receive %d of rank %d, tag %d: matched %v, want %v", r.Work, r.From,
+						r.Room.Tag, m != nil, ok)
 				case ok && (stray{m.From, m.Number, m.Envelope.Tag}) != want:
 					t.Fatalf("receive %d got %d of rank %d, want %+v", r.Work, m.Number, m.From, want)
 				}

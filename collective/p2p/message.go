@@ -89,7 +89,8 @@ func (c *Core[W]) enter(in *inbound[W], from op.Rank, fx *Effects[W]) {
 }
 
 // Eager: the frame of an eager message begins to arrive. An error is a violation of the protocol.
-func (c *Core[W]) Eager(from op.Rank, number uint64, e Envelope, length int, fx *Effects[W]) (p Place[W], err error) {
+func (c *Core[W]) Eager(from op.Rank, number uint64, e Envelope, length int,
+	fx *Effects[W]) (p Place[W], err error) {
 	if c.broken != nil {
 		return p, nil
 	}
@@ -112,7 +113,8 @@ func (c *Core[W]) Eager(from op.Rank, number uint64, e Envelope, length int, fx 
 	return Place[W]{Message: m}, nil
 }
 
-func (c *Core[W]) newEager(in *inbound[W], from op.Rank, number uint64, e Envelope, length int) (*Message[W], error) {
+func (c *Core[W]) newEager(in *inbound[W], from op.Rank, number uint64, e Envelope,
+	length int) (*Message[W], error) {
 	if err := e.check(); err != nil {
 		return nil, violation(from, number, "%w", err)
 	}
@@ -201,7 +203,8 @@ func (c *Core[W]) Part(from op.Rank, number uint64, offset, length int) (p Place
 		return p, violation(from, number, "bytes that were not granted")
 	}
 	r, bytes := m.recv, m.Envelope.Bytes()
-	if offset < 0 || offset%Granule != 0 || length < min(1, bytes) || length > MaxFrame || offset > bytes-length ||
+	if offset < 0 || offset%Granule != 0 || length < min(1, bytes) || length > MaxFrame ||
+		offset > bytes-length ||
 		length%Granule != 0 && offset+length != bytes {
 		return p, violation(from, number, "bytes %d+%d of %d", offset, length, bytes)
 	}

@@ -46,10 +46,11 @@ const (
 // Config holds the limits of one communicator's messages. All ranks have the same Size,
 // CreditBytes and Open.
 type Config struct {
-	Rank        op.Rank
-	Size        int // ranks
-	Rails       int
-	EagerBytes  int  // the largest message that this rank sends before it is matched; at most MaxFrame
+	Rank  op.Rank
+	Size  int // ranks
+	Rails int
+	// The largest message that this rank sends before it is matched; at most MaxFrame.
+	EagerBytes  int
 	CreditBytes int  // of eager messages of one rank that are not over, each with its Overhead
 	WindowBytes int  // handed out and not yet released, per destination and rail
 	Granted     int  // messages of one rank whose bytes may be on their way at once
@@ -216,7 +217,8 @@ func mismatch(other op.Rank, receives bool, sent, room Envelope) error {
 		e.Mine, e.Theirs = recv, send
 	}
 	if sent.Type == room.Type {
-		e.Explanation = fmt.Sprintf("the message has %d bytes, the receive buffer %d", sent.Bytes(), room.Bytes())
+		e.Explanation = fmt.Sprintf("the message has %d bytes, the receive buffer %d", sent.Bytes(),
+			room.Bytes())
 	}
 	return e
 }

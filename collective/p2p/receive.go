@@ -45,9 +45,11 @@ func (c *Core[W]) Recv(r *Recv[W], fx *Effects[W]) error {
 // join matches a message and a receive.
 func (c *Core[W]) join(m *Message[W], r *Recv[W], fx *Effects[W]) {
 	r.message, m.recv = m, r
-	if m.Envelope.Type != r.Room.Type || m.Envelope.Count > r.Room.Count || r.Exact && m.Envelope.Count != r.Room.Count {
+	if m.Envelope.Type != r.Room.Type || m.Envelope.Count > r.Room.Count ||
+		r.Exact && m.Envelope.Count != r.Room.Count {
 		if !m.eager {
-			fx.Frames = append(fx.Frames, Frame[W]{To: m.From, Verb: Refuse, Number: m.Number, Envelope: r.room()})
+			fx.Frames = append(fx.Frames,
+				Frame[W]{To: m.From, Verb: Refuse, Number: m.Number, Envelope: r.room()})
 			delete(c.from[m.From].messages, m.Number)
 		}
 		r.cause = mismatch(m.From, true, m.Envelope, r.Room)

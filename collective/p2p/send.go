@@ -50,7 +50,8 @@ func (c *Core[W]) outbound(to op.Rank) *outbound[W] {
 // Send numbers a message. Data is a copy of its bytes that may go at once, or nil. If Data of the
 // answer is nil, the copy was not used: the bytes go later, from the caller's memory. The weights
 // of the rails are kept, and not changed.
-func (c *Core[W]) Send(w W, to op.Rank, e Envelope, data []byte, weights []uint32, fx *Effects[W]) (*Send[W], error) {
+func (c *Core[W]) Send(w W, to op.Rank, e Envelope, data []byte, weights []uint32,
+	fx *Effects[W]) (*Send[W], error) {
 	o := c.outbound(to)
 	if c.broken != nil {
 		return nil, c.broken
@@ -61,10 +62,12 @@ func (c *Core[W]) Send(w W, to op.Rank, e Envelope, data []byte, weights []uint3
 	o.last++
 	s := &Send[W]{Work: w, To: to, Envelope: e, number: o.last, weights: weights}
 	bytes := e.Bytes()
-	if cost := uint64(bytes + Overhead); data != nil && bytes <= c.cfg.EagerBytes && o.used+cost <= o.returned+uint64(c.cfg.CreditBytes) {
+	if cost := uint64(bytes + Overhead); data != nil && bytes <= c.cfg.EagerBytes &&
+		o.used+cost <= o.returned+uint64(c.cfg.CreditBytes) {
 		o.used += cost
 		s.Data = data
-		fx.Frames = append(fx.Frames, Frame[W]{To: to, Verb: Eager, Number: s.number, Envelope: e, Length: bytes, Send: s})
+		fx.Frames = append(fx.Frames, Frame[W]{To: to, Verb: Eager, Number: s.number, Envelope: e,
+			Length: bytes, Send: s})
 		fx.Done = append(fx.Done, Done[W]{Work: w})
 		return s, nil
 	}
@@ -116,7 +119,8 @@ func (c *Core[W]) Granted(from op.Rank, number uint64, fx *Effects[W]) error {
 	s.granted = true
 	if s.Envelope.Bytes() == 0 { // its only frame tells the receiver that the sender knows
 		s.flying++
-		fx.Frames = append(fx.Frames, Frame[W]{To: s.To, Verb: Part, Number: s.number, Envelope: s.Envelope, Last: true, Send: s})
+		fx.Frames = append(fx.Frames, Frame[W]{To: s.To, Verb: Part, Number: s.number,
+			Envelope: s.Envelope, Last: true, Send: s})
 		return nil
 	}
 	o := c.to[from]
@@ -126,7 +130,8 @@ func (c *Core[W]) Granted(from op.Rank, number uint64, fx *Effects[W]) error {
 	return nil
 }
 
-// Refused: the message doesn't fit the receive that it met. An error is a violation of the protocol.
+// Refused: the message doesn't fit the receive that it met. An error is a violation of the
+// protocol.
 func (c *Core[W]) Refused(from op.Rank, number uint64, room Envelope, fx *Effects[W]) error {
 	s, err := c.asked(from, number)
 	if s == nil {
@@ -209,8 +214,9 @@ func (c *Core[W]) pump(o *outbound[W], fx *Effects[W]) {
 			offset, length, last := s.take(rail)
 			s.flying++
 			o.inFlight[rail] += length
-			fx.Frames = append(fx.Frames, Frame[W]{To: s.To, Verb: Part, Number: s.number, Envelope: s.Envelope,
-				Offset: offset, Length: length, Rail: rail, Last: last, Send: s})
+			fx.Frames = append(fx.Frames,
+				Frame[W]{To: s.To, Verb: Part, Number: s.number, Envelope: s.Envelope,
+					Offset: offset, Length: length, Rail: rail, Last: last, Send: s})
 			if s.unsent == 0 {
 				o.ready = slices.DeleteFunc(o.ready, func(x *Send[W]) bool { return x == s })
 			}

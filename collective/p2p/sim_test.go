@@ -36,7 +36,8 @@ func TestMessagesArriveInOrderWhateverTheFramesDo(t *testing.T) {
 		}
 		for pair, r := range recvs {
 			for len(sends[pair]) < len(r) {
-				sends[pair] = append(sends[pair], w.send(pair[0], pair[1], 5, pattern(pair[0], len(sends[pair]), 77)))
+				sends[pair] = append(sends[pair],
+					w.send(pair[0], pair[1], 5, pattern(pair[0], len(sends[pair]), 77)))
 			}
 		}
 		w.settle()
@@ -69,7 +70,8 @@ func TestCancelsAtAnyMomentLeaveNothingBehind(t *testing.T) {
 			switch w.rng.IntN(5) {
 			case 0, 1:
 				label++
-				jobs = append(jobs, w.send(from, to, Tag(label), pattern(from, label, []int{0, 10, 6000, 70_000, 150_000}[w.rng.IntN(5)])))
+				jobs = append(jobs, w.send(from, to, Tag(label),
+					pattern(from, label, []int{0, 10, 6000, 70_000, 150_000}[w.rng.IntN(5)])))
 			case 2, 3:
 				jobs = append(jobs, w.recv(to, []op.Rank{from, AnySource}[w.rng.IntN(2)], AnyTag, 150_000))
 			default:
@@ -94,7 +96,8 @@ func TestCancelsAtAnyMomentLeaveNothingBehind(t *testing.T) {
 		for _, j := range jobs {
 			switch {
 			case !j.done:
-				t.Fatalf("seed %d: not over: send %v, %d bytes, cancelled %v", seed, j.send != nil, len(j.buf), j.cancelled)
+				t.Fatalf("seed %d: not over: send %v, %d bytes, cancelled %v", seed, j.send != nil,
+					len(j.buf), j.cancelled)
 			case j.err != nil && !j.cancelled:
 				lost++ // the other end was cancelled
 			case j.recv != nil && j.err == nil:

@@ -74,7 +74,8 @@ func (w *world) send(from, to op.Rank, tag Tag, data []byte) *job {
 	if copied == nil {
 		copied = []byte{}
 	}
-	s, err := w.cores[from].Send(j, to, Envelope{tag, op.Uint8, uint64(len(data))}, copied, []uint32{2, 0, 1}, &fx)
+	s, err := w.cores[from].Send(j, to, Envelope{tag, op.Uint8, uint64(len(data))}, copied,
+		[]uint32{2, 0, 1}, &fx)
 	if err != nil {
 		j.done, j.err = true, err
 		return j
@@ -299,7 +300,8 @@ func (w *world) idle(seed uint64) {
 		}
 		for from, in := range c.from {
 			if in.held != 0 || in.granted != 0 || len(in.pending) > 0 {
-				w.t.Fatalf("seed %d: rank %d keeps %d bytes, %d grants of rank %d", seed, rank, in.held, in.granted, from)
+				w.t.Fatalf("seed %d: rank %d keeps %d bytes, %d grants of rank %d", seed, rank,
+					in.held, in.granted, from)
 			}
 		}
 	}

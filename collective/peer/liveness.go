@@ -38,7 +38,8 @@ type Verdict struct {
 
 // NewLiveness returns the watch over a node of so many rails.
 func NewLiveness(timeout time.Duration, rails int, now time.Duration) *Liveness {
-	return &Liveness{timeout: timeout, lastTick: now, resumed: now, proven: Rails(1)<<rails - 1, deaf: make([]time.Duration, rails)}
+	return &Liveness{timeout: timeout, lastTick: now, resumed: now, proven: Rails(1)<<rails - 1,
+		deaf: make([]time.Duration, rails)}
 }
 
 // Expect: the other node should answer from now on. (Where it is the one to make the

@@ -16,8 +16,9 @@ import (
 
 // Bounds of a segment, in bytes.
 const (
-	MinSegmentBytes = 256      // with 1 KiB six ranks divided 64 KiB in elevenths
-	MaxSegmentBytes = 64 << 10 // with 128 KiB 64 MiB among six ranks had 96 rounds: few for rails of 10 : 1
+	MinSegmentBytes = 256 // with 1 KiB six ranks divided 64 KiB in elevenths
+	// With 128 KiB 64 MiB among six ranks had 96 rounds: few for rails of 10 : 1.
+	MaxSegmentBytes = 64 << 10
 
 	roundsOfBlock = 96 // aimed at, so that shares have a resolution of about 1 %
 	evenly        = 12 // more are a multiple of it, as those are: 2, 3 and 4 rails divide them evenly
@@ -28,7 +29,8 @@ const (
 // in bytes. What one owner reduces or one rank contributes is a part.
 type Parts []int
 
-// Even divides a buffer into n parts of as many whole cache lines; the trailing ones are shorter or empty.
+// Even divides a buffer into n parts of as many whole cache lines; the trailing ones are shorter or
+// empty.
 func Even(bytes, n int) Parts {
 	p := make(Parts, n)
 	full := align(ceil(bytes, n))
@@ -93,8 +95,8 @@ type Layout struct {
 	full bool // every block has bytes in every round, or none has any
 }
 
-// NewLayout cuts the blocks that one rank has of an operation of so many bytes. What it decides follows
-// from parts and cost alone. It panics when lengths or offsets are no multiples of
+// NewLayout cuts the blocks that one rank has of an operation of so many bytes. What it decides
+// follows from parts and cost alone. It panics when lengths or offsets are no multiples of
 // elemSize, which must divide 64.
 func NewLayout(bytes, elemSize int, parts Parts, blocks []schedule.Block, cost schedule.Cost) Layout {
 	if elemSize < 1 || alignment%elemSize != 0 || bytes < 0 || bytes%elemSize != 0 {
@@ -142,8 +144,8 @@ func (l *Layout) Range(first, count, block int) (off, length int) {
 	return off, l.start(first+count, bytes) - off
 }
 
-// Full reports whether all blocks have bytes in all rounds; so does the empty operation, in which all
-// blocks take part, too. Elsewhere blocks take no part in spans in which they have none.
+// Full reports whether all blocks have bytes in all rounds; so does the empty operation, in which
+// all blocks take part, too. Elsewhere blocks take no part in spans in which they have none.
 func (l *Layout) Full() bool { return l.full }
 
 // longest bounds what so many rounds of a block take, wherever they begin.
@@ -172,8 +174,8 @@ func PartsOf(k op.Kind, a op.Algorithm, n, bytes int, counts Parts) Parts {
 	return Equal(bytes/n, n)
 }
 
-// Buffers are the lengths of a rank's source and destination, in bytes, where all parts together have
-// all bytes and the rank's own one has own.
+// Buffers are the lengths of a rank's source and destination, in bytes. All parts together have all
+// bytes, and the rank's own one has own.
 func Buffers(k op.Kind, rank, root op.Rank, all, own int) (source, destination int) {
 	at := func(r op.Rank, here, elsewhere int) int {
 		if rank == r {

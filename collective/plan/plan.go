@@ -13,7 +13,9 @@ const (
 	MaxSpanBytes = 256 << 10 // the payload of a frame (wire.MaxPayload)
 	minSpanBytes = 24 << 10  // what a span holds at least, where there is that much: smaller frames cost more than they overlap
 
-	spansPerLane = 2 // aimed at: the steps of one overlap with those of the other; more cost a processor more than they gain
+	// Aimed at: the steps of one overlap with those of the other. More cost a processor more than
+	// they gain.
+	spansPerLane = 2
 
 	// A pipeline of d links is idle for d spans at its ends, so it wants many spans for each
 	// of its links, and none so large that one of them is felt.
@@ -113,8 +115,9 @@ func newPlan(l Layout, rounds []int, perSpan func(rounds int) int) *Plan {
 	return p
 }
 
-// spanRounds is how many rounds a span of a lane with so many has at most: few enough that there are
-// spans to overlap, so many that frames are not small, and within the limits of frames and scratch.
+// spanRounds is how many rounds a span of a lane with so many has at most. They are few enough that
+// there are spans to overlap, and so many that frames are not small. They stay within the limits of
+// frames and scratch.
 func (l *Layout) spanRounds(rounds int, cost schedule.Cost) int {
 	spans, least, most := spansPerLane, minSpanBytes, MaxSpanBytes
 	if cost.Depth > 0 {

@@ -21,7 +21,8 @@ func (o *operation) layout() Layout { return NewLayout(o.bytes, o.elem, o.parts,
 
 // even is an allreduce among so many owners.
 func even(bytes, elem, owners int) Layout {
-	o := operation{elem: elem, bytes: bytes, parts: Even(bytes, owners), cost: schedule.Cost{Widest: 1, Slots: owners - 1}}
+	o := operation{elem: elem, bytes: bytes, parts: Even(bytes, owners),
+		cost: schedule.Cost{Widest: 1, Slots: owners - 1}}
 	for part := range owners {
 		o.blocks = append(o.blocks, schedule.Block{Part: part, Source: part, Target: part})
 	}
@@ -49,7 +50,8 @@ func anyOperation(t *rapid.T) operation {
 		o.blocks = append(o.blocks, b)
 	}
 	o.cost = schedule.Cost{Widest: rapid.SampledFrom([]int{1, 1, n}).Draw(t, "widest"),
-		Slots: rapid.IntRange(0, 200).Draw(t, "slots"), Depth: rapid.SampledFrom([]int{0, 0, 1, 3, 20}).Draw(t, "depth")}
+		Slots: rapid.IntRange(0, 200).Draw(t, "slots"),
+		Depth: rapid.SampledFrom([]int{0, 0, 1, 3, 20}).Draw(t, "depth")}
 	return o
 }
 
@@ -84,7 +86,8 @@ func TestLayoutCoversEachBlockOnceInWholeElements(t *testing.T) {
 				t.Fatalf("%+v: round %d of block %d has %d bytes", l, r, i, length)
 			}
 		}
-		if l.Segment%64 != 0 || l.Segment < MinSegmentBytes || l.Segment > MaxSegmentBytes || l.Segment*o.cost.Widest > MaxSpanBytes {
+		if l.Segment%64 != 0 || l.Segment < MinSegmentBytes || l.Segment > MaxSegmentBytes ||
+			l.Segment*o.cost.Widest > MaxSpanBytes {
 			t.Fatalf("%+v", l)
 		}
 	})
@@ -121,7 +124,8 @@ func TestSmallOperationsDivideFinely(t *testing.T) {
 	}
 }
 
-// Lanes that carry as many rounds carry as many bytes, to 64 of each block: the last round is no shorter than others.
+// Lanes that carry as many rounds carry as many bytes, to 64 of each block: the last round is no
+// shorter than others.
 func TestEqualRoundsAreEqualBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOperation(t)
@@ -204,14 +208,16 @@ func TestSpansCoverEachLanesRoundsAndAreFound(t *testing.T) {
 						t.Fatalf("block %d has %d bytes in %+v, its slot %d", b, length, s, slot)
 					}
 				}
-				if largest*o.cost.Widest > MaxSpanBytes || s.Count > 1 && largest*o.cost.Slots > ScratchBytes {
+				if largest*o.cost.Widest > MaxSpanBytes ||
+					s.Count > 1 && largest*o.cost.Slots > ScratchBytes {
 					t.Fatalf("%+v has %d bytes of a block, cost %+v", s, largest, o.cost)
 				}
 			}
 			if next-from != lane.Rounds || carried != lane.Bytes {
 				t.Fatalf("%+v: spans of %d rounds and %d bytes", lane, next-from, carried)
 			}
-			first, count := rapid.IntRange(-2, l.Rounds+2).Draw(t, "first"), rapid.IntRange(-1, 5).Draw(t, "count")
+			first, count := rapid.IntRange(-2, l.Rounds+2).Draw(t, "first"),
+				rapid.IntRange(-1, 5).Draw(t, "count")
 			want := slices.Index(lane.Spans, Span{first, count})
 			if found, ok := lane.Find(first, count); ok != (want >= 0) || ok && found != want {
 				t.Fatalf("Find(%d, %d) = %d, %v, want %d", first, count, found, ok, want)
@@ -265,7 +271,8 @@ func TestPipelinesHaveManySpans(t *testing.T) {
 	}
 }
 
-// The scratch of one span stays bounded, however many ranks there are: a window shrinks then, an operation doesn't fail.
+// The scratch of one span stays bounded, however many ranks there are: a window shrinks then, an
+// operation doesn't fail.
 func TestScratchOfASpanIsBounded(t *testing.T) {
 	for _, n := range []int{18, 34, 66, 120} {
 		l := even(128<<20, 4, n)

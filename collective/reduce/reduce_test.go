@@ -281,7 +281,8 @@ func TestKernelsAllocateNothing(t *testing.T) {
 func FuzzKernelsEqualTheReference(f *testing.F) {
 	f.Add(uint8(op.CodeSum), uint8(op.F16), uint8(ontoA), uint8(3), bytes.Repeat([]byte{0x01, 0x7c, 0xff, 0x80}, 40))
 	f.Add(uint8(op.CodeMin), uint8(op.F64), uint8(ontoB), uint8(0), make([]byte, 1000))
-	f.Add(uint8(op.CodeMinLoc), uint8(op.F32Loc), uint8(ontoA), uint8(2), bytes.Repeat([]byte{0x80, 0x7f, 0}, 100))
+	f.Add(uint8(op.CodeMinLoc), uint8(op.F32Loc), uint8(ontoA), uint8(2),
+		bytes.Repeat([]byte{0x80, 0x7f, 0}, 100))
 	f.Add(uint8(op.CodeProd), uint8(op.BF16), uint8(apart), uint8(1), bytes.Repeat([]byte{0x80, 0x7f}, 99))
 	f.Fuzz(func(t *testing.T, code, dtype, alias, skew uint8, data []byte) {
 		c, d := op.Code(code), op.DType(dtype)

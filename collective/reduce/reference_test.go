@@ -29,7 +29,8 @@ func referenceLoc(c op.Code, d op.DType, a, b []byte) []byte {
 	v := d.Value()
 	x, y := fetch(v, a), fetch(v, b)
 	i, j := integerOf(indexType(d), fetch(v, a[v.Size():])), integerOf(indexType(d), fetch(v, b[v.Size():]))
-	best := referenceElement(map[op.Code]op.Code{op.CodeMinLoc: op.CodeMin, op.CodeMaxLoc: op.CodeMax}[c], v, x, y)
+	best := referenceElement(map[op.Code]op.Code{op.CodeMinLoc: op.CodeMin,
+		op.CodeMaxLoc: op.CodeMax}[c], v, x, y)
 	if !v.Integer() { // as best, a NaN is the one NaN
 		x, y = bitsOfFloat(v, floatOf(v, x)), bitsOfFloat(v, floatOf(v, y))
 	}

@@ -48,7 +48,8 @@ func (b *builder) bcube() {
 	b.p.Steps = 2 * steps
 	for o := range n {
 		// The way of the reduce-scatter: as long as our digits are the owner's, we fold.
-		value, apart := b.part(o, true, true), len(dims) // apart: the first dimension in which we differ from the owner
+		// apart: the first dimension in which we differ from the owner.
+		value, apart := b.part(o, true, true), len(dims)
 		stride, step := 1, 0
 		for d, size := range dims {
 			mine, theirs := r/stride%size, o/stride%size

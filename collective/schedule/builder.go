@@ -106,7 +106,8 @@ func (b *builder) reduceFinal(args ...Value) Value {
 		head := b.reduce(args[0], args[:i]...)
 		args = append([]Value{head}, args[i:]...)
 	}
-	return b.add(Instr{Kind: Reduce, Last: b.averages(), Args: args, Store: Place{Kind: Final}, Hazards: b.hazards()})
+	return b.add(Instr{Kind: Reduce, Last: b.averages(), Args: args, Store: Place{Kind: Final},
+		Hazards: b.hazards()})
 }
 
 // averages reports whether results are sums over all ranks. Those of a scan are not, and are sums

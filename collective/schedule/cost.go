@@ -67,7 +67,8 @@ func treeCost(k op.Kind, n int) (c Cost) {
 		children := min(TreeRadix-1, (n-1)/stride) // of the root, on one level
 		c.Volume += float64(children)
 		c.Slots += children
-		if repunit < n { // the rank of which no digit is 0 is the one that is furthest from the root
+		if repunit < n {
+			// The rank of which no digit is 0 is the one that is furthest from the root.
 			c.Stages++
 		}
 		repunit = TreeRadix*repunit + 1
@@ -93,7 +94,8 @@ func doublingCost(k op.Kind, n int) Cost {
 		return Cost{Stages: rounds, Volume: float64(steps), Slots: 3 * steps, Widest: 1}
 	}
 	c := Cost{Stages: rounds, Volume: float64(rounds), Slots: rounds, Widest: 1}
-	if beyond := n - 1<<rounds; beyond > 0 { // they give their operands to a neighbour, and get its result
+	if beyond := n - 1<<rounds; beyond > 0 {
+		// They give their operands to a neighbour, and get its result.
 		c.Stages, c.Volume, c.Slots = rounds+1, float64(rounds+1), rounds+1
 		if 2*beyond > 1<<rounds { // a half has no rank that could begin at once
 			c.Stages++

@@ -38,7 +38,8 @@ func TestCostIsThatOfThePrograms(t *testing.T) {
 		if d := got.Volume - want.Volume; got.Stages != want.Stages || d < -1e-9 || d > 1e-9 {
 			t.Errorf("%+v, the programs have %+v", want, got)
 		}
-		if got.Slots > want.Slots || got.Widest > want.Widest || v.kind == op.KindAllReduce && got.Slots != want.Slots {
+		if got.Slots > want.Slots || got.Widest > want.Widest ||
+			v.kind == op.KindAllReduce && got.Slots != want.Slots {
 			t.Errorf("%+v, the programs have %+v", want, got)
 		}
 	})

@@ -100,7 +100,8 @@ func (b *builder) allToAllDirect() {
 		to, from := (r+t)%n, (r-t+n)%n
 		if b.p.InPlace {
 			b.sendTo(turnMark(t), 0, op.Rank(to), b.part(to, true, true))
-			got := b.add(Instr{Kind: Recv, Mark: turnMark(n - t), Peer: op.Rank(to), Store: b.slot([]int{b.block})})
+			got := b.add(Instr{Kind: Recv, Mark: turnMark(n - t), Peer: op.Rank(to),
+				Store: b.slot([]int{b.block})})
 			b.copyFinal(got)
 			continue
 		}
@@ -111,5 +112,6 @@ func (b *builder) allToAllDirect() {
 	}
 }
 
-// turnMark names what a rank gets from the one t before it: the same whether it works in place or not.
+// turnMark names what a rank gets from the one t before it: the same whether it works in place or
+// not.
 func turnMark(t int) int { return 2 * t }

@@ -29,11 +29,12 @@ var forms = map[form]func(*builder){
 	{op.KindScatter, op.Tree}:                (*builder).scatterTree,
 	{op.KindAllToAll, op.Direct}:             (*builder).allToAllDirect,
 	{op.KindAllToAll, op.Bruck}:              (*builder).allToAllBruck,
-	{op.KindAllToAllV, op.Direct}:            func(*builder) {}, // its data goes as messages, beside schedules
-	{op.KindScan, op.RecursiveDoubling}:      (*builder).scanDoubling,
-	{op.KindScan, op.Chain}:                  (*builder).scanChain,
-	{op.KindExScan, op.RecursiveDoubling}:    (*builder).scanDoubling,
-	{op.KindExScan, op.Chain}:                (*builder).scanChain,
+	// Its data goes as messages, beside schedules.
+	{op.KindAllToAllV, op.Direct}:         func(*builder) {},
+	{op.KindScan, op.RecursiveDoubling}:   (*builder).scanDoubling,
+	{op.KindScan, op.Chain}:               (*builder).scanChain,
+	{op.KindExScan, op.RecursiveDoubling}: (*builder).scanDoubling,
+	{op.KindExScan, op.Chain}:             (*builder).scanChain,
 }
 
 // formOf is the kind whose builders serve a kind: a barrier is an allreduce of nothing.
@@ -83,59 +84,43 @@ func wants(s Spec) (source, target bool) {
 // Bounds of the rule by size, in bytes of the larger one of a rank's input and output.
 const (
 	// TreeBytes is the largest operation of more than two ranks that a tree, or Bruck's algorithm,
-	// runs by default: it takes the fewest frames, and a frame this small costs the same whatever it holds. Two
-	// ranks are done with one exchange.
+	// runs by default. These take the fewest frames, and a frame this small costs the same whatever
+	// it holds. Two ranks are done with one exchange.
 	TreeBytes = 2 << 10
 	// ShortBytes is the largest operation whose number of steps decides by default: above it
 	// algorithms that move the fewest bytes are faster. Measured in docs/performance.md.
 	ShortBytes = 16 << 10
 )
 
+// choice is the rule by size of a kind: up to TreeBytes of more than two ranks, else up to
+// ShortBytes, else beyond.
+type choice struct{ tiny, short, long op.Algorithm }
+
+var choices = map[op.Kind]choice{
+	op.KindAllReduce:     {op.Tree, op.RecursiveDoubling, op.Ring},
+	op.KindReduce:        {op.Tree, op.Tree, op.Chain},
+	op.KindBroadcast:     {op.Tree, op.Tree, op.Chain},
+	op.KindReduceScatter: {op.Direct, op.Direct, op.Ring},
+	op.KindAllGather:     {op.Tree, op.Direct, op.Ring},
+	op.KindGather:        {op.Tree, op.Tree, op.Direct},
+	op.KindScatter:       {op.Tree, op.Tree, op.Direct},
+	op.KindAllToAll:      {op.Bruck, op.Direct, op.Direct},
+	op.KindAllToAllV:     {op.Direct, op.Direct, op.Direct},
+	op.KindScan:          {op.RecursiveDoubling, op.RecursiveDoubling, op.Chain},
+	op.KindExScan:        {op.RecursiveDoubling, op.RecursiveDoubling, op.Chain},
+}
+
 // Choose is the algorithm of an operation of that many bytes whose caller leaves it open. It
 // depends on nothing that ranks could see differently.
 func Choose(k op.Kind, bytes int64, n int) op.Algorithm {
-	short := bytes <= ShortBytes
-	switch formOf(k) {
-	case op.KindAllReduce:
-		switch {
-		case bytes <= TreeBytes && n > 2:
-			return op.Tree
-		case short:
-			return op.RecursiveDoubling
-		}
-		return op.Ring
-	case op.KindReduce, op.KindBroadcast:
-		if short {
-			return op.Tree
-		}
-		return op.Chain
-	case op.KindReduceScatter:
-		if short {
-			return op.Direct
-		}
-		return op.Ring
-	case op.KindAllGather:
-		switch {
-		case bytes <= TreeBytes && n > 2:
-			return op.Tree
-		case short:
-			return op.Direct
-		}
-		return op.Ring
-	case op.KindAllToAll:
-		if bytes <= TreeBytes && n > 2 {
-			return op.Bruck
-		}
-	case op.KindGather, op.KindScatter:
-		if short && n > TreeRadix {
-			return op.Tree
-		}
-		return op.Direct
-	case op.KindScan, op.KindExScan:
-		if short {
-			return op.RecursiveDoubling
-		}
-		return op.Chain
+	rule := choices[formOf(k)]
+	switch {
+	case (k == op.KindGather || k == op.KindScatter) && n <= TreeRadix:
+		return op.Direct // a tree would have one level, and the same frames
+	case bytes <= TreeBytes && n > 2:
+		return rule.tiny
+	case bytes <= ShortBytes:
+		return rule.short
 	}
-	return op.Direct
+	return rule.long
 }

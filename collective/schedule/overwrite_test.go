@@ -85,7 +85,8 @@ func TestFinalIsWrittenAfterEveryReaderOfInputIsThrough(t *testing.T) {
 		h := newHistory(programs)
 		for r, p := range programs {
 			for w, write := range p.Code {
-				if block := p.Blocks[write.Blocks[0]]; write.Store.Kind == schedule.Final && block.Source != schedule.None && inPlace(v, p) {
+				if block := p.Blocks[write.Blocks[0]]; write.Store.Kind == schedule.Final &&
+					block.Source != schedule.None && inPlace(v, p) {
 					check(t, h, programs, op.Rank(r), schedule.Value(w))
 				}
 			}
@@ -120,7 +121,8 @@ func check(t *testing.T, h history, programs []*schedule.Program, r op.Rank, w s
 		}
 		if slices.Contains(in.Args, own) && !slices.Contains(write.Hazards, reader) &&
 			!h.after(through(programs, r, reader))[moment{r, w, false}] {
-			t.Errorf("rank %d: instruction %d may still read the input of block %d when %d overwrites it", r, v, write.Blocks[0], w)
+			t.Errorf("rank %d: instruction %d may still read the input of block %d when %d overwrites it",
+				r, v, write.Blocks[0], w)
 		}
 	}
 }
@@ -140,7 +142,8 @@ func TestRecursiveDoublingNeedsItsHazards(t *testing.T) {
 			}
 		}
 		if h.after(through(programs, op.Rank(r), send))[moment{op.Rank(r), write, false}] {
-			t.Errorf("rank %d: the final value depends on the arrival of the input, so that hazards %v are idle", r, p.Code[write].Hazards)
+			t.Errorf("rank %d: the final value depends on the arrival of the input, so that hazards %v are idle",
+				r, p.Code[write].Hazards)
 		}
 	}
 }

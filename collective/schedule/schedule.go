@@ -32,9 +32,12 @@ const None = -1
 // Block is a part of the operation's data as one rank sees it. All lanes of an operation
 // have the same blocks.
 type Block struct {
-	Part   int // of the operation's partition, whose length it has
-	Source int // part at whose beginning it lies in the user's source memory; None: it has no operand here
-	Target int // part at whose beginning it lies in the user's destination memory; None: no result is wanted here
+	Part int // of the operation's partition, whose length it has
+	// Part at whose beginning it lies in the user's source memory; None: it has no operand here.
+	Source int
+	// Part at whose beginning it lies in the user's destination memory; None: no result is wanted
+	// here.
+	Target int
 }
 
 // PlaceKind is a kind of memory that a value lives in.
@@ -68,8 +71,9 @@ const (
 // Instr is one instruction. A value is as wide as its Blocks: their parts of a span, one
 // after the other. Only a Copy makes a wide value of others, or takes a part of one.
 type Instr struct {
-	Kind   InstrKind
-	Last   bool    // Reduce, Copy: the result is the final value over all ranks (here an average is divided)
+	Kind InstrKind
+	// Reduce, Copy: the result is the final value over all ranks (here an average is divided).
+	Last   bool
 	Blocks []int   // what its value consists of; of a Send: what it sends
 	Step   int     // Recv, Send: with Mark, names the frame at its receiver
 	Mark   int     // Recv, Send: a block's number in the receiver's program

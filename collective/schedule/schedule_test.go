@@ -94,7 +94,8 @@ func want(v variant, n, root, r, target int) string {
 	parts := schedule.Parts(v.kind, v.algorithm, n)
 	input := symbol(parts)
 	fold := func(owner, part int) string {
-		return reference.Fold(v.algorithm, n, v.base, owner, func(r op.Rank) string { return input(r, part) }, join)
+		return reference.Fold(v.algorithm, n, v.base, owner,
+			func(r op.Rank) string { return input(r, part) }, join)
 	}
 	switch v.kind {
 	case op.KindReduce:
@@ -254,8 +255,8 @@ func TestMarkAndStepNameAFrameAtItsReceiver(t *testing.T) {
 	})
 }
 
-// A slot has one value that is received into it, or put together there; a value is stored over an operand only
-// where kernels allow it and nobody else reads that operand.
+// A slot has one value that is received into it, or put together there. A value is stored over an
+// operand only where kernels allow it and nobody else reads that operand.
 func TestValuesInScratchDontOverwriteOneAnother(t *testing.T) {
 	each(t, func(t *testing.T, _ variant, programs []*schedule.Program) {
 		for r, p := range programs {
@@ -265,13 +266,17 @@ func TestValuesInScratchDontOverwriteOneAnother(t *testing.T) {
 				if in.Store.Kind != schedule.Scratch {
 					continue
 				}
-				if in.Store.Slot < 0 || in.Store.Slot >= len(p.Slots) || !slices.Equal(p.Slots[in.Store.Slot], in.Blocks) {
-					t.Fatalf("rank %d: instruction %d, of blocks %v, is in slot %d of %v", r, v, in.Blocks, in.Store.Slot, p.Slots)
+				if in.Store.Slot < 0 || in.Store.Slot >= len(p.Slots) ||
+					!slices.Equal(p.Slots[in.Store.Slot], in.Blocks) {
+					t.Fatalf("rank %d: instruction %d, of blocks %v, is in slot %d of %v", r, v,
+						in.Blocks, in.Store.Slot, p.Slots)
 				}
-				over := slices.IndexFunc(in.Args, func(a schedule.Value) bool { return a >= 0 && p.Code[a].Store == in.Store })
+				over := slices.IndexFunc(in.Args,
+					func(a schedule.Value) bool { return a >= 0 && p.Code[a].Store == in.Store })
 				if over < 0 {
 					if begun[in.Store.Slot] || in.Kind == schedule.Reduce && len(in.Args) != 2 {
-						t.Errorf("rank %d: two values begin in slot %d, or one of %d operands", r, in.Store.Slot, len(in.Args))
+						t.Errorf("rank %d: two values begin in slot %d, or one of %d operands", r,
+							in.Store.Slot, len(in.Args))
 					}
 					begun[in.Store.Slot] = true
 					continue
@@ -279,7 +284,8 @@ func TestValuesInScratchDontOverwriteOneAnother(t *testing.T) {
 				if over > 1 || in.Kind == schedule.Copy {
 					t.Errorf("rank %d: instruction %d overwrites argument %d", r, v, over)
 				}
-				if uses := p.Code[in.Args[over]].Uses; !slices.Equal(uses, []schedule.Value{schedule.Value(v)}) {
+				if uses := p.Code[in.Args[over]].Uses; !slices.Equal(uses,
+					[]schedule.Value{schedule.Value(v)}) {
 					t.Errorf("rank %d: what instruction %d overwrites is used by %v", r, v, uses)
 				}
 			}
@@ -362,7 +368,8 @@ func BenchmarkBuild(b *testing.B) {
 	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Bcube} {
 		b.Run(fmt.Sprintf("algorithm=%v/n=6", a), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, Rank: 3, N: 6, Base: 2}); err != nil {
+				if _, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a,
+					Rank: 3, N: 6, Base: 2}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -120,16 +120,20 @@ func blocks(from, to, base int) (b []int) {
 	return b
 }
 
+// below is the range of distances that hang on this rank, itself included.
+func (b *builder) below(up *child) (base, end int) {
+	if up == nil {
+		return b.relative(), b.p.N
+	}
+	return b.relative(), up.end
+}
+
 // gatherTree sends everything below a rank upwards in one frame: n-1 frames instead of
 // n-1 at the root, which is what costs when there are many ranks.
 func (b *builder) gatherTree() {
 	levels, parent, up := b.links()
 	b.p.Steps = treeSteps(b.p.N)
-	base := b.relative()
-	end := b.p.N
-	if up != nil {
-		end = up.end
-	}
+	base, end := b.below(up)
 	own := Value(0)
 	for d := base; d < end; d++ {
 		v := b.ownOperand(int(b.ranked(d)), up == nil)
@@ -184,11 +188,7 @@ func (b *builder) deliver(values []Value) {
 func (b *builder) scatterTree() {
 	levels, parent, up := b.links()
 	b.p.Steps = treeSteps(b.p.N)
-	base := b.relative()
-	end := b.p.N
-	if up != nil {
-		end = up.end
-	}
+	base, end := b.below(up)
 	held := make([]Value, 0, end-base) // by block, the value that holds it
 	for d := base; d < end; d++ {
 		k := Block{Part: int(b.ranked(d)), Source: None, Target: None}

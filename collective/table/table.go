@@ -28,11 +28,12 @@ type Family uint8
 
 // The families.
 const (
-	AllReduces Family = iota // to each rank and back: an operation of n ranks sends 2(n-1)/n of its bytes over each link
-	Scatters                 // reduce-scatters and allgathers: half of that
-	Pipelines                // broadcasts, reduces and scans: all bytes over each link of a chain
-	Rooted                   // gathers and scatters: one rank's link carries all
-	Exchanges                // all to all
+	// To each rank and back: an operation of n ranks sends 2(n-1)/n of its bytes over each link.
+	AllReduces Family = iota
+	Scatters          // reduce-scatters and allgathers: half of that
+	Pipelines         // broadcasts, reduces and scans: all bytes over each link of a chain
+	Rooted            // gathers and scatters: one rank's link carries all
+	Exchanges         // all to all
 	Families
 )
 
@@ -53,14 +54,16 @@ func FamilyOf(k op.Kind) Family {
 
 // Kind is a kind that stands for its family.
 func (f Family) Kind() op.Kind {
-	return [Families]op.Kind{op.KindAllReduce, op.KindReduceScatter, op.KindBroadcast, op.KindGather, op.KindAllToAll}[f]
+	return [Families]op.Kind{op.KindAllReduce, op.KindReduceScatter, op.KindBroadcast,
+		op.KindGather, op.KindAllToAll}[f]
 }
 
 func (f Family) String() string {
 	if f >= Families {
 		return fmt.Sprintf("family(%d)", uint8(f))
 	}
-	return [Families]string{"allreduce", "reducescatter, allgather", "broadcast, reduce, scans", "gather, scatter", "alltoall"}[f]
+	return [Families]string{"allreduce", "reducescatter, allgather", "broadcast, reduce, scans",
+		"gather, scatter", "alltoall"}[f]
 }
 
 // Entry says how operations of one size class are run.

@@ -47,7 +47,7 @@ type EventKind uint8
 // The kinds of event.
 const (
 	Start    EventKind = iota // the caller is here: its memory may be used
-	Granted                   // From allows the first Limit spans; cumulative, older limits are ignored
+	Granted                   // From allows the first Limit spans; older limits are ignored
 	Arrived                   // the frame that was placed as Ref is whole in its place
 	Torn                      // the frame that was placed as Ref will come again; nobody writes its place
 	Reduced                   // the Reduce or Copy Ref is done

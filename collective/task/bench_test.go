@@ -56,7 +56,8 @@ func (d *driver) run(c Config) {
 			if in.Kind != schedule.Recv {
 				continue
 			}
-			ref, _, err := d.task.Place(Frame{in.Peer, s.First, s.Count, in.Mark, in.Step, d.task.bytes(span, in.Blocks)})
+			ref, _, err := d.task.Place(Frame{in.Peer, s.First, s.Count, in.Mark, in.Step,
+				d.task.bytes(span, in.Blocks)})
 			if err != nil {
 				panic(err)
 			}

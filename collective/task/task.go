@@ -22,15 +22,16 @@ type Task struct {
 	need  []uint16 // what the instruction still waits for
 	next  []Ref    // the parked list that it is in
 
-	window  int      // spans that have slots at a time
-	free    int      // the first so many spans are done with their slots
-	given   int      // spans that our senders may send
-	scratch []int    // by span: instructions that touch its scratch and aren't done
-	args    []Loc    // operands of the kernels, so that actions need no memory of their own
-	parked  []Ref    // by link and span: last of the Sends that wait for a grant, plus 1; 0 is none. Then kernels
-	limits  []int    // by link: spans that the peer allows
-	sends   []counts // by link: of the Sends that aren't out yet
-	comes   []int    // by link of Program.From: frames that come in all spans together
+	window  int   // spans that have slots at a time
+	free    int   // the first so many spans are done with their slots
+	given   int   // spans that our senders may send
+	scratch []int // by span: instructions that touch its scratch and aren't done
+	args    []Loc // operands of the kernels, so that actions need no memory of their own
+	// By link and span: last of the Sends that wait for a grant, plus 1; 0 is none. Then kernels.
+	parked []Ref
+	limits []int    // by link: spans that the peer allows
+	sends  []counts // by link: of the Sends that aren't out yet
+	comes  []int    // by link of Program.From: frames that come in all spans together
 
 	// Instructions that aren't done (left), of those the ones begun (busy); user: those that
 	// touch the user's memory.
@@ -90,7 +91,8 @@ func (t *Task) start(out []Action) ([]Action, error) {
 			}
 			continue
 		}
-		for at := range t.Program.Code { // what waited for instructions that were skipped may be ready, too
+		for at := range t.Program.Code {
+			// What waited for instructions that were skipped may be ready, too.
 			ref := t.ref(span, at)
 			if t.state[ref] == waiting && t.need[ref] == 0 && t.Program.Code[at].Kind != schedule.Recv {
 				out = t.begin(span, at, out)
@@ -111,7 +113,8 @@ func (t *Task) Place(f Frame) (Ref, Loc, error) {
 		return 0, Loc{}, errors.New("task: frame placed before the start")
 	}
 	refuse := func(why string) (Ref, Loc, error) {
-		return 0, Loc{}, fmt.Errorf("frame of rank %d (lane %d, rounds %d+%d, block %d, step %d, %d bytes): %s",
+		return 0, Loc{}, fmt.Errorf(
+			"frame of rank %d (lane %d, rounds %d+%d, block %d, step %d, %d bytes): %s",
 			f.From, t.Lane, f.First, f.Count, f.Mark, f.Step, f.Bytes, why)
 	}
 	span, ok := t.lane.Find(f.First, f.Count)
@@ -191,7 +194,8 @@ func (t *Task) finished(e Event, out []Action) ([]Action, error) {
 func (t *Task) wake(span int, users []schedule.Value, out []Action) []Action {
 	for _, u := range users {
 		ref := t.ref(span, int(u))
-		if t.need[ref]--; t.need[ref] == 0 && t.state[ref] == waiting && t.Program.Code[u].Kind != schedule.Recv {
+		if t.need[ref]--; t.need[ref] == 0 && t.state[ref] == waiting &&
+			t.Program.Code[u].Kind != schedule.Recv {
 			out = t.begin(span, int(u), out)
 		}
 	}

@@ -30,7 +30,8 @@ func anySetup(t *rapid.T) setup {
 	s.weights[rapid.IntRange(0, len(s.weights)-1).Draw(t, "someone")]++
 	limit := rapid.SampledFrom([]int{3, 300, 20_000, 60_000 * s.n}).Draw(t, "limit")
 	s.bytes = 4 * s.n * (rapid.IntRange(0, limit).Draw(t, "elements") / s.n)
-	if schedule.Parts(s.kind, s.algorithm, s.n) == s.n && s.kind != op.KindAllReduce && s.kind != op.KindAllToAll && rapid.Bool().Draw(t, "uneven") {
+	if schedule.Parts(s.kind, s.algorithm, s.n) == s.n && s.kind != op.KindAllReduce &&
+		s.kind != op.KindAllToAll && rapid.Bool().Draw(t, "uneven") {
 		for range s.n {
 			s.counts = append(s.counts, 4*rapid.IntRange(0, limit/s.n).Draw(t, "count"))
 		}
@@ -76,7 +77,8 @@ func TestBitsDontDependOnRails(t *testing.T) {
 			for i, weights := range [][]uint32{{1}, {1, 1}, {5, 0, 1}, {1, 2, 3}} {
 				t.Run(fmt.Sprintf("%v/%v/weights=%v", k, a, weights), func(t *testing.T) {
 					// Each world compares its bits with one and the same reference.
-					s := setup{kind: k, algorithm: a, base: 2, n: 6, bytes: 600_000, weights: weights, window: 2, inPlace: true}
+					s := setup{kind: k, algorithm: a, base: 2, n: 6, bytes: 600_000,
+						weights: weights, window: 2, inPlace: true}
 					newWorld(t, s, uint64(i), new([maxRanks][maxLanes]Task)).run()
 				})
 			}
@@ -264,7 +266,8 @@ func TestStepRefusesWhatCannotHaveHappened(t *testing.T) {
 }
 
 func TestTheArenaIsBoundedByTheWindow(t *testing.T) {
-	// 64 MiB over 6 ranks: a slot for each other block in each span of the window, of 1/45 of a block.
+	// 64 MiB over 6 ranks: a slot for each other block in each span of the window, of 1/45 of a
+	// block.
 	task := newTask(t, op.Ring, 0, 6, 64<<20, Config{Window: 3})
 	if got, want := task.ScratchBytes(), 3*5*248_576; got != want {
 		t.Errorf("ScratchBytes is %d, want %d", got, want)

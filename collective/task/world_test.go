@@ -80,7 +80,8 @@ type node struct {
 	input, result    []byte // copies: of src at the start, of dst when all have resolved
 	started, aborted bool
 	unresolved       int
-	last, lastUser   map[link]bool // whether the last frame, and that of the user's memory, asked for an acknowledgement
+	// Whether the last frame, and that of the user's memory, asked for an acknowledgement.
+	last, lastUser map[link]bool
 }
 
 // lane is a node's part on one lane.
@@ -114,13 +115,15 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) 
 		inputs[r] = awkward(values, source/4)
 	}
 	var err error
-	w.want, err = reference.Results(reference.Call{Kind: s.kind, Algorithm: s.algorithm, Base: s.base, Root: s.root,
+	w.want, err = reference.Results(reference.Call{Kind: s.kind, Algorithm: s.algorithm,
+		Base: s.base, Root: s.root,
 		Parts: w.parts, Inputs: inputs}, add)
 	if err != nil {
 		t.Fatalf("reference: %v", err)
 	}
 	for r := range s.n {
-		n := &node{world: w, rank: op.Rank(r), input: inputs[r], last: map[link]bool{}, lastUser: map[link]bool{}}
+		n := &node{world: w, rank: op.Rank(r), input: inputs[r], last: map[link]bool{},
+			lastUser: map[link]bool{}}
 		n.allocate()
 		p, err := schedule.Build(schedule.Spec{Kind: s.kind, Algorithm: s.algorithm, Rank: n.rank, N: s.n,
 			Root: op.Rank(s.root), Base: s.base, InPlace: s.inPlace})
@@ -136,7 +139,8 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) 
 				continue
 			}
 			x := &lane{node: n, index: i, task: &tasks[r][i], held: map[int]int{}}
-			x.task.Reset(Config{Program: p, Plan: n.plan, Lane: i, InPlace: s.inPlace, Eager: s.eager, Window: s.window})
+			x.task.Reset(Config{Program: p, Plan: n.plan, Lane: i, InPlace: s.inPlace,
+				Eager: s.eager, Window: s.window})
 			x.arena = bytes.Repeat([]byte{0xcc}, x.task.ScratchBytes())
 			n.lanes = append(n.lanes, x)
 			n.unresolved++
@@ -299,7 +303,8 @@ func (n *lane) send(a Action) {
 	}
 	n.last[l] = a.AckNow
 	memory := n.memory(a.Loc, a.Span)
-	f := &frame{Action: a, lane: n.index, memory: memory, want: bytes.Clone(memory), copied: n.rng.IntN(3) == 0}
+	f := &frame{Action: a, lane: n.index, memory: memory, want: bytes.Clone(memory),
+		copied: n.rng.IntN(3) == 0}
 	if f.copied {
 		f.memory = f.want
 		n.moves = append(n.moves, func() { n.step(Event{Kind: Released, Ref: a.Ref}) })

@@ -98,7 +98,8 @@ func (c *Core) progress(n *naming) string {
 		case len(others) == 0:
 			s += "; no other node is known"
 		case more > 0:
-			s += fmt.Sprintf("; known, and not asking: %s and %d more", strings.Join(others[:maxListed], ", "), more)
+			s += fmt.Sprintf("; known, and not asking: %s and %d more",
+				strings.Join(others[:maxListed], ", "), more)
 		default:
 			s += "; known, and not asking: " + strings.Join(others, ", ")
 		}

@@ -230,7 +230,8 @@ func (c *Core) leave(n *naming, reason string) {
 	p := n.part
 	if n.lead != nil {
 		for _, m := range p.view.Members[1:] {
-			c.send(m.Node, &Abandon{Name: n.name, ID: p.view.ID, Node: n.call.culprit, Reason: n.call.obstacle})
+			c.send(m.Node, &Abandon{Name: n.name, ID: p.view.ID, Node: n.call.culprit,
+				Reason: n.call.obstacle})
 		}
 	}
 	if p.entered {

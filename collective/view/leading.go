@@ -190,7 +190,8 @@ func (c *Core) tickLead(n *naming) {
 	if !n.lead.committed && !n.part.deadline.After(c.now) {
 		for _, m := range v.Members[1:] {
 			if !n.lead.accepted[m.Node] {
-				c.breached(n, c.self.Node, m.Node, fmt.Sprintf("no answer to the proposal within %v", c.timing.Propose))
+				c.breached(n, c.self.Node, m.Node,
+					fmt.Sprintf("no answer to the proposal within %v", c.timing.Propose))
 				return
 			}
 		}

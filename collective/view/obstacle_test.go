@@ -37,7 +37,8 @@ func TestARefusalThatIsLostIsRepeatedWithItsCause(t *testing.T) {
 }
 
 func TestEachMemberKnowsAtItsDeadlineWhatStoodInTheWay(t *testing.T) {
-	for _, order := range []string{"abc", "bca", "cab", "cba"} { // the later ones hear that the first withdrew
+	for _, order := range []string{"abc", "bca", "cab", "cba"} {
+		// The later ones hear that the first withdrew.
 		for _, held := range []bool{false, true} { // true: in the middle of the next ballot
 			s := newStage(t, "a", "b", "c")
 			s.cut()
@@ -45,7 +46,8 @@ func TestEachMemberKnowsAtItsDeadlineWhatStoodInTheWay(t *testing.T) {
 			if held {
 				s.broken, s.silent = nil, func(from, to string) bool { return from == "b" && to == "c" }
 				s.pass(100 * time.Millisecond)
-				s.lose = func(from, to string, _ Message) bool { return from == "c" && to == "a" } // b tells a
+				// b tells a.
+				s.lose = func(from, to string, _ Message) bool { return from == "c" && to == "a" }
 			}
 			for _, node := range order {
 				s.step(string(node), Cancel{1, "x", "deadline exceeded"})

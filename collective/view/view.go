@@ -152,7 +152,8 @@ func validateRails(rails []Rail) error {
 	}
 	for i, r := range rails {
 		if !validText(r.Name, MaxRail) || r.Addr != "" && !validText(r.Addr, MaxAddr) {
-			return fmt.Errorf("rail %q at %q: 1 to %d and at most %d bytes of text", r.Name, r.Addr, MaxRail, MaxAddr)
+			return fmt.Errorf("rail %q at %q: 1 to %d and at most %d bytes of text", r.Name, r.Addr,
+				MaxRail, MaxAddr)
 		}
 		if i > 0 && rails[i-1].Name >= r.Name {
 			return fmt.Errorf("rails %q, %q not ascending", rails[i-1].Name, r.Name)

@@ -157,7 +157,8 @@ func (h *Header) check() error {
 	for _, f := range [...]struct {
 		name  string
 		value uint32
-	}{{"step", h.Step}, {"round", h.Round}, {"block", h.Block}, {"count", h.Count}, {"root or batch", rootOrBatch(h.Desc)}} {
+	}{{"step", h.Step}, {"round", h.Round}, {"block", h.Block}, {"count", h.Count},
+		{"root or batch", rootOrBatch(h.Desc)}} {
 		if f.value > MaxCommonIdx {
 			return &FormatError{f.name, uint64(f.value), "at most 2^24"}
 		}
@@ -196,8 +197,8 @@ func (k Kind) maxLength() uint32 {
 	return 0
 }
 
-// checkDescriptor refuses what no rank can have called. A barrier and answers to a message have no type, and what
-// has no arithmetic no operator.
+// checkDescriptor refuses what no rank can have called. A barrier and answers to a message have no
+// type, and what has no arithmetic no operator.
 func checkDescriptor(d op.Descriptor) error {
 	switch {
 	case !d.Kind.Valid():

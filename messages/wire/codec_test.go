@@ -16,7 +16,8 @@ func dataHeader() Header {
 	return Header{
 		Kind: KindData, Flags: FlagEager | FlagAckNow,
 		Comm: 0x0102030405060708, Seq: 9, Table: 3, Digest: 0xfeedfacecafebeef,
-		Desc: op.Descriptor{Kind: op.KindAllReduce, DType: op.F32, Code: op.CodeSum, Algorithm: op.Ring, Batch: 6, Elements: 1 << 20},
+		Desc: op.Descriptor{Kind: op.KindAllReduce, DType: op.F32, Code: op.CodeSum,
+			Algorithm: op.Ring, Batch: 6, Elements: 1 << 20},
 		Lane: 2, Step: 5, Round: 96, Block: 7, Count: 4, Length: MaxPayload, Group: 0x77 << 56, Running: 0x55,
 		Generation: 0x2a, Number: 1234, Ack: 1233, Credit: 1 << 40,
 	}
@@ -32,7 +33,8 @@ func TestAHeaderSurvivesTheWire(t *testing.T) {
 			Comm:  rapid.Uint64().Draw(t, "comm"), Seq: rapid.Uint64().Draw(t, "seq"),
 			Table: rapid.Uint32().Draw(t, "table"), Digest: rapid.Uint64().Draw(t, "digest"),
 			Desc: op.Descriptor{
-				Kind:      rapid.SampledFrom(append([]op.Kind{op.KindBarrier}, op.Kinds...)).Draw(t, "operation"),
+				Kind: rapid.SampledFrom(append([]op.Kind{op.KindBarrier}, op.Kinds...)).Draw(t,
+					"operation"),
 				DType:     rapid.SampledFrom(op.DTypes).Draw(t, "dtype"),
 				Code:      op.Code(rapid.IntRange(1, 11).Draw(t, "code")),
 				Algorithm: op.Algorithm(rapid.IntRange(1, 3).Draw(t, "algorithm")),
@@ -115,7 +117,8 @@ func TestAHeaderOutOfBoundsIsRefusedByName(t *testing.T) {
 		{"round", 1<<32 - 1, func(h *Header) { h.Round = 1<<32 - 1 }},
 		{"block", MaxCommonIdx + 1, func(h *Header) { h.Block = MaxCommonIdx + 1 }},
 		{"root or batch", MaxCommonIdx + 1, func(h *Header) { h.Desc.Batch = MaxCommonIdx + 1 }},
-		{"root or batch", MaxCommonIdx + 1, func(h *Header) { h.Desc.Kind, h.Desc.Root = op.KindReduce, MaxCommonIdx+1 }},
+		{"root or batch", MaxCommonIdx + 1,
+			func(h *Header) { h.Desc.Kind, h.Desc.Root = op.KindReduce, MaxCommonIdx+1 }},
 		{"count", MaxCommonIdx + 1, func(h *Header) { h.Count = MaxCommonIdx + 1 }},
 		{"round + count", MaxCommonIdx + 1, func(h *Header) { h.Round, h.Count = MaxCommonIdx, 1 }},
 		{"operation's kind", 0, func(h *Header) { h.Desc.Kind = 0 }},
@@ -194,7 +197,8 @@ func FuzzDecode(f *testing.F) {
 		if Decode(src, &h) != nil {
 			return
 		}
-		if h.Length > MaxPayload || h.Step > MaxCommonIdx || uint64(h.Block) > MaxCommonIdx || h.Desc.Elements > MaxElements {
+		if h.Length > MaxPayload || h.Step > MaxCommonIdx || uint64(h.Block) > MaxCommonIdx ||
+			h.Desc.Elements > MaxElements {
 			t.Errorf("accepted out of bounds: %+v", h)
 		}
 		var again [Size]byte

@@ -42,13 +42,15 @@ const (
 
 // Limits of the format.
 const (
-	Version      = 4
-	Size         = 116             // bytes of a header
-	MaxPayload   = 256 << 10       // bytes of a data frame's payload
-	MaxControl   = 256 << 10       // bytes of any other payload: two of the largest tables
-	MaxElements  = uint64(1) << 40 // elements of one operation
-	EagerCost    = 512             // bytes of credit that an eager frame takes beside its payload's: what keeping it costs
-	MaxCommonIdx = 1 << 24         // upper bound of step, round, block, count, root, batch, and of round + count in data
+	Version     = 4
+	Size        = 116             // bytes of a header
+	MaxPayload  = 256 << 10       // bytes of a data frame's payload
+	MaxControl  = 256 << 10       // bytes of any other payload: two of the largest tables
+	MaxElements = uint64(1) << 40 // elements of one operation
+	// Bytes of credit that an eager frame takes beside its payload's: what keeping it costs.
+	EagerCost = 512
+	// Upper bound of step, round, block, count, root, batch, and of round + count in data.
+	MaxCommonIdx = 1 << 24
 
 	magic = 0x5250 // "PR"
 )

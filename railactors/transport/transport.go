@@ -74,6 +74,11 @@ type Poller interface {
 	// Drained reports whether the last read left nothing behind, as far as it could see:
 	// neither Buffered nor in the system. Await finds what has come since.
 	Drained() bool
+	// Hush says whether Await may sleep through arriving input, since somebody polls for it: each
+	// piece would wake a thread that finds nothing. Only the end of the stream, or more input than
+	// polling leaves behind, ends Await then. Whoever has the reading side calls it; Hush(false)
+	// misses nothing that has come meanwhile.
+	Hush(on bool)
 }
 
 // Progress is what a connection's host knows of the bytes that it sent.

@@ -90,7 +90,8 @@ func TestNothingIsLeftUnfinished(t *testing.T) {
 }
 
 // obvious are methods whose meaning their interface gives.
-var obvious = map[string]bool{"Error": true, "Is": true, "Unwrap": true, "String": true, "Receive": true, "IgnoreDeadLetterLogging": true}
+var obvious = map[string]bool{"Error": true, "Is": true, "Unwrap": true, "String": true,
+	"Receive": true, "IgnoreDeadLetterLogging": true}
 
 // documented finds exported names without a comment. In a group, the group's comment or one at the line will do.
 func documented(s *source) (bad []string) {

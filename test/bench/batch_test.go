@@ -9,8 +9,8 @@ import (
 	"github.com/polyrail/polyrail"
 )
 
-// BenchmarkBatch is many buffers of two nodes in one process over two TCP rails of loopback: each waited for
-// before the next, started together, and as one batch.
+// BenchmarkBatch is many buffers of two nodes in one process over two TCP rails of loopback. They
+// are waited for one by one, started together, and sent as one batch.
 func BenchmarkBatch(b *testing.B) {
 	ways := []struct {
 		name string
@@ -39,9 +39,11 @@ func BenchmarkBatch(b *testing.B) {
 			return polyrail.AllReduceBatch(ctx, c, bufs, polyrail.Sum)
 		}},
 	}
-	for _, size := range []struct{ buffers, bytes int }{{100, 64}, {100, 4 << 10}, {32, 64 << 10}, {16, 256 << 10}, {16, 1 << 20}} {
+	for _, size := range []struct{ buffers, bytes int }{{100, 64}, {100, 4 << 10}, {32, 64 << 10},
+		{16, 256 << 10}, {16, 1 << 20}} {
 		for _, way := range ways {
-			b.Run(fmt.Sprintf("buffers=%d/bytes=%d/way=%s", size.buffers, size.bytes, way.name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("buffers=%d/bytes=%d/way=%s", size.buffers, size.bytes,
+				way.name), func(b *testing.B) {
 				comms := communicators(b, "tcp", 2)
 				bufs := func() (list [][]float32) {
 					for range size.buffers {

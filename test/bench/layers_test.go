@@ -118,7 +118,8 @@ func BenchmarkSchedule(b *testing.B) {
 		b.Run(fmt.Sprintf("build/algorithm=%v/n=6", a), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, Rank: 1, N: 6, Base: 2}); err != nil {
+				if _, err := schedule.Build(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a,
+					Rank: 1, N: 6, Base: 2}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -132,7 +133,8 @@ func BenchmarkSchedule(b *testing.B) {
 		cost := schedule.CostOf(op.KindAllReduce, op.Ring, 6, 2)
 		b.ReportAllocs()
 		for b.Loop() {
-			l := plan.NewLayout(1<<20, 4, plan.PartsOf(op.KindAllReduce, op.Ring, 6, 1<<20, nil), p.Blocks, cost)
+			l := plan.NewLayout(1<<20, 4, plan.PartsOf(op.KindAllReduce, op.Ring, 6, 1<<20, nil),
+				p.Blocks, cost)
 			plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}), cost)
 		}
 	})

@@ -39,14 +39,16 @@ func newTasks(b *testing.B, k op.Kind, a op.Algorithm, n, bytes int, eager bool)
 	cost := schedule.CostOf(k, a, n, 2)
 	parts := plan.PartsOf(k, a, n, bytes, nil)
 	for rank := range n {
-		p, err := schedule.Build(schedule.Spec{Kind: k, Algorithm: a, Rank: op.Rank(rank), N: n, Base: 2, InPlace: true})
+		p, err := schedule.Build(schedule.Spec{Kind: k, Algorithm: a, Rank: op.Rank(rank), N: n,
+			Base: 2, InPlace: true})
 		if err != nil {
 			b.Fatal(err)
 		}
 		l := plan.NewLayout(bytes, 4, parts, p.Blocks, cost)
 		cut := plan.New(l, plan.Rounds(l.Rounds, []uint32{1, 1}), cost)
 		for lane := range lanes {
-			x := &part{config: task.Config{Program: p, Plan: cut, Lane: lane, InPlace: true, Eager: eager, Window: 4}}
+			x := &part{config: task.Config{Program: p, Plan: cut, Lane: lane, InPlace: true,
+				Eager: eager, Window: 4}}
 			t.parts = append(t.parts, x)
 		}
 	}
@@ -83,7 +85,8 @@ func (t *tasks) run() {
 		case task.Send:
 			t.step(rank, lane, task.Event{Kind: task.Released, Ref: a.Ref})
 			s := t.part(rank, lane).config.Plan.Lanes[lane].Spans[a.Span]
-			ref, _, err := t.part(to, lane).task.Place(task.Frame{From: op.Rank(rank), First: s.First, Count: s.Count,
+			ref, _, err := t.part(to, lane).task.Place(task.Frame{From: op.Rank(rank),
+				First: s.First, Count: s.Count,
 				Mark: a.Mark, Step: a.Step, Bytes: a.Loc.Len})
 			if err != nil {
 				t.b.Fatal(err)

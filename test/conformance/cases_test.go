@@ -40,7 +40,8 @@ type amount struct {
 	cut      cut
 }
 
-var amounts = []amount{{0, equal}, {1, equal}, {10, equal}, {100, equal}, {1000, equal}, {10_000, equal}, {65_537, equal},
+var amounts = []amount{{0, equal}, {1, equal}, {10, equal}, {100, equal}, {1000, equal},
+	{10_000, equal}, {65_537, equal},
 	{10_007, uneven}, {1009, holed}}
 
 // form is a kind and an algorithm that runs it.
@@ -84,7 +85,8 @@ type testCase struct {
 
 func (c *testCase) String() string {
 	return fmt.Sprintf("%v by %v, %v of %d × %v (cut %d) among %d ranks, root %d, %d rails, variant %d",
-		c.kind, c.algorithm, c.code, c.amount.elements, c.dtype, c.amount.cut, c.ranks, c.root, c.rails, c.variant)
+		c.kind, c.algorithm, c.code, c.amount.elements, c.dtype, c.amount.cut, c.ranks, c.root,
+		c.rails, c.variant)
 }
 
 // divided says whether a kind has a part of its data for each rank, as callers see it.
@@ -189,7 +191,8 @@ func points(ranks []int) (all []point) {
 
 // testCase is the case of a point.
 func (p point) testCase() *testCase {
-	c := &testCase{form: forms[p[ofForm]], dtype: op.DTypes[p[ofType]], code: op.Code(p[ofCode]), ranks: int(p[ofRanks]),
+	c := &testCase{form: forms[p[ofForm]], dtype: op.DTypes[p[ofType]], code: op.Code(p[ofCode]),
+		ranks:  int(p[ofRanks]),
 		amount: amounts[p[ofAmount]], rails: int(p[ofRails]), variant: int(p[ofVariant])}
 	c.root = roots(c.kind, c.ranks)[p[ofRoot]]
 	return c
@@ -240,7 +243,8 @@ func cover(all []point, rng *rand.Rand) (chosen []point) {
 // prepare makes the operands and the expected results, once for all ranks.
 func (c *testCase) prepare() {
 	c.once.Do(func() {
-		rng := rand.New(rand.NewPCG(uint64(c.dtype)<<32|uint64(c.amount.elements), uint64(c.ranks)<<32|uint64(c.code)))
+		rng := rand.New(rand.NewPCG(uint64(c.dtype)<<32|uint64(c.amount.elements),
+			uint64(c.ranks)<<32|uint64(c.code)))
 		for r := range c.ranks {
 			c.operands = append(c.operands, operand(c.dtype, c.source(r), rng))
 		}

@@ -180,7 +180,8 @@ func (c *testCase) check(comm *polyrail.Communicator, number int) error {
 	own, want := c.operands[r], c.expected[r]
 	inPlace := (number+r)%2 == 0
 	src, dst := c.memory(r, inPlace)
-	o := polyrail.Operation{Kind: c.kind, DType: c.dtype, Op: operator(c.code, c.dtype), Root: c.root, Dst: dst, Src: src}
+	o := polyrail.Operation{Kind: c.kind, DType: c.dtype, Op: operator(c.code, c.dtype),
+		Root: c.root, Dst: dst, Src: src}
 	if c.kind == op.KindBroadcast && r == c.root {
 		o.Dst = src
 	}

@@ -71,7 +71,8 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 		}
 		return values[0]
 	case op.Tree:
-		// From the owner on, eight neighbours, then eight of those groups; the last group may be smaller.
+		// From the owner on, eight neighbours, then eight of those groups; the last group may be
+		// smaller.
 		values = append(values[owner:], values[:owner]...)
 		for len(values) > 1 {
 			values = groups(values, 8)

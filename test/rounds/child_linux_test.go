@@ -33,7 +33,9 @@ const (
 	shrink  = "shrink"  // the communicator that failed, and go on with who is left
 	measure = "measure" // what it has
 	regroup = "regroup" // form the whole communicator, to mix in it
-	mix     = "mix"     // WAY AFTER: operations of all kinds until one fails; one member is told when to end them, the others 0s
+	// WAY AFTER: operations of all kinds until one fails. One member is told when to end them, the
+	// others 0s.
+	mix = "mix"
 )
 
 // report is what a member says, a line each on its standard output. All processes have one clock.

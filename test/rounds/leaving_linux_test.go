@@ -62,7 +62,8 @@ func (c *cluster) mixRound(round int, w way) (worst time.Duration) {
 	if w == leaves {
 		c.leave(victim)
 	}
-	worst = checkEndings(c.t, fmt.Sprintf("round %d, %s of %s after %v", round, w, names[victim], after), w, endings, victim, names[victim])
+	worst = checkEndings(c.t, fmt.Sprintf("round %d, %s of %s after %v", round, w, names[victim],
+		after), w, endings, victim, names[victim])
 	if w == leaves || w == dies {
 		c.start(victim)
 	}

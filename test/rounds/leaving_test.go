@@ -100,9 +100,11 @@ func (l *leaving) round(round int, w way) (worst time.Duration) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute): // nothing that hangs can be left behind in a bubble
-		panic(fmt.Sprintf("%s: round %d, %s of node %d after %v: a member still waits", l.t.Name(), round, w, victim, v.after))
+		panic(fmt.Sprintf("%s: round %d, %s of node %d after %v: a member still waits", l.t.Name(),
+			round, w, victim, v.after))
 	}
-	worst = checkEndings(l.t, fmt.Sprintf("round %d, %s of node %d after %v", round, w, victim, v.after), w, endings, victim, l.Configs[victim].Name)
+	worst = checkEndings(l.t, fmt.Sprintf("round %d, %s of node %d after %v", round, w, victim,
+		v.after), w, endings, victim, l.Configs[victim].Name)
 	if w == leaves || w == dies {
 		if err := l.Restart(l.t.Context(), victim); err != nil {
 			l.t.Fatal(err)
@@ -111,8 +113,10 @@ func (l *leaving) round(round int, w way) (worst time.Duration) {
 	return worst
 }
 
-// checkEndings compares what the members met with what is promised, and returns how long the last one waited.
-func checkEndings(t *testing.T, what string, w way, endings []ending, victim int, name string) (worst time.Duration) {
+// checkEndings compares what the members met with what is promised, and returns how long the last
+// one waited.
+func checkEndings(t *testing.T, what string, w way, endings []ending, victim int,
+	name string) (worst time.Duration) {
 	t.Helper()
 	acted := endings[victim].Acted
 	for i, e := range endings {
@@ -127,7 +131,9 @@ func checkEndings(t *testing.T, what string, w way, endings []ending, victim int
 			t.Errorf("%s: member %d waited %v: %s", what, i, waited, e.Error)
 		}
 		culprit := fmt.Sprintf("node %q", name)
-		if w == dups { // one that hears of it on the child closes what isn't broken there yet, and is named for that
+		if w == dups {
+			// One that hears of it on the child closes what isn't broken there yet, and is named
+			// for that.
 			culprit = "node "
 		}
 		if i != victim && !strings.Contains(e.Error, culprit) {
@@ -147,7 +153,8 @@ func TestNobodyWaitsForWhoLeavesInVirtualTime(t *testing.T) {
 				l := newLeaving(t, true)
 				l.rounds(w)
 				l.close()
-				<-time.After(time.Minute) // protoactor and memberlist end a few goroutines later than their owners
+				// protoactor and memberlist end a few goroutines later than their owners.
+				<-time.After(time.Minute)
 			})
 		})
 	}

@@ -46,7 +46,7 @@ type mixer struct {
 
 // ending is what a member met.
 type ending struct {
-	Acted, At time.Time     // when it ended the others' operations, if it did, and when its own failed
+	Acted, At time.Time     // when it ended the others' operations, if it did; when its own failed
 	Close     time.Duration // what closing took then
 	Operation string        // that failed
 	Error     string
@@ -140,7 +140,8 @@ func (m *mixer) together(ctx context.Context) error {
 	var errs []error
 	for i := range works {
 		var err error
-		if works[i], err = polyrail.StartAllReduce(ctx, m.comm, make([]float32, 1+i*20_000), polyrail.Sum); err != nil {
+		if works[i], err = polyrail.StartAllReduce(ctx, m.comm, make([]float32, 1+i*20_000),
+			polyrail.Sum); err != nil {
 			errs = append(errs, err)
 			break
 		}

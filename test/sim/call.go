@@ -21,7 +21,7 @@ type call struct {
 	bytes     int
 	counts    plan.Parts // nil: as the kind divides it
 	inPlace   uint32     // by bit: which ranks call it in place
-	subtract  bool       // instead of adding: no operator of polyrail's, but it shows each operand's place
+	subtract  bool       // instead of adding, which shows each operand's place
 
 	// Settled by the first rank that begins it.
 	table    *table.Table
@@ -98,7 +98,8 @@ func (s *Sim) awkward(v []float32) {
 
 // order is the call as test/order knows it.
 func (s *Sim) order(c *call) order.Operation {
-	return order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: s.setup.ranks, Base: s.setup.base, Root: c.root}
+	return order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: s.setup.ranks,
+		Base: s.setup.base, Root: c.root}
 }
 
 // sameForAll reports whether all ranks get the same.

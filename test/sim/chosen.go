@@ -45,13 +45,14 @@ const (
 	chosenCalls = 3
 	chosenBytes = 12 * 64 // of a part: twelve rounds
 	chosenSpan  = 3       // rounds
-	chosenSeq   = 2       // the operation that is hit: one is over before, and the caller goes on to another one
+	chosenSeq   = 2       // the operation that is hit: one goes before, one after
 )
 
 // Points are all of a schedule.
 func (c *Chosen) Points() (points []Point, err error) {
 	for r := range c.Ranks {
-		p, err := schedule.Build(schedule.Spec{Kind: c.Kind, Algorithm: c.Algorithm, Rank: op.Rank(r), N: c.Ranks,
+		p, err := schedule.Build(schedule.Spec{Kind: c.Kind, Algorithm: c.Algorithm,
+			Rank: op.Rank(r), N: c.Ranks,
 			Root: op.Rank(c.Root), Base: c.Base})
 		if err != nil {
 			return nil, err

@@ -87,7 +87,8 @@ func eachSchedule(t *testing.T, ranks []int, runs func(c Chosen, points []Point)
 	total := 0
 	for _, n := range ranks {
 		for _, c := range schedules(n) {
-			t.Run(fmt.Sprintf("%v/%v/base=%d/n=%d/root=%d", c.Kind, c.Algorithm, c.Base, n, c.Root), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v/%v/base=%d/n=%d/root=%d", c.Kind, c.Algorithm, c.Base, n,
+				c.Root), func(t *testing.T) {
 				points, err := c.Points()
 				if err != nil {
 					t.Fatal(err)

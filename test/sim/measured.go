@@ -146,8 +146,10 @@ func (s *Sim) timed(o *operation) {
 		if last <= t.begun {
 			continue
 		}
-		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(o.plan.Lanes[rail].Bytes), Elapsed: last - t.begun})
+		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(o.plan.Lanes[rail].Bytes),
+			Elapsed: last - t.begun})
 	}
+	r.overlap.Own(t.begun, times)
 	set, full := r.timer.Add(o.call.table.Version, balance.ClassOf(int64(o.call.bytes)), times)
 	if full {
 		f := s.newFrame(windowsFrame, r, s.ranks[0])

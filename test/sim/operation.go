@@ -37,7 +37,8 @@ func (s *Sim) begin(r *rank, seq uint64, t *table.Table) {
 		s.stats.Skipped++
 	}
 	r.open = append(r.open, o)
-	s.logf("begin   rank %d seq %d: %v, table %d, eager %v, in place %v", r.id, seq, c, t.Version, c.eager, o.inPlace())
+	s.logf("begin   rank %d seq %d: %v, table %d, eager %v, in place %v", r.id, seq, c, t.Version,
+		c.eager, o.inPlace())
 	s.startClocks(o)
 	o.parts = make([]*part, len(o.plan.Lanes))
 	for lane := range o.plan.Lanes {
@@ -68,7 +69,8 @@ func (s *Sim) allocate(o *operation) {
 	source, destination := c.buffers(r, s.setup.ranks)
 	source, destination = source/4, destination/4
 	if destination != len(c.expected[r]) {
-		s.fail("rank %d seq %d, %v: a destination of %d elements, the result has %d", r, o.seq, c, destination, len(c.expected[r]))
+		s.fail("rank %d seq %d, %v: a destination of %d elements, the result has %d", r, o.seq, c,
+			destination, len(c.expected[r]))
 	}
 	if !o.inPlace() {
 		o.src, o.dst = s.floats.get(source), s.floats.get(destination)
@@ -88,8 +90,8 @@ func (s *Sim) allocate(o *operation) {
 	copy(o.src, c.inputs[r])
 }
 
-// partResolved: a lane doesn't touch the caller's memory any more. When none does, the result is checked. From
-// here on the memory is the caller's again, who overwrites it.
+// partResolved: a lane doesn't touch the caller's memory any more. When none does, the result is
+// checked. From here on the memory is the caller's again, who overwrites it.
 func (s *Sim) partResolved(o *operation) {
 	if o.unresolved--; o.unresolved > 0 {
 		return
@@ -132,7 +134,8 @@ func (s *Sim) checkSource(o *operation) {
 	s.floats.put(copied)
 }
 
-// partRetired checks, when all parts are over, that nothing was written after the operation resolved.
+// partRetired checks, when all parts are over, that nothing was written after the operation
+// resolved.
 func (s *Sim) partRetired(o *operation) {
 	if o.unretired--; o.unretired > 0 {
 		return

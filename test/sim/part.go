@@ -44,7 +44,8 @@ func (s *Sim) newPart(o *operation, program *schedule.Program, lane int) *part {
 	return p
 }
 
-// checkArena: scratch is bounded by the window and the algorithm's form, however large the operation.
+// checkArena: scratch is bounded by the window and the algorithm's form, however large the
+// operation.
 func (s *Sim) checkArena(p *part, spans int) {
 	c, slot := p.call, 0
 	lane := &p.plan.Lanes[p.lane]
@@ -53,7 +54,8 @@ func (s *Sim) checkArena(p *part, spans int) {
 	}
 	limit := spans * slot * schedule.CostOf(c.kind, c.algorithm, s.setup.ranks, s.setup.base).Slots
 	if got := p.task.ScratchBytes(); got > limit {
-		s.fail("rank %d seq %d lane %d, %v: scratch of %d bytes, the limit is %d", p.rank.id, p.seq, p.lane, c, got, limit)
+		s.fail("rank %d seq %d lane %d, %v: scratch of %d bytes, the limit is %d", p.rank.id, p.seq,
+			p.lane, c, got, limit)
 	}
 }
 
@@ -166,7 +168,8 @@ func (s *Sim) arrived(p *part, ref task.Ref, place task.Loc, payload []float32) 
 	s.step(p, task.Event{Kind: task.Arrived, Ref: ref})
 }
 
-// startKernel runs a kernel on the goroutine that delivered the event: at once, or it takes its time.
+// startKernel runs a kernel on the goroutine that delivered the event: at once, or it takes its
+// time.
 func (s *Sim) startKernel(p *part, a *task.Action) {
 	p.jobs = append(p.jobs, *a)
 	job := len(p.jobs) - 1
@@ -183,7 +186,8 @@ func (s *Sim) kernel(p *part, job int) {
 	a := &p.jobs[job]
 	for _, l := range append([]task.Loc{a.Dst}, a.Args...) {
 		if p.resolved && l.Mem != task.Scratch {
-			s.fail("rank %d seq %d lane %d: %+v uses user memory after it has resolved", p.rank.id, p.seq, p.lane, *a)
+			s.fail("rank %d seq %d lane %d: %+v uses user memory after it has resolved", p.rank.id,
+				p.seq, p.lane, *a)
 		}
 	}
 	dst := p.at(a.Dst)

@@ -22,6 +22,7 @@ type rank struct {
 	open       []*operation
 
 	timer     *balance.Timer // of a measured run
+	overlap   balance.Overlap
 	clock     clock
 	disturbed int // connections that were lost or came back
 
@@ -156,9 +157,11 @@ func (s *Sim) granted(f *frame) {
 	if f.seq < f.to.member.Next() {
 		return // a later grant overtook this one, and the operation is over
 	}
-	// Of a lane's grants the largest says all. Spans in which this rank has nothing to send are over
-	// without it, so there may be as many as the lane has spans.
-	i := slices.IndexFunc(f.to.grants, func(k grant) bool { return k.seq == g.seq && k.from == g.from && k.lane == g.lane })
+	// Of a lane's grants the largest says all. Spans in which this rank has nothing to send are
+	// over without it, so there may be as many as the lane has spans.
+	i := slices.IndexFunc(f.to.grants, func(k grant) bool {
+		return k.seq == g.seq && k.from == g.from && k.lane == g.lane
+	})
 	if i >= 0 {
 		f.to.grants[i].limit = max(f.to.grants[i].limit, g.limit)
 		return

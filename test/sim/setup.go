@@ -119,7 +119,8 @@ func (s *Sim) draw() setup {
 		p.miniature = false
 	case 1, 2: // some ranks are many operations ahead of others, for which they wait in few kinds
 		p.calls, p.maxBytes = s.between(50, 150), 1<<10
-		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindGather, op.KindScatter, op.KindScan)
+		p.only = pick(s, op.KindBroadcast, op.KindReduce, op.KindGather, op.KindGather,
+			op.KindScatter, op.KindScan)
 	}
 	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
 	for i := range p.windows {
@@ -181,7 +182,8 @@ func (s *Sim) drawCounts(c *call) {
 	c.bytes = c.counts.Total()
 }
 
-// multiple is what divides the bytes of an operation whose parts nobody gives: an element, or one for each rank.
+// multiple is what divides the bytes of an operation whose parts nobody gives: an element, or one
+// for each rank.
 func (c *call) multiple(ranks int) int {
 	if givesCounts(c.kind) || c.kind == op.KindAllToAll {
 		return 4 * ranks
@@ -218,11 +220,13 @@ func (s *Sim) drawEntry(end int64) table.Entry {
 	return e
 }
 
-// planOf cuts an operation for one rank, as plan.New does, or, in miniature, in spans of a few rounds.
+// planOf cuts an operation for one rank, as plan.New does, or, in miniature, in spans of a few
+// rounds.
 func (s *Sim) planOf(c *call, blocks []schedule.Block) *plan.Plan {
 	cost := schedule.CostOf(c.kind, c.algorithm, s.setup.ranks, s.setup.base)
 	if s.setup.miniature && s.setup.fine {
-		cost.Widest = plan.MaxSpanBytes / 64 // as if frames were so wide that a block has a line in each
+		// As if frames were so wide that a block has a line in each.
+		cost.Widest = plan.MaxSpanBytes / 64
 	}
 	l := plan.NewLayout(c.bytes, 4, c.parts, blocks, cost)
 	rounds := plan.Rounds(l.Rounds, c.table.Lookup(int64(c.bytes)).Weights)

@@ -116,7 +116,8 @@ type Sim struct {
 // New makes a simulator that writes what happens to log, if that isn't nil.
 func New(log io.Writer) *Sim {
 	source := rand.NewPCG(0, 0)
-	return &Sim{log: log, source: source, rng: rand.New(source), programs: make(map[schedule.Spec]*schedule.Program)}
+	return &Sim{log: log, source: source, rng: rand.New(source),
+		programs: make(map[schedule.Spec]*schedule.Program)}
 }
 
 // Stats is the sum over all runs.

@@ -17,6 +17,8 @@ import (
 type work struct{ small, large int }
 
 const (
+	ranks = 2
+
 	smallBytes, largeBytes = 8, 64 << 20
 
 	// growthPercent is how much more resident memory a process may have in the end, and maxLeft how much
@@ -48,14 +50,14 @@ func TestOperationsLeaveNothingBehind(t *testing.T) {
 	if *long {
 		warmUp, batch, batches = work{5000, 20}, work{100_000, 200}, 1
 	}
-	nodes := start(t, loopback)
+	nodes := loopback(t, ranks, static)
 	comms := form(t, nodes, "steady")
 	var small, large [ranks][]float32
 	for i := range ranks {
 		small[i], large[i] = make([]float32, smallBytes/4), mapped(t, largeBytes)
 	}
 	run := func(w work) {
-		each(t, func(i int) error {
+		each(t, ranks, func(i int) error {
 			if err := repeat(t, comms[i], small[i], w.small); err != nil {
 				return err
 			}

@@ -6,16 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // Whatever a timer does, it does on a goroutine that is started for it. Nodes start as many of them in
 // an idle time with communicators as without: for gossip and heartbeats.
 func TestNothingTicksInAnIdleCommunicator(t *testing.T) {
-	const communicators, minutes = 50, 20 // virtual ones
+	const ranks, communicators, minutes = 2, 50, 20 // virtual ones
 	synctest.Test(t, func(t *testing.T) {
-		nodes := start(t, testbed.Options{Nodes: ranks, Rails: 1})
+		nodes := inMemory(t, ranks, 1, static)
 		form(t, nodes, "first") // the peers are connected
 		idle := func() uint64 {
 			before := goroutinesStarted()
@@ -28,7 +26,8 @@ func TestNothingTicksInAnIdleCommunicator(t *testing.T) {
 		}
 		<-time.After(time.Minute) // what forming left to be done later
 		with := idle()
-		t.Logf("%d goroutines were started in %d minutes with %d idle communicators, %d without", with, minutes, communicators, without)
+		t.Logf("%d goroutines were started in %d minutes with %d idle communicators, %d without",
+			with, minutes, communicators, without)
 		// One tick in ten minutes would be many times more than gossip varies by.
 		if tolerated := uint64(communicators * ranks * minutes / 10); with > without+tolerated {
 			t.Errorf("that is more than %d too many", tolerated)

@@ -2,6 +2,7 @@ package steady
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -35,7 +36,8 @@ func (m *mixed) round(k int) error {
 	check := func(what string, got []int64, want func(i int) int64) error {
 		for i, v := range got {
 			if v != want(i) {
-				return fmt.Errorf("communicator %d, round %d, %s: element %d is %d, want %d", m.id, k, what, i, v, want(i))
+				return fmt.Errorf("communicator %d, round %d, %s: element %d is %d, want %d",
+					m.id, k, what, i, v, want(i))
 			}
 		}
 		m.ops++
@@ -73,7 +75,8 @@ func (m *mixed) round(k int) error {
 	if err := polyrail.AllToAll(m.ctx, m.comm, exchanged, fill(n*size, r)); err != nil {
 		return err
 	}
-	if err := check("alltoall", exchanged, func(i int) int64 { return value(i/size, r*size+i%size) }); err != nil {
+	if err := check("alltoall", exchanged,
+		func(i int) int64 { return value(i/size, r*size+i%size) }); err != nil {
 		return err
 	}
 	reduced := make([]int64, size)
@@ -111,54 +114,47 @@ func (m *mixed) run() error {
 	}
 }
 
-// Sixteen communicators of four ranks run mixed operations at once: right, and without the heap growing.
+// Sixteen communicators of four ranks run mixed operations at once: right, and without the heap
+// growing.
 func TestManyCommunicatorsAtOnce(t *testing.T) {
 	const members, communicators = 4, 16
 	lasts := time.Second
 	if *long {
 		lasts = time.Minute
 	}
-	o := loopback
-	o.Nodes, o.Balance = members, polyrail.BalanceMeasured
-	o.Adapt = func(cfg *polyrail.Config) { cfg.RankTimeout = 20 * time.Second } // the host is busy
-	nodes := start(t, o).Nodes
+	nodes := loopback(t, members, func(cfg *polyrail.Config) {
+		cfg.RankTimeout = 20 * time.Second // the host is busy
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), lasts+2*time.Minute)
 	defer cancel()
-	var running sync.WaitGroup
 	ops := make([]int, members)
-	for i, node := range nodes {
-		running.Go(func() {
-			base, err := node.Communicator(ctx, "base", members)
+	quarter := time.AfterFunc(lasts/4, func() { t.Logf("a quarter in: %s", heap()) })
+	defer quarter.Stop()
+	each(t, members, func(i int) error {
+		base, err := nodes[i].Communicator(ctx, "base", members)
+		if err != nil {
+			return err
+		}
+		end := time.Now().Add(lasts)
+		var mixes []*mixed
+		for id := range communicators {
+			c, err := base.Dup(ctx)
 			if err != nil {
-				t.Errorf("rank %d: %v", i, err)
-				return
+				return err
 			}
-			end := time.Now().Add(lasts)
-			var mixes []*mixed
-			for id := range communicators {
-				c, err := base.Dup(ctx)
-				if err != nil {
-					t.Errorf("rank %d: %v", i, err)
-					return
-				}
-				mixes = append(mixes, &mixed{ctx: ctx, comm: c, id: id, end: end})
-			}
-			var all sync.WaitGroup
-			for _, m := range mixes {
-				all.Go(func() {
-					if err := m.run(); err != nil {
-						t.Errorf("rank %d: %v", i, err)
-					}
-				})
-			}
-			all.Wait()
-			for _, m := range mixes {
-				ops[i] += m.ops
-			}
-		})
-	}
-	time.AfterFunc(lasts/4, func() { t.Logf("a quarter in: %s", heap()) })
-	running.Wait()
+			mixes = append(mixes, &mixed{ctx: ctx, comm: c, id: id, end: end})
+		}
+		errs := make([]error, communicators)
+		var all sync.WaitGroup
+		for id, m := range mixes {
+			all.Go(func() { errs[id] = m.run() })
+		}
+		all.Wait()
+		for _, m := range mixes {
+			ops[i] += m.ops
+		}
+		return errors.Join(errs...)
+	})
 	t.Logf("at the end: %s; %d operations checked on each rank", heap(), ops[0])
 }
 
@@ -166,5 +162,6 @@ func heap() string {
 	var s runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&s)
-	return fmt.Sprintf("heap of %d KiB in use, %d KiB of the system's, %d goroutines", s.HeapInuse>>10, s.Sys>>10, runtime.NumGoroutine())
+	return fmt.Sprintf("heap of %d KiB in use, %d KiB of the system's, %d goroutines",
+		s.HeapInuse>>10, s.Sys>>10, runtime.NumGoroutine())
 }

@@ -107,7 +107,8 @@ func Prefix[T any](k op.Kind, a op.Algorithm, r int, input func(op.Rank) T, comb
 	return v
 }
 
-// group folds each size consecutive operands into one, the last group being what is left, from left to right.
+// group folds each size consecutive operands into one, the last group being what is left, from left
+// to right.
 func group[T any](operands []T, size int, combine func(a, b T) T) []T {
 	var out []T
 	for i := 0; i < len(operands); i += size {
@@ -120,7 +121,8 @@ func group[T any](operands []T, size int, combine func(a, b T) T) []T {
 	return out
 }
 
-// Call is one operation over the ranks' buffers. Parts are given where its kind lets callers give them.
+// Call is one operation over the ranks' buffers. Parts are given where its kind lets callers give
+// them.
 type Call struct {
 	Kind      op.Kind
 	Algorithm op.Algorithm
@@ -148,7 +150,8 @@ func Results(c Call, combine op.Combine) ([][]byte, error) {
 	}
 	part := func(b []byte, i int) []byte { return b[at[i]:at[i+1]] }
 	fold := func(owner, i int) []byte {
-		return Fold(c.Algorithm, n, c.Base, owner, func(r op.Rank) []byte { return part(c.Inputs[r], i) }, add)
+		return Fold(c.Algorithm, n, c.Base, owner,
+			func(r op.Rank) []byte { return part(c.Inputs[r], i) }, add)
 	}
 	out := make([][]byte, n)
 	for r := range n {

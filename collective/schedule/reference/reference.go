@@ -16,7 +16,8 @@ import (
 // rank's operand at a part of its source. T is whatever combine works on: numbers,
 // buffers, or expressions; combine must leave its arguments alone. An error says which rank
 // waits for which frame for ever, or what was received or written twice.
-func Evaluate[T any](programs []*schedule.Program, input func(r op.Rank, part int) T, combine func(a, b T) T) ([]map[int]T, error) {
+func Evaluate[T any](programs []*schedule.Program, input func(r op.Rank, part int) T,
+	combine func(a, b T) T) ([]map[int]T, error) {
 	e := evaluation[T]{
 		programs: programs, input: input, combine: combine,
 		wire:    map[frame]message[T]{},
@@ -103,7 +104,8 @@ func (e *evaluation[T]) run(r op.Rank, v schedule.Value) (bool, error) {
 			return false, nil
 		}
 		if m.from != in.Peer {
-			return false, fmt.Errorf("rank %d block %d step %d comes from rank %d, not %d", r, in.Mark, in.Step, m.from, in.Peer)
+			return false, fmt.Errorf("rank %d block %d step %d comes from rank %d, not %d", r,
+				in.Mark, in.Step, m.from, in.Peer)
 		}
 		result = m.value
 	case schedule.Send:
@@ -125,7 +127,8 @@ func (e *evaluation[T]) run(r op.Rank, v schedule.Value) (bool, error) {
 		}
 	}
 	if len(result) != len(in.Blocks) {
-		return false, fmt.Errorf("rank %d: instruction %d is of %d blocks, and has %d", r, v, len(in.Blocks), len(result))
+		return false, fmt.Errorf("rank %d: instruction %d is of %d blocks, and has %d", r, v,
+			len(in.Blocks), len(result))
 	}
 	if in.Store.Kind == schedule.Final {
 		target := p.Blocks[in.Blocks[0]].Target

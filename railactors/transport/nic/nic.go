@@ -109,9 +109,11 @@ func chooseAddr(nics []card, device string, addr netip.Addr) (Choice, error) {
 	n, ok := holder(nics, addr)
 	switch {
 	case !ok:
-		return Choice{}, absent{fmt.Errorf("device %q: no interface of this host has this address (it has %s)", device, have(nics))}
+		return Choice{}, absent{fmt.Errorf(
+			"device %q: no interface of this host has this address (it has %s)", device, have(nics))}
 	case !n.up:
-		return Choice{}, absent{fmt.Errorf("device %q: interface %s, which has this address, is down", device, n.name)}
+		return Choice{}, absent{fmt.Errorf(
+			"device %q: interface %s, which has this address, is down", device, n.name)}
 	}
 	return Choice{n.name, addr, n.loopback}, nil
 }
@@ -127,7 +129,8 @@ func chooseInside(nics []card, device string, network netip.Prefix) (Choice, err
 	}
 	switch len(found) {
 	case 0:
-		return Choice{}, absent{fmt.Errorf("device %q: no address of this host is inside (it has %s)", device, have(nics))}
+		return Choice{}, absent{fmt.Errorf(
+			"device %q: no address of this host is inside (it has %s)", device, have(nics))}
 	case 1:
 		return found[0], nil
 	}

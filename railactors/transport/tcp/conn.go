@@ -56,7 +56,8 @@ func newConn(c *net.TCPConn) (*conn, error) {
 	n.reader.loop = n.reader.fill
 	n.reader.try = n.reader.attempt
 	n.reader.look = n.reader.takeIn
-	n.reader.reset = func(fd uintptr) { n.reader.await(int(fd), 1) }
+	n.reader.reset = func(fd uintptr) { n.reader.setWater(int(fd), n.reader.base) }
+	n.reader.base, n.reader.water = 1, 1
 	n.awaiter.loop = n.awaiter.readable
 	n.writer.loop = n.writer.drain
 	return n, nil
@@ -78,7 +79,8 @@ type reader struct {
 	err    error
 	short  bool // the last read got less than it had room for
 	bulk   bool // the last one was large
-	water  int  // what SO_RCVLOWAT is set to; 0 as it was at the start, 1
+	water  int  // what SO_RCVLOWAT is set to
+	base   int  // what it is to be between two reads
 }
 
 // ReadFull fills p: first from what was read ahead, then straight from the socket.
@@ -96,9 +98,11 @@ func (c *conn) ReadFull(p []byte) (int, error) {
 	r.start, r.end, r.bulk = 0, 0, len(p) >= smallRead
 	r.vector = [2]unix.Iovec{vector(p[n:]), vector(r.ahead[:room])}
 	r.err = nil
-	// First without waiting, unless the last read has left nothing: Await may have the descriptor for waiting.
+	// First without waiting: Await may have the descriptor for waiting. Where the last read has left
+	// nothing and any input ends Await, there is nothing to do first.
+	r.full = false
 	var err error
-	if r.full = false; !r.short {
+	if !r.short || r.base > 1 {
 		err = c.raw.Control(r.try)
 	}
 	if err == nil && !r.full {
@@ -126,8 +130,14 @@ func (r *reader) fill(fd uintptr) bool {
 	return false
 }
 
-// attempt is fill where there is nobody to wait.
-func (r *reader) attempt(fd uintptr) { r.full = r.drain(fd) }
+// attempt is fill where there is nobody to wait. An Await that sleeps through input is to end with
+// what the read waits for.
+func (r *reader) attempt(fd uintptr) {
+	r.full = !r.short && r.drain(fd)
+	if !r.full && r.base > 1 {
+		r.await(int(fd), int(r.vector[0].Len))
+	}
+}
 
 // drain reads what there is, and reports whether that was all: the slice is full, or the stream has ended.
 func (r *reader) drain(fd uintptr) bool {
@@ -162,18 +172,28 @@ func (r *reader) await(fd, rest int) {
 	if rest >= smallRead {
 		water = min(rest, lowWater)
 	}
-	if water == max(r.water, 1) {
-		return
-	}
+	r.setWater(fd, water)
+}
+
+func (r *reader) setWater(fd, water int) {
 	// A system that can't do this wakes the reader more often.
-	if setLowWater(fd, water) {
+	if water != r.water && setLowWater(fd, water) {
 		r.water = water
 	}
 }
 
-// calm undoes await: Await is for any input.
+// Hush implements transport.Poller: what wakes is what a large read waits for.
+func (c *conn) Hush(on bool) {
+	c.reader.base = 1
+	if on {
+		c.reader.base = lowWater
+	}
+	c.calm()
+}
+
+// calm undoes await.
 func (c *conn) calm() {
-	if c.reader.water > 1 {
+	if c.reader.water != c.reader.base {
 		// An error means that the connection is closed.
 		_ = c.raw.Control(c.reader.reset)
 	}

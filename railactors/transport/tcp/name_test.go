@@ -41,7 +41,8 @@ func TestADevicesNameMayEndInAPort(t *testing.T) {
 		"[fd00::1":        "want [ADDR]",
 		"[fd00::1]7000":   "want [ADDR]",
 	} {
-		if _, _, err := tcp.SplitPort(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+		if _, _, err := tcp.SplitPort(name); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v; want an error with %s", name, err, want)
 		}
 	}

@@ -64,7 +64,8 @@ func splitPort(name string) (selector string, port int, err error) {
 		addr, rest, closed := strings.Cut(inside, "]")
 		bits, digitsAfter, colon := strings.Cut(rest, ":")
 		if !closed || bits != "" && bits[0] != '/' {
-			return "", 0, fmt.Errorf("device %q: want [ADDR], [ADDR]/BITS or [ADDR/BITS], and :PORT after it", name)
+			return "", 0, fmt.Errorf(
+				"device %q: want [ADDR], [ADDR]/BITS or [ADDR/BITS], and :PORT after it", name)
 		}
 		selector, digits, hasPort = addr+bits, digitsAfter, colon
 	} else if !isAddress(name) { // or the last group of an IPv6 address would be a port

@@ -118,7 +118,9 @@ func TestAnInterfaceThatIsMadeAgainIsUpAgain(t *testing.T) {
 	farNews, farEnded := make(chan bool, 100), make(chan struct{})
 	go func() {
 		defer close(farEnded)
-		inside(t, two, func() { _ = far.(transport.LinkWatcher).WatchLink(ctx, func(up bool) { farNews <- up }) })
+		inside(t, two, func() {
+			_ = far.(transport.LinkWatcher).WatchLink(ctx, func(up bool) { farNews <- up })
+		})
 	}()
 	if !<-farNews {
 		t.Fatal("the far end is down at first")
