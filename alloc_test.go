@@ -1,10 +1,12 @@
-package polyrail
+package polyrail_test
 
 import (
 	"fmt"
 	"math"
 	"runtime"
 	"testing"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // maxAllocated is what an operation may allocate on each rank, in bytes, whatever its size: its handle

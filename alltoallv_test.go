@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/fault"
 )
 

@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
@@ -41,11 +42,11 @@ func (b *bed) share(comms []*Communicator, operations, size int) (first float64,
 		})
 	}
 	run(operations - 10)
-	before := b.nodes[0].Rails()
+	before := b.Nodes[0].Rails()
 	start := time.Now()
 	run(10)
 	each = time.Since(start) / 10
-	after := b.nodes[0].Rails()
+	after := b.Nodes[0].Rails()
 	var sent []float64
 	var total float64
 	for i := range after {
@@ -163,7 +164,7 @@ func TestWeightsTurnTheBalancerOff(t *testing.T) {
 func TestAProbeIsRememberedForTheNextCommunicator(t *testing.T) {
 	adapt, _ := limitedRails(40e6, 10e6)
 	inBed(t, 2, 2, adapt, func(b *bed) {
-		sent := func() uint64 { return b.nodes[0].Rails()[1].BytesSent }
+		sent := func() uint64 { return b.Nodes[0].Rails()[1].BytesSent }
 		b.form("one")
 		first := sent()
 		b.form("two")

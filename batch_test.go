@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
@@ -200,8 +201,8 @@ func TestABatchThatCannotBeRunIsRefused(t *testing.T) {
 func TestABatchThatFailsLeavesItsBuffersAsTheyWere(t *testing.T) {
 	for name, end := range map[string]func(b *bed, cancel func()){
 		"cancel":       func(_ *bed, cancel func()) { cancel() },
-		"rank lost":    func(b *bed, _ func()) { b.kill(2) },
-		"node closed":  func(b *bed, _ func()) { b.nodes[2].Close(b.t.Context()) },
+		"rank lost":    func(b *bed, _ func()) { b.Kill(2) },
+		"node closed":  func(b *bed, _ func()) { b.Nodes[2].Close(b.t.Context()) },
 		"mid-transfer": func(b *bed, cancel func()) { <-time.After(time.Millisecond); cancel() },
 	} {
 		for _, size := range []int{10, 200_000} {
@@ -355,14 +356,14 @@ func TestABatchAllocatesForItsListOnly(t *testing.T) {
 // The rank that comes last finds one rail of another one gone, with frames of the batch on it.
 func TestABatchOutlivesARail(t *testing.T) {
 	for name, fault := range map[string]func(b *bed){
-		"cut":    func(b *bed) { b.rails.Cut("node1", "eth0") },
-		"silent": func(b *bed) { b.rails.Silence("node1", "eth0") },
+		"cut":    func(b *bed) { b.Rails.Cut("node1", "eth0") },
+		"silent": func(b *bed) { b.Rails.Silence("node1", "eth0") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBed(t, 3, 2, nil, func(b *bed) {
 				ctx, cancel := context.WithCancel(b.t.Context())
 				defer cancel()
-				events := b.nodes[0].Events(ctx)
+				events := b.Nodes[0].Events(ctx)
 				comms := b.form("train")
 				_ = collect(events)
 				b.each(func(r int) error {
@@ -385,7 +386,7 @@ func TestABatchOutlivesARail(t *testing.T) {
 				if story := collect(events); count(story, RailDown) == 0 {
 					t.Errorf("no rail went down: %+v", story)
 				}
-				b.rails.Heal("node1", "eth0")
+				b.Rails.Heal("node1", "eth0")
 			})
 		})
 	}

@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors/affinity"
-	"github.com/polyrail/polyrail/railactors/supervise"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
@@ -68,11 +66,6 @@ type Config struct {
 	WaitSpin time.Duration
 	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See docs/performance.md.
 	Congestion string
-
-	// GossipNetwork, if set, carries gossip in place of real sockets: cluster/memnet in tests.
-	GossipNetwork cluster.Network
-	// Panics, if set, can make this node's actors panic: for tests.
-	Panics *supervise.Panics
 
 	Logger *slog.Logger // nil: slog.Default()
 }

@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
@@ -41,14 +42,14 @@ func TestANodeThatClosesEndsWhatItsRanksWaitFor(t *testing.T) {
 						b.each(func(i int) error {
 							if i == leaves {
 								<-time.After(time.Second) // the others' frames are acknowledged
-								return b.nodes[i].Close(b.t.Context())
+								return b.Nodes[i].Close(b.t.Context())
 							}
 							err := b.returned(fmt.Sprint("rank ", i), 3*time.Second,
 								func() error { return call(b.t.Context(), comms[i]) })
 							if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrClosed) ||
-								!strings.Contains(err.Error(), b.configs[leaves].Name) {
+								!strings.Contains(err.Error(), b.Configs[leaves].Name) {
 								return fmt.Errorf("%v, want ended by the close of %s", err,
-									b.configs[leaves].Name)
+									b.Configs[leaves].Name)
 							}
 							return nil
 						})
@@ -116,7 +117,7 @@ func TestADupThatFailsOnOneRankEndsWhereItSucceeded(t *testing.T) {
 					<-time.After(60 * time.Millisecond)
 					child, err := comms[i].Dup(b.t.Context())
 					if err != nil {
-						if !strings.Contains(err.Error(), b.configs[last].Name) {
+						if !strings.Contains(err.Error(), b.Configs[last].Name) {
 							return fmt.Errorf("dup: %w, which names nobody", err)
 						}
 						return nil
@@ -124,9 +125,9 @@ func TestADupThatFailsOnOneRankEndsWhereItSucceeded(t *testing.T) {
 					succeeded = true
 					err = b.returned("a sum on the child", 3*time.Second,
 						func() error { return AllReduce(b.t.Context(), child, make([]float32, 10), Sum) })
-					if !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), b.configs[last].Name) {
+					if !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), b.Configs[last].Name) {
 						return fmt.Errorf("a sum on the child: %w, want aborted by %s", err,
-							b.configs[last].Name)
+							b.Configs[last].Name)
 					}
 					return nil
 				})
@@ -143,7 +144,7 @@ func TestCallsAfterTheNodesCloseReturn(t *testing.T) {
 	inBed(t, 2, 2, func(c *Config) { c.Balance, c.TuningFile = BalanceMeasured, file }, func(b *bed) {
 		comms := b.form("train")
 		ctx := b.t.Context()
-		b.each(func(i int) error { return b.nodes[i].Close(ctx) })
+		b.each(func(i int) error { return b.Nodes[i].Close(ctx) })
 		c := comms[0]
 		for what, call := range map[string]func() error{
 			"Balance":      func() error { _, err := c.Balance(ctx); return err },
@@ -152,7 +153,7 @@ func TestCallsAfterTheNodesCloseReturn(t *testing.T) {
 			"Barrier":      func() error { return c.Barrier(ctx) },
 			"Dup":          func() error { _, err := c.Dup(ctx); return err },
 			"Shrink":       func() error { _, _, err := c.Shrink(ctx); return err },
-			"Communicator": func() error { _, err := b.nodes[0].Communicator(ctx, "train", 2); return err },
+			"Communicator": func() error { _, err := b.Nodes[0].Communicator(ctx, "train", 2); return err },
 			"Err":          c.Err,
 		} {
 			if err := b.returned(what, 0, call); !errors.Is(err, ErrClosed) ||
@@ -200,7 +201,7 @@ func TestACallThatWaitsForASlotEndsWithTheCommunicator(t *testing.T) {
 		"broken": func(b *bed, c []*Communicator) error { return b.kill1() },
 		"closed": func(b *bed, c []*Communicator) error { return closeSoon(b, c[0].Close) },
 		"node closed": func(b *bed, c []*Communicator) error {
-			return closeSoon(b, b.nodes[0].Close)
+			return closeSoon(b, b.Nodes[0].Close)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestACallThatWaitsForASlotEndsWithTheCommunicator(t *testing.T) {
 	}
 }
 
-func (b *bed) kill1() error { b.kill(1); return nil }
+func (b *bed) kill1() error { b.Kill(1); return nil }
 
 // closeSoon closes something whose operations the others don't join: it takes its context's time.
 func closeSoon(b *bed, f func(context.Context) error) error {

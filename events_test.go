@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // collect takes the events that are there when everything has come to rest.
@@ -36,16 +38,16 @@ func count(events []Event, kind EventKind) (n int) {
 func TestEventsTellALifeStory(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		ctx, cancel := context.WithCancel(b.t.Context())
-		events := b.nodes[0].Events(ctx)
+		events := b.Nodes[0].Events(ctx)
 		comms := b.form("train")
 		story := collect(events)
 		if count(story, RailUp) != 4 || count(story, CommunicatorFormed) != 1 || len(story) != 5 {
 			t.Errorf("forming: %+v", story)
 		}
 
-		b.rails.Cut("node1", "eth0")
+		b.Rails.Cut("node1", "eth0")
 		<-time.After(50 * time.Millisecond)
-		b.rails.Heal("node1", "eth0")
+		b.Rails.Heal("node1", "eth0")
 		<-time.After(5 * time.Second)
 		story = collect(events)
 		if len(story) != 2 || story[0].Kind != RailDown || story[0].Node != "node1" || story[0].Rail != "rail0" || story[0].Err == nil ||
@@ -62,7 +64,7 @@ func TestEventsTellALifeStory(t *testing.T) {
 			t.Errorf("a table: %+v", story)
 		}
 
-		b.kill(2)
+		b.Kill(2)
 		rest, _, errs := b.shrink(comms, 0, 1)
 		b.goOn(rest, errs, 0, 1)
 		story = collect(events)
@@ -86,7 +88,7 @@ func TestEventsTellALifeStory(t *testing.T) {
 func TestEventsTellWhatADeadRailCarriedAndWhereItWent(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		var events []<-chan Event
-		for _, n := range b.nodes {
+		for _, n := range b.Nodes {
 			events = append(events, n.Events(b.t.Context()))
 		}
 		comms := b.form("train")
@@ -96,14 +98,14 @@ func TestEventsTellWhatADeadRailCarriedAndWhereItWent(t *testing.T) {
 			}
 			w, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 4<<20), Sum)
 			if i == 1 {
-				b.rails.Silence("node1", "eth0")
+				b.Rails.Silence("node1", "eth0")
 			}
 			if err != nil {
 				return err
 			}
 			return w.Wait(b.t.Context())
 		})
-		b.rails.Heal("node1", "eth0")
+		b.Rails.Heal("node1", "eth0")
 		var carried, resent, remaining int64
 		for i := range events {
 			for _, e := range collect(events[i]) {
@@ -127,7 +129,7 @@ func TestEventsTellWhatADeadRailCarriedAndWhereItWent(t *testing.T) {
 
 func TestASlowSubscriberMissesEventsAndLearnsHowMany(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
-		events := b.nodes[0].Events(b.t.Context())
+		events := b.Nodes[0].Events(b.t.Context())
 		comms := b.form("train")
 		collect(events)
 		for range 300 {

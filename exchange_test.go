@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/op"
 )
@@ -45,7 +46,7 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 			}
 			for seq := range uint64(20) {
 				sends, recvs := exchange(i, n, 0)
-				e, err := comms[i].inner.Transfers().Exchange(ctx, seq, sends, recvs)
+				e, err := comms[i].Transfers().Exchange(ctx, seq, sends, recvs)
 				if err == nil {
 					err = e.Wait(ctx)
 				}
@@ -53,7 +54,7 @@ func TestAnExchangeOfPrivateCountsBesideCallersMessages(t *testing.T) {
 					return err
 				}
 				for j, m := range recvs {
-					if err := checkLetter(elements[int32](m.Buf), Status{j, 0, counts(j, i)}, j, 0,
+					if err := checkLetter(Elements[int32](m.Buf), Status{j, 0, counts(j, i)}, j, 0,
 						i, counts(j, i)); err != nil {
 						return err
 					}
@@ -81,7 +82,7 @@ func TestAnExchangeWhoseLengthsDifferNamesBoth(t *testing.T) {
 						mine = extra
 					}
 					sends, recvs := exchange(i, 3, mine)
-					e, err := comms[i].inner.Transfers().Exchange(ctx, 1, sends, recvs)
+					e, err := comms[i].Transfers().Exchange(ctx, 1, sends, recvs)
 					if err != nil {
 						return err
 					}

@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
 // failures runs one call per node, each of which is to fail, and returns their errors.
 func (b *bed) failures(f func(i int) error) []error {
 	b.t.Helper()
-	errs := make([]error, len(b.nodes))
+	errs := make([]error, len(b.Nodes))
 	b.each(func(i int) error {
 		if errs[i] = f(i); errs[i] == nil {
 			return errors.New("succeeded")
@@ -187,10 +188,10 @@ func TestLostRankIsNamedWithinTheRankTimeout(t *testing.T) {
 					errs := b.failures(func(i int) error {
 						if i == 2 {
 							if stopped {
-								b.rails.Silence("node2", "eth0")
-								b.rails.Silence("node2", "eth1")
+								b.Rails.Silence("node2", "eth0")
+								b.Rails.Silence("node2", "eth1")
 							} else {
-								b.rails.Kill("node2")
+								b.Rails.Kill("node2")
 							}
 							return ErrClosed
 						}
@@ -252,7 +253,7 @@ func TestCommunicatorWaitsForItsSize(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Second)
 		defer cancel()
-		_, err := b.nodes[0].Communicator(ctx, "train", 3)
+		_, err := b.Nodes[0].Communicator(ctx, "train", 3)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrView) {
 			t.Errorf("%v, want the deadline, and how many asked", err)
 		}
@@ -268,7 +269,7 @@ func TestARailThatOneNodeLacksIsNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
 		defer cancel()
 		errs := b.failures(func(i int) error {
-			_, err := b.nodes[i].Communicator(ctx, "train", 2)
+			_, err := b.Nodes[i].Communicator(ctx, "train", 2)
 			return err
 		})
 		for i, err := range errs {
@@ -281,9 +282,9 @@ func TestARailThatOneNodeLacksIsNamed(t *testing.T) {
 
 func TestASecondNodeOfOneNameIsTurnedDown(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
-		cfg := b.nodes[1].config
+		cfg := b.Configs[1]
 		cfg.Bind = "10.0.0.9:7946"
-		again, err := Start(b.t.Context(), cfg)
+		again, err := b.Join(b.t.Context(), cfg)
 		if err == nil { // gossip may find it out a little later
 			_, err = again.Communicator(b.t.Context(), "train", 2)
 			defer again.Close(context.Background())

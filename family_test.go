@@ -1,10 +1,11 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/op"
 )
 

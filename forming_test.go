@@ -1,17 +1,18 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // measured has rails that take time, so that a probe has something to measure.
@@ -41,8 +42,8 @@ func TestACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 		for _, rails := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s, %d rails", name, rails), func(t *testing.T) {
 				inBed(t, 3, rails, measured, func(b *bed) {
-					fail(b.rails, "node1", "eth1")
-					events := b.nodes[0].Events(b.t.Context())
+					fail(b.Rails, "node1", "eth1")
+					events := b.Nodes[0].Events(b.t.Context())
 					start := time.Now()
 					comms := b.form("train")
 					if took := time.Since(start); took > 3*time.Second {
@@ -55,7 +56,7 @@ func TestACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 					second := b.form("second") // the nodes have met
 					b.sum(second, 100_000)
 
-					b.rails.Heal("node1", "eth1")
+					b.Rails.Heal("node1", "eth1")
 					b.expectEvent(events, func(e Event) bool {
 						return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail1"
 					})
@@ -88,13 +89,13 @@ func (b *bed) expectEvent(events <-chan Event, match func(Event) bool) {
 // of the two reaches node0.
 func (b *bed) apart(patience time.Duration) []error {
 	b.t.Helper()
-	b.rails.Cut("node1", "eth0")
-	b.rails.Silence("node2", "eth1")
+	b.Rails.Cut("node1", "eth0")
+	b.Rails.Silence("node2", "eth1")
 	errs := make([]error, 3)
 	b.each(func(i int) error {
 		ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 		defer cancel()
-		_, errs[i] = b.nodes[i].Communicator(ctx, "train", 3)
+		_, errs[i] = b.Nodes[i].Communicator(ctx, "train", 3)
 		if errs[i] == nil {
 			return fmt.Errorf("formed")
 		}
@@ -112,7 +113,7 @@ func TestTwoNodesThatNoRailConnectsAreNamedWithTheirRails(t *testing.T) {
 			inBed(t, 3, 2, nil, func(b *bed) {
 				for i, err := range b.apart(patience) {
 					for _, want := range []string{`"node1"`, `"node2"`, "rail rail0 (", "rail rail1 ("} {
-						own := strings.Contains(want, b.configs[i].Name)
+						own := strings.Contains(want, b.Configs[i].Name)
 						if !own && !strings.Contains(err.Error(), want) {
 							b.t.Errorf("node %d: %q is not in: %v", i, want, err)
 						}
@@ -140,26 +141,16 @@ func TestWhoCannotKnowTheObstacleYetSaysWhomItWaitsFor(t *testing.T) {
 func TestOnLoopbackACommunicatorFormsWithoutTheRailThatIsDown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	b := &bed{t: t, log: &logLines{}}
 	bad := fault.Wrap(tcp.New(tcp.Options{}), fault.Options{})
 	bad.Cut()
-	var join []string
-	for i := range 2 {
-		cfg := DefaultConfig()
-		cfg.Name, cfg.Join, cfg.Logger = fmt.Sprintf("node%d", i), join, slog.New(b.log)
-		cfg.Rails = []Rail{{Name: "rail0", Protocol: "tcp", Device: "127.0.0.1"},
-			{Name: "rail1", Protocol: "tcp", Device: "127.0.0.1"}}
-		if i == 1 {
-			cfg.Rails[1].Transport = bad
-		}
-		node, err := Start(ctx, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer node.Close(context.Background())
-		b.nodes, join = append(b.nodes, node), []string{node.GossipAddr()}
-	}
-	events := b.nodes[0].Events(ctx)
+	b := start(t, testbed.Options{Nodes: 2, Rails: 2, Over: testbed.Loopback, Gossip: testbed.Loopback,
+		Adapt: func(c *Config) {
+			if c.Name == "node1" {
+				c.Rails[1].Transport = bad
+			}
+		}})
+	defer b.close()
+	events := b.Nodes[0].Events(ctx)
 	comms := b.form("train")
 	b.expectEvent(events, func(e Event) bool {
 		return e.Kind == RailDown && e.Node == "node1" && e.Rail == "rail1"
@@ -191,14 +182,14 @@ func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
 		}
 		first := b.form("first")
 		b.sum(first, 100_000)
-		events := b.nodes[0].Events(b.t.Context())
+		events := b.Nodes[0].Events(b.t.Context())
 		absent.Store(false)
 		b.expectEvent(events, func(e Event) bool {
 			return e.Kind == RailUp && e.Node == "node1" && e.Rail == "rail0"
 		})
 		b.sum(first, 100_000)
 		b.sum(b.form("second"), 100_000)
-		if s := b.nodes[1].Rails()[0]; !s.Up || s.Addr == "" || s.BytesSent == 0 {
+		if s := b.Nodes[1].Rails()[0]; !s.Up || s.Addr == "" || s.BytesSent == 0 {
 			b.t.Errorf("status %+v", s)
 		}
 	})

@@ -1,10 +1,12 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
 	"errors"
 	"testing/synctest"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // matrixState is a state of node 0, its communicator and the others.
@@ -34,8 +36,8 @@ func (s *situation) sum(i, n int) error {
 
 // silence takes a node's rails away without a word.
 func (s *situation) silence(node string) {
-	s.rails.Silence(node, "eth0")
-	s.rails.Silence(node, "eth1")
+	s.Rails.Silence(node, "eth0")
+	s.Rails.Silence(node, "eth1")
 }
 
 // inFlight starts operations on node 0 that nobody else calls.
@@ -196,7 +198,7 @@ var matrixStates = []matrixState{
 		name: "rank lost",
 		enter: func(s *situation) {
 			s.background(1, "the operation", func() error { return s.sum(1, 10) })
-			s.kill(2)
+			s.Kill(2)
 			<-time.After(time.Second)
 		},
 		expect: [...]outcome{lostNode, lostNode, succeeds, waits, waits, succeeds, lostNode},
@@ -210,7 +212,7 @@ var matrixStates = []matrixState{
 	},
 	{
 		name:   "a rail down",
-		enter:  func(s *situation) { s.rails.Cut("node1", "eth0") },
+		enter:  func(s *situation) { s.Rails.Cut("node1", "eth0") },
 		expect: [...]outcome{waits, succeeds, succeeds, waits, waits, succeeds, waits},
 	},
 }
@@ -219,6 +221,6 @@ var matrixStates = []matrixState{
 var anyEndOfShrink = either(waits, fails(ErrView))
 
 func (s *situation) formAnother(i int) error {
-	_, err := s.nodes[i].Communicator(s.t.Context(), "another", 3)
+	_, err := s.Nodes[i].Communicator(s.t.Context(), "another", 3)
 	return err
 }

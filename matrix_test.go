@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
@@ -250,7 +251,7 @@ func (s *situation) turnedDown(c *matrixCall, prompt time.Duration) {
 	cancel(why)
 	_, err = s.within(prompt, c.name+" with a context that is over", func() error { return c.make(ctx, s) })
 	if err == nil ||
-		broken == nil && s.node == s.nodes[0] && !errors.Is(err, why) && !errors.Is(err, ErrClosed) {
+		broken == nil && s.node == s.Nodes[0] && !errors.Is(err, why) && !errors.Is(err, ErrClosed) {
 		s.t.Errorf("%s with a context that is over: %v, want its cause", c.name, err)
 	}
 	if now := s.comm.Err(); s.comm.Seq() != seq || (now == nil) != (broken == nil) {
@@ -282,7 +283,7 @@ func either(some ...outcome) outcome {
 // matrixCell makes one call in one state, and then lets node 0 go: nobody may wait for it.
 func matrixCell(t *testing.T, st *matrixState, c *matrixCall) {
 	inBed(t, 3, 2, st.adapt, func(b *bed) {
-		s := &situation{bed: b, node: b.nodes[0], comms: b.form("train")}
+		s := &situation{bed: b, node: b.Nodes[0], comms: b.form("train")}
 		s.comm = s.comms[0]
 		st.enter(s)
 		synctest.Wait()
@@ -305,11 +306,11 @@ func matrixCell(t *testing.T, st *matrixState, c *matrixCall) {
 		}
 		for _, name := range []string{"node0", "node1", "node2"} {
 			for _, device := range []string{"eth0", "eth1"} {
-				b.rails.Heal(name, device)
+				b.Rails.Heal(name, device)
 			}
 		}
 		for _, i := range s.closed {
-			b.nodes[i] = nil // it has been closed, with whatever error
+			b.Nodes[i] = nil // it has been closed, with whatever error
 		}
 		if t.Failed() {
 			t.Logf("log:\n%s", b.log)
@@ -321,7 +322,7 @@ func matrixCell(t *testing.T, st *matrixState, c *matrixCall) {
 func (s *situation) leave(i int) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), callLimit)
 	defer cancel()
-	_, _ = s.within(callLimit+2*time.Second, "closing a node", func() error { return s.nodes[i].Close(ctx) })
+	_, _ = s.within(callLimit+2*time.Second, "closing a node", func() error { return s.Nodes[i].Close(ctx) })
 	s.closed = append(s.closed, i)
 }
 

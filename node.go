@@ -69,7 +69,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip := cluster.DefaultConfig()
 	gossip.Node, gossip.Incarnation, gossip.Cluster = cfg.Name, incarnation, cfg.Cluster
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
-	gossip.Network, gossip.Store = cfg.GossipNetwork, cfg.Rendezvous.store()
+	gossip.Store = cfg.Rendezvous.store()
 	inner, err := membership.Start(ctx, membership.Config{
 		Engine: engine.Config{
 			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase,
@@ -80,7 +80,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes),
 			Algorithms: cfg.ranges(),
 		},
-		Node: cfg.Name, Incarnation: incarnation, Panics: cfg.Panics,
+		Node: cfg.Name, Incarnation: incarnation,
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
 	})

@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/schedule/reference"
@@ -136,7 +137,7 @@ func TestAFreeOrderFindsTheFasterAlgorithmAndKeepsEverySumRight(t *testing.T) {
 				}
 				if cuts {
 					again := uint64(0)
-					for _, n := range b.nodes {
+					for _, n := range b.Nodes {
 						again += n.Rails()[1].Reconnects
 					}
 					if again == 0 {

@@ -1,10 +1,11 @@
-package polyrail
+package polyrail_test
 
 import (
 	"fmt"
 	"math"
 	"testing"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/op"
 )
 

@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	. "github.com/polyrail/polyrail"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

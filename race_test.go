@@ -1,6 +1,6 @@
 //go:build race
 
-package polyrail
+package polyrail_test
 
 // The race detector has pools forget on purpose.
 func init() { raceDetector = true }

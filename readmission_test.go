@@ -1,16 +1,18 @@
-package polyrail
+package polyrail_test
 
 import (
 	"slices"
 	"testing"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // carried runs an operation and returns the bytes that each rail of each node sent for it.
 func (b *bed) carried(comms []*Communicator) (bytes []uint64) {
 	b.t.Helper()
 	count := func() (sent []uint64) {
-		for _, n := range b.nodes {
+		for _, n := range b.Nodes {
 			for _, r := range n.Rails() {
 				sent = append(sent, r.BytesSent)
 			}
@@ -40,19 +42,19 @@ func returns(t *testing.T, nodes, times int, away time.Duration, ways ...string)
 			inBed(t, nodes, 2, func(c *Config) { c.Rails[0].Weight, c.Rails[1].Weight = 3, 1 }, func(b *bed) {
 				comms := b.form("train")
 				whole := b.carried(comms)
-				for i := range b.nodes {
+				for i := range b.Nodes {
 					if r0, r1 := whole[2*i], whole[2*i+1]; r0 < 2*r1 || r1 == 0 {
 						t.Fatalf("node %d sends %d and %d bytes, want 3 to 1", i, r0, r1)
 					}
 				}
 				for k := range times {
-					map[string]func(host, device string){"cut": b.rails.Cut, "silence": b.rails.Silence, "unplug": b.rails.Unplug}[way]("node1", "eth0")
+					map[string]func(host, device string){"cut": b.Rails.Cut, "silence": b.Rails.Silence, "unplug": b.Rails.Unplug}[way]("node1", "eth0")
 					b.carried(comms) // the one that is hit
 					if without := b.carried(comms); without[2] != 0 || without[3] != whole[2]+whole[3] {
 						t.Fatalf("fault %d: node 1 sends %d and %d bytes, want none and %d", k, without[2], without[3], whole[2]+whole[3])
 					}
 					<-time.After(away)
-					b.rails.Heal("node1", "eth0")
+					b.Rails.Heal("node1", "eth0")
 					<-time.After(2 * time.Second)
 					if again := b.carried(comms); !slices.Equal(again, whole) {
 						t.Fatalf("fault %d: after the repair the rails carry %v bytes, before it was %v", k, again, whole)

@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 func TestRendezvousIsReadFromAURL(t *testing.T) {
@@ -76,13 +78,13 @@ func TestNodesMeetInADirectoryAndLeaveItEmpty(t *testing.T) {
 	dir := t.TempDir()
 	inBed(t, 3, 1, func(c *Config) { c.Join, c.Rendezvous.Directory = nil, dir }, func(b *bed) {
 		b.each(func(i int) error {
-			comm, err := b.nodes[i].Communicator(b.t.Context(), "c", len(b.nodes))
+			comm, err := b.Nodes[i].Communicator(b.t.Context(), "c", len(b.Nodes))
 			if err != nil {
 				return err
 			}
 			return comm.Close(b.t.Context())
 		})
-		if left, _ := filepath.Glob(filepath.Join(dir, "*", "*.json")); len(left) != len(b.nodes) {
+		if left, _ := filepath.Glob(filepath.Join(dir, "*", "*.json")); len(left) != len(b.Nodes) {
 			t.Errorf("the directory holds %q", left)
 		}
 	})
@@ -103,10 +105,10 @@ func TestStartNamesARendezvousThatCannotBeUsed(t *testing.T) {
 			inBed(t, 1, 1, nil, func(b *bed) {
 				ctx, cancel := stopped(b.t.Context())
 				defer cancel()
-				cfg := b.configs[0]
+				cfg := b.Configs[0]
 				cfg.Name, cfg.Bind, cfg.Join, cfg.Rendezvous.Directory = "late", "10.0.0.9:7946", nil, dir
-				cfg.Rails = []Rail{{Name: "rail0", Transport: b.rails.Transport("late"), Device: "eth0"}}
-				_, err := Start(ctx, cfg)
+				cfg.Rails = []Rail{{Name: "rail0", Transport: b.Rails.Transport("late"), Device: "eth0"}}
+				_, err := b.Join(ctx, cfg)
 				if !errors.Is(err, ErrTimeout) || !errors.Is(err, os.ErrNotExist) ||
 					!strings.Contains(err.Error(), "dir://"+dir) {
 					t.Errorf("got %v", err)

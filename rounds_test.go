@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"flag"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 var rounds = flag.Int("rounds", 6, "how often a rank is killed and comes back")
@@ -58,7 +60,7 @@ func TestKillAndRejoinLeaveNothingBehind(t *testing.T) {
 func (b *bed) standing() (goroutines []string, connections int) {
 	for look := range 3 {
 		synctest.Wait()
-		g, c := bubbled(), b.rails.Connections()
+		g, c := bubbled(), b.Rails.Connections()
 		if look == 0 || len(g) < len(goroutines) {
 			goroutines = g
 		}

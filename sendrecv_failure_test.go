@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
@@ -246,7 +247,7 @@ func TestRailsThatAreCutInTheMiddleOfMessages(t *testing.T) {
 		close(stop)
 		<-cutter
 		again := uint64(0)
-		for _, node := range b.nodes {
+		for _, node := range b.Nodes {
 			for _, r := range node.Rails() {
 				again += r.Reconnects
 			}
@@ -275,7 +276,7 @@ func TestALostRankEndsMessages(t *testing.T) {
 			add(StartRecv(ctx, comms[i], make([]int32, 10), AnySource, 0))
 			add(StartSend(ctx, comms[i], make([]int32, 1_000_000), 2, 0))
 		}
-		b.kill(2)
+		b.Kill(2)
 		for _, x := range works {
 			<-x.Done()
 			if !errors.Is(x.Err(), ErrRankLost) || !strings.Contains(x.Err().Error(), `"node2"`) {

@@ -1,57 +1,36 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/polyrail/polyrail/cluster/memnet"
+	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
-	"github.com/polyrail/polyrail/railactors/transport/tcp"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // onLoopback forms a communicator of nodes whose rails are real sockets, and returns the rails by
 // node.
 func onLoopback(t *testing.T, n, rails int) ([]*Communicator, [][]*fault.Transport) {
 	t.Helper()
-	gossip := memnet.New()
-	comms, handles := make([]*Communicator, n), make([][]*fault.Transport, n)
-	var forming sync.WaitGroup
-	for i := range n {
-		cfg := DefaultConfig()
-		cfg.Name, cfg.Bind = fmt.Sprintf("node%d", i), fmt.Sprintf("10.0.0.%d:7946", i+1)
-		cfg.Join, cfg.GossipNetwork, cfg.Logger = []string{"10.0.0.1:7946"}, gossip, slog.New(&logLines{})
-		for r := range rails {
-			f := fault.Wrap(tcp.New(tcp.Options{}), fault.Options{})
-			handles[i] = append(handles[i], f)
-			cfg.Rails = append(cfg.Rails, Rail{Name: fmt.Sprintf("rail%d", r), Transport: f,
-				Device: fmt.Sprintf("127.0.0.%d", r+1)})
-		}
-		node, err := Start(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			_ = node.Close(ctx) // the others may have gone before
-		})
-		forming.Go(func() {
-			var err error
-			if comms[i], err = node.Communicator(t.Context(), "train", n); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	forming.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-	return comms, handles
+	handles := make([][]*fault.Transport, n)
+	b := start(t, testbed.Options{Nodes: n, Rails: rails, Over: testbed.Loopback,
+		Balance: BalanceMeasured,
+		Wrap: func(node, _ int, inner transport.Transport) transport.Transport {
+			f := fault.Wrap(inner, fault.Options{})
+			handles[node] = append(handles[node], f)
+			return f
+		}})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = b.Close(ctx) // the communicator is left open
+	})
+	return b.form("train"), handles
 }
 
 // Both directions at once, all sizes, receives before and after their messages, while a rail is

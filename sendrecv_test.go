@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // letter is the content of a rank's k-th message.

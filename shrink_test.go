@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // shrink lets some nodes shrink their communicators, and returns what each has then.
@@ -31,7 +33,7 @@ func (b *bed) goOn(comms []*Communicator, errs []error, nodes ...int) {
 	b.t.Helper()
 	var names []string
 	for _, i := range nodes {
-		names = append(names, b.configs[i].Name)
+		names = append(names, b.Configs[i].Name)
 	}
 	for rank, i := range nodes {
 		if errs[i] != nil {
@@ -72,7 +74,7 @@ func (b *bed) breakInMidOperation(comms []*Communicator, dead ...int) {
 		all.Go(func() {
 			if slices.Contains(dead, i) { // it is at the operation with the others when it dies
 				w, err := StartAllReduce(b.t.Context(), c, operand(i, 2_000_000), Sum)
-				b.kill(i)
+				b.Kill(i)
 				if err == nil {
 					<-w.Done()
 				}
@@ -220,7 +222,7 @@ func TestANodeThatLeavesIsNotWaitedFor(t *testing.T) {
 		comms := b.form("train")
 		go func() {
 			<-time.After(2 * time.Second) // while the others wait for it
-			b.nodes[2].Close(b.t.Context())
+			b.Nodes[2].Close(b.t.Context())
 		}()
 		rest, _, errs := b.shrink(comms, 0, 1)
 		b.goOn(rest, errs, 0, 1)
@@ -241,7 +243,7 @@ func TestTheRangeTellsWhatNotAllHaveFinished(t *testing.T) {
 						return err
 					}
 				}
-				b.kill(2)
+				b.Kill(2)
 				return nil
 			}
 			for range operations {

@@ -1,4 +1,4 @@
-package polyrail
+package polyrail_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
@@ -44,7 +45,7 @@ func TestSplitByColorInTheOrderOfKeys(t *testing.T) {
 				}
 				return nil
 			}
-			if c.Size() != 2 || c.Rank() != slices.Index(want, i) || c.Nodes()[0] != b.nodes[want[0]].Name() {
+			if c.Size() != 2 || c.Rank() != slices.Index(want, i) || c.Nodes()[0] != b.Nodes[want[0]].Name() {
 				return fmt.Errorf("rank %d of %v", c.Rank(), c.Nodes())
 			}
 			if err := sumOf(b, c, i, want); err != nil {
@@ -119,7 +120,7 @@ func TestASplitThatFailsOnOneRankEndsItForAll(t *testing.T) {
 		comms := b.form("train")
 		b.failures(func(i int) error {
 			if i == 2 {
-				return errors.Join(errors.New("it closes instead"), b.nodes[2].Close(b.t.Context()))
+				return errors.Join(errors.New("it closes instead"), b.Nodes[2].Close(b.t.Context()))
 			}
 			c, err := comms[i].Split(b.t.Context(), 0, 0)
 			if err != nil {

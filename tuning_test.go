@@ -1,10 +1,12 @@
-package polyrail
+package polyrail_test
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	. "github.com/polyrail/polyrail"
 )
 
 // tuned is limitedRails with a tuning file, and without equal shares by chance: the rails are 4 : 1.
@@ -57,7 +59,7 @@ func TestACommunicatorBeginsWithTheSharesOfTheTuningFile(t *testing.T) {
 		var before uint64
 		run(func(b *bed) {
 			comms := b.form("train")
-			before = b.nodes[0].Rails()[1].BytesSent // of the probe
+			before = b.Nodes[0].Rails()[1].BytesSent // of the probe
 			for range 10 {
 				b.share(comms, 30, 1<<20)
 				if b.settled(comms[0], 20) {
@@ -77,7 +79,7 @@ func TestACommunicatorBeginsWithTheSharesOfTheTuningFile(t *testing.T) {
 		}
 		run(func(b *bed) {
 			comms := b.form("again")
-			if now := b.nodes[0].Rails()[1].BytesSent; probe && now >= before {
+			if now := b.Nodes[0].Rails()[1].BytesSent; probe && now >= before {
 				t.Errorf("forming with a tuning file sent %d bytes on rail1, the probe without one %d", now, before)
 			}
 			if !probe { // the table takes over after the two operations that rank 0 looks ahead

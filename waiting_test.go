@@ -1,17 +1,15 @@
-package polyrail
+package polyrail_test
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/polyrail/polyrail/cluster/memnet"
-	"github.com/polyrail/polyrail/railactors/transport/mem"
+	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // wait asks for a communicator of three for so long, and returns the error.
@@ -22,7 +20,7 @@ func wait(b *bed, d time.Duration) (err error) {
 		if i == 2 { // is there, and doesn't ask
 			return nil
 		}
-		_, e := b.nodes[i].Communicator(ctx, "train", 3)
+		_, e := b.Nodes[i].Communicator(ctx, "train", 3)
 		if i == 0 {
 			err = e
 		}
@@ -60,19 +58,12 @@ func (b *bed) reminders(text string) (n int) {
 
 func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bed{t: t, log: &logLines{}}
-		cfg := DefaultConfig()
-		cfg.Name, cfg.Bind, cfg.Join, cfg.Logger = "node0", "10.0.0.1:7946",
-			[]string{"10.0.0.99:7946"}, slog.New(b.log)
-		cfg.GossipNetwork = memnet.New()
-		cfg.Rails = []Rail{{Name: "rail0", Transport: mem.NewNetwork().Transport("node0"), Device: "eth0"}}
-		node, err := Start(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := start(t, testbed.Options{Nodes: 1, Rails: 1, Adapt: func(c *Config) {
+			c.Join = []string{"10.0.0.99:7946"}
+		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err = node.Communicator(ctx, "train", 2)
+		_, err := b.Nodes[0].Communicator(ctx, "train", 2)
 		for _, want := range []string{"1 of 2 nodes have asked (node0)", "no other node is known",
 			"10.0.0.99:7946"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -82,9 +73,7 @@ func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
 				t.Errorf("%q was logged %d times in a minute:\n%s", want, n, b.log)
 			}
 		}
-		if err := node.Close(context.Background()); err != nil {
-			t.Error(fmt.Errorf("close: %w", err))
-		}
+		b.close()
 		<-time.After(time.Minute)
 	})
 }

@@ -69,8 +69,7 @@ func (f *Fabric) openDevices(rails []RailConfig) error {
 			continue
 		}
 		r.absence = err
-		err = &fault.RailError{Rail: rc.Name, Node: f.cfg.Node,
-			Err: fmt.Errorf("device %q: %w", rc.Device, err)}
+		err = &fault.RailError{Rail: rc.Name, Node: f.cfg.Node, Err: err}
 		if !errors.Is(err, transport.ErrAbsent) {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors"
-	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
 // Config is what a node's control plane needs. The root package validates and fills it.
@@ -27,5 +26,4 @@ type Config struct {
 	Cluster cluster.Config
 	View    view.Timing
 	Logger  *slog.Logger
-	Panics  *supervise.Panics // nil but in tests
 }

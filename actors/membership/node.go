@@ -33,6 +33,7 @@ type Node struct {
 // node is what every part of the package shares. It implements railactors.Inbound.
 type node struct {
 	config  Config
+	hooks   Hooks
 	log     *slog.Logger
 	system  *actor.ActorSystem
 	warm    *dispatch.Warm // for the node and communicator actors
@@ -53,14 +54,14 @@ type node struct {
 
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
-	n := &node{config: cfg, log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
+	n := &node{config: cfg, hooks: hooksOf(ctx), log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return quietLogger(cfg.Logger)
 	}))
 	n.shared = n.share()
-	if cfg.Panics != nil {
-		cfg.Panics.Bind(n.system)
+	if n.hooks.Panics != nil {
+		n.hooks.Panics.Bind(n.system)
 	}
 	n.stopLog = supervise.LogEvents(n.system, cfg.Logger)
 	node := &Node{node: n, done: make(chan struct{})}
@@ -90,6 +91,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
 		actor.WithDispatcher(n.warm), n.shared.Strategy(nil).Props()), "node")
+	cfg.Cluster.Network = n.hooks.Gossip
 	node.gossip, err = cluster.Start(ctx, cfg.Cluster, &gossipHandler{n})
 	if err != nil {
 		return fail(err)
@@ -209,8 +211,8 @@ func (n *Node) close(ctx context.Context) error {
 		n.shared.Stop(n.pid)
 	}
 	n.stopLog()
-	if n.config.Panics != nil {
-		n.config.Panics.Bind(nil)
+	if n.hooks.Panics != nil {
+		n.hooks.Panics.Bind(nil)
 	}
 	n.system.Shutdown()
 	n.warm.Close()

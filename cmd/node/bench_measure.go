@@ -20,6 +20,14 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		return 0, err
 	}
 	g := &group{Communicator: c, node: node}
+	if f.profile.file != "" && c.Rank() == 0 {
+		file, err := profile.Create(f.profile.file)
+		if err != nil {
+			return 0, err
+		}
+		g.profile = file
+		defer func() { err = errors.Join(err, file.Close()) }()
+	}
 	if f.plot != "" && c.Rank() == 0 {
 		plot, err := startPlot(f.plot, g)
 		if err != nil {
@@ -29,7 +37,7 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		defer func() { err = errors.Join(err, plot.finish()) }()
 	}
 	for i, o := range chosen(f.op) {
-		if i > 0 && c.Rank() == 0 && !f.json {
+		if i > 0 && c.Rank() == 0 && !f.json && !f.csv {
 			if _, err := fmt.Fprintln(stdout); err != nil {
 				return wrong, fmt.Errorf("standard output: %w", err)
 			}
@@ -91,7 +99,7 @@ func (f *benchFlags) setting(o *operation, rank, n, bytes int) setting {
 func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config) (osu.Result, error) {
 	g.plot.begin(c.Shape.Bytes)
 	defer g.plot.end()
-	if !f.profile || g.Rank() != 0 {
+	if !f.profile.on || g.Rank() != 0 {
 		return measure.Run(ctx, g, c)
 	}
 	capture, err := profile.Start()
@@ -99,7 +107,7 @@ func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config
 		return osu.Result{}, err
 	}
 	r, err := measure.Run(ctx, g, c)
-	p, stopErr := capture.Stop()
+	p, stopErr := capture.Stop(g.profile)
 	r.Profile = p
 	return r, errors.Join(err, stopErr)
 }
@@ -107,6 +115,9 @@ func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config
 func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node, o *operation) (osu.Printer, error) {
 	if f.json {
 		return osu.NewJSON(stdout), nil
+	}
+	if f.csv {
+		return osu.NewCSV(stdout, f.network)
 	}
 	h := osu.Header{Op: o.name, Bus: o.bus, Details: f.details(o), Ranks: f.ranks, Checked: "of the last iteration"}
 	if f.check {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	pb "github.com/google/pprof/profile"
+
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 )
@@ -34,7 +36,7 @@ func TestBenchOverProcesses(t *testing.T) {
 		return out.String()
 	}
 	t.Run("JSON", func(t *testing.T) {
-		out := bench(t, "--json", "--sizes", "8,1MiB", "--rails", "2")
+		out := bench(t, "--json", "--sizes", "8,1MiB")
 		var sizes []int
 		for line := range strings.Lines(out) {
 			var r osu.Result
@@ -54,8 +56,8 @@ func TestBenchOverProcesses(t *testing.T) {
 		}
 	})
 	t.Run("profile", func(t *testing.T) {
-		core := polyrail.FormatCPUs(firstCore(t))
-		out := bench(t, "--json", "--sizes", "16MiB", "--rails", "1", "--min-time", "500ms", "--profile", "--affinity", "rail0="+core)
+		core, file := polyrail.FormatCPUs(firstCore(t)), filepath.Join(t.TempDir(), "cpu.pprof")
+		out := bench(t, "--json", "--sizes", "16MiB", "--min-time", "500ms", "--profile="+file, "--rail", "rail0=tcp:127.0.0.1,cpus="+core)
 		var r osu.Result
 		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Profile == nil {
 			t.Fatalf("%q: %v", out, err)
@@ -69,6 +71,13 @@ func TestBenchOverProcesses(t *testing.T) {
 		}
 		if all < 0.999 || all > 1.001 || system == 0 {
 			t.Errorf("shares add up to %.3f, those of system calls to %.3f: %+v", all, system, r.Profile)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := pb.ParseData(text); err != nil || len(p.Sample) == 0 {
+			t.Errorf("the profile's file: %v", err)
 		}
 	})
 	t.Run("tuning and plot", func(t *testing.T) {
@@ -138,7 +147,8 @@ func TestBenchOverProcesses(t *testing.T) {
 		}
 	})
 	t.Run("table", func(t *testing.T) {
-		out := bench(t, "--sizes", "64KiB", "--dtype", "int32", "--reduce", "max", "--algorithm", "ring", "--rails", "1", "--affinity", "rail0="+polyrail.FormatCPUs(firstCore(t)), "--profile")
+		out := bench(t, "--sizes", "64KiB", "--dtype", "int32", "--reduce", "max", "--algorithm", "ring",
+			"--rail", "rail0=tcp:127.0.0.1,cpus="+polyrail.FormatCPUs(firstCore(t)), "--profile")
 		if !strings.Contains(out, "int32 max, algorithm ring, 2 ranks, rails rail0") {
 			t.Errorf("the header does not say what was measured:\n%s", out)
 		}

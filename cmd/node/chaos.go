@@ -74,7 +74,7 @@ func (f *chaosFlags) load() (faults.Scenario, error) {
 	}
 	text, err := settings.ReadFile(f.scenario)
 	if err != nil {
-		return faults.Scenario{}, err
+		return faults.Scenario{}, fmt.Errorf("--scenario: %w", err)
 	}
 	s, err := faults.Parse(string(text))
 	if err != nil {

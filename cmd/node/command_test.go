@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // node runs the command line in this process.
@@ -30,13 +31,18 @@ func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"tune", "--help"}, {}} {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
 		}
 		if !strings.Contains(out, "Examples:\n  ") {
 			t.Errorf("%v shows no examples:\n%s", args, out)
+		}
+		for line := range strings.Lines(out) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > helpColumns {
+				t.Errorf("%v: a line of %d columns: %s", args, n, line)
+			}
 		}
 	}
 	visitFlags(func(cmd *cobra.Command, flag *pflag.Flag) {
@@ -84,8 +90,9 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"run", "--rendezvous", "dir://relative"}, []string{"--rendezvous", "three slashes"}},
 		{[]string{"bench", "--local", "2", "--rendezvous", "dir:///tmp"}, []string{"--rendezvous", "--local"}},
 		{[]string{"run", "--log-level", "loud"}, []string{"--log-level", "loud"}},
-		{[]string{"run", "--algorithms", "64KiB=rign"}, []string{"--algorithms", "rign"}},
-		{[]string{"run", "--algorithms", "0=ring"}, []string{"--algorithms", "0=ring"}},
+		{[]string{"run", "--algorithm", "64KiB=rign"}, []string{"--algorithm", "rign"}},
+		{[]string{"run", "--algorithm", "0=ring"}, []string{"--algorithm", "0=ring"}},
+		{[]string{"run", "--algorithm", "rest=ring"}, []string{"--algorithm", "rest=ring"}},
 		{[]string{"run", "--config", yaml}, []string{"bad.yaml", "rnaks"}},
 		{[]string{"bench"}, []string{"--ranks"}},
 		{[]string{"bench", "--ranks", "2", "--sizes", "10,1KiB"}, []string{"--sizes", "10 bytes", "float32"}},
@@ -101,19 +108,22 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--ranks", "2", "--warmup", "-2"}, []string{"--warmup -2"}},
 		{[]string{"bench", "--ranks", "2", "--op", "all", "--plot", "x"}, []string{"--plot", "--op all"}},
 		{[]string{"bench", "--ranks", "2", "--algorithm", "star"}, []string{"--algorithm", "star"}},
-		{[]string{"bench", "--local", "2", "--name", "a", "--rails", "0"}, []string{"--name", "--rails 0"}},
-		{[]string{"bench", "--ranks", "2", "--rail", "a=tcp:127.0.0.1", "--affinity", "b=0"}, []string{"--affinity b=0", `"b"`}},
-		{[]string{"bench", "--ranks", "2", "--affinity", "b=1-0"}, []string{"--affinity", `"1-0"`}},
-		{[]string{"bench", "--ranks", "2", "--profile", "--cpuprofile", "x"}, []string{"--profile", "--cpuprofile"}},
+		{[]string{"bench", "--local", "2x0", "--name", "a"}, []string{"--name", "--local 2x0"}},
+		{[]string{"bench", "--ranks", "2", "--rail", "a=tcp:127.0.0.1,cpus=1-0"}, []string{"--rail", `"1-0"`}},
+		{[]string{"bench", "--local", "2x"}, []string{"--local", `"2x"`}},
+		{[]string{"bench", "--ranks", "2"}, []string{"--rail must name", "auto"}},
+		{[]string{"bench", "--ranks", "2", "--json", "--csv"}, []string{"--json and --csv"}},
+		{[]string{"bench", "--ranks", "2", "--profile=/no/such/x"}, []string{"--profile=/no/such/x"}},
+		{[]string{"chaos", "--scenario", "/no/such"}, []string{"--scenario", "/no/such"}},
 		{[]string{"bench", "--local", "1000"}, []string{"--local 1000"}},
 		{[]string{"tune", "--ranks", "2"}, []string{"--tuning"}},
 		{[]string{"tune", "--tuning", "f", "--ranks", "1"}, []string{"--ranks 1"}},
-		{[]string{"tune", "--tuning", "f", "--local", "2", "--rails", "1"}, []string{"--rails 1"}},
+		{[]string{"tune", "--tuning", "f", "--local", "2x1"}, []string{"--local 2x1"}},
 		{[]string{"tune", "--tuning", "f", "--local", "2", "--rail", "a=tcp:127.0.0.1,weight=2", "--rail", "b=tcp:127.0.0.2"}, []string{`"a"`, "weight"}},
 		{[]string{"tune", "--tuning", "f", "--local", "2", "--balance", "static"}, []string{"--balance"}},
 		{[]string{"tune", "--tuning", "f", "--local", "2", "--sizes", "10"}, []string{"--sizes", "10 bytes"}},
-		{[]string{"demo", "--nodes", "1"}, []string{"--nodes 1"}},
-		{[]string{"demo", "--rails", "5"}, []string{"--rails 5"}},
+		{[]string{"demo", "--local", "1"}, []string{"--local 1"}},
+		{[]string{"demo", "--local", "2x5"}, []string{"--local 2x5"}},
 	} {
 		code, out, errs := node(t, c.args...)
 		if code != exitUsage || out != "" {
@@ -135,14 +145,14 @@ func sample(flag *pflag.Flag) string {
 	switch flag.Name {
 	case "rail":
 		return "a=tcp:127.0.0.1,weight=3,cpus=0-3+8 b=tcp:127.0.0.2"
-	case "affinity":
-		return "a=0-3+8 b=1"
 	case "join":
 		return "127.0.0.1:1,127.0.0.1:2"
 	case "rendezvous":
 		return "redis://me:secret@127.0.0.1:1/7"
-	case "algorithms":
-		return "64KiB=recursive-doubling,rest=ring"
+	case "algorithm":
+		return "64KiB=recursive-doubling,ring"
+	case "local":
+		return "7x3"
 	case "balance":
 		return "static"
 	case "order":
@@ -157,8 +167,6 @@ func sample(flag *pflag.Flag) string {
 		return "int64"
 	case "reduce":
 		return "max"
-	case "algorithm":
-		return "bcube"
 	case "sizes":
 		return "16,3KiB"
 	}
@@ -247,16 +255,16 @@ func sampleOrFile(t *testing.T, flag *pflag.Flag) string {
 func TestLocalProcessesGetEverythingOnTheirCommandLine(t *testing.T) {
 	root := newRoot()
 	cmd, _, _ := root.Find([]string{"bench"})
-	f := localFlags{processes: 3, rails: 2}
+	f := localFlags{localSize{processes: 3, rails: 2}}
 	t.Setenv("POLYRAIL_CHECK", "true")
-	if err := cmd.ParseFlags([]string{"--local=3", "--sizes=8,1M", "--cpuprofile=x", "--eager-bytes=1k"}); err != nil {
+	if err := cmd.ParseFlags([]string{"--local=3", "--sizes=8,1M", "--eager-bytes=1k"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := root.PersistentPreRunE(cmd, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := f.sharedArgs(cmd)
-	want := []string{"bench", "--ranks=3", "--check=true", "--eager-bytes=1KiB", "--rail=rail0=tcp:" + loopback(0), "--rail=rail1=tcp:" + loopback(1), "--sizes=8,1MiB"}
+	want := []string{"bench", "--ranks=3", "--check=true", "--eager-bytes=1KiB", "--rail=rail0=tcp:" + testbed.Address(0), "--rail=rail1=tcp:" + testbed.Address(1), "--sizes=8,1MiB"}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

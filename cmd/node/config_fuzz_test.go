@@ -63,7 +63,7 @@ func FuzzConfigFile(f *testing.F) {
 	dir := f.TempDir()
 	_, sample, _ := strings.Cut(newRun().Long, "two NICs:\n")
 	for _, text := range []string{sample, "", "rank-timeout: 1s\nranks: 4\nsizes: [8, 1KiB]\ncheck: true\n", "join: &a [a:1]\nrail: *a\n", "? [a]\n: b\n", "a: b\n---\nc: d",
-		"algorithms: [4KiB=recursive-doubling, rest=ring]\nbalance: static\nprobe: off\nmemory-limit: 1GiB\nlog-level: debug\n", "rail: \"a=tcp:auto,weight=2,cpus=0-3+8\"",
+		"algorithm: [4KiB=recursive-doubling, ring]\nbalance: static\nprobe: off\nmemory-limit: 1GiB\nlog-level: debug\n", "rail: \"a=tcp:auto,weight=2,cpus=0-3+8\"",
 		"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n", "<<: {name: a}\n", "name: !!binary aGVsbG8=\nbind: ~\n"} {
 		f.Add(text)
 	}

@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 )
 
@@ -26,8 +29,7 @@ The rails of loopback share one memory bus, so each is limited in software
 // demoFlags is the size of the demonstration.
 type demoFlags struct {
 	common
-	nodes int
-	rails int
+	localSize
 }
 
 // Limits of the demonstration, which is to end within 30 seconds.
@@ -38,13 +40,13 @@ const (
 )
 
 func newDemo() *cobra.Command {
-	f := demoFlags{nodes: 4, rails: 2}
+	f := demoFlags{localSize: localSize{processes: 4, rails: defaultRails}}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show verified collectives over several rails, in this process",
 		Long:  demoLong,
 		Example: `  node demo
-  node demo --nodes 3 --rails 4`,
+  node demo --local 3x4`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.validate(); err != nil {
 				return err
@@ -54,33 +56,33 @@ func newDemo() *cobra.Command {
 			return f.run(ctx, cmd.OutOrStdout(), f.logger(cmd))
 		},
 	}
-	cmd.Flags().IntVar(&f.nodes, "nodes", f.nodes, fmt.Sprintf("nodes to start, 2…%d", maxDemoNodes))
-	cmd.Flags().IntVar(&f.rails, "rails", f.rails, fmt.Sprintf("rails of each node, 1…%d", maxDemoRails))
+	settings.Var(cmd.Flags(), &f.localSize, "local", "K[xR]", parseLocal, localSize.String,
+		fmt.Sprintf("start K nodes, 2…%d, with R rails each (%d), 1…%d", maxDemoNodes, defaultRails, maxDemoRails))
 	f.register(cmd.Flags(), slog.LevelWarn)
 	return cmd
 }
 
 func (f *demoFlags) validate() error {
-	if f.nodes < 2 || f.nodes > maxDemoNodes {
-		return usagef("--nodes %d is outside 2…%d", f.nodes, maxDemoNodes)
+	if f.processes < 2 || f.processes > maxDemoNodes {
+		return usagef("--local %v: %d nodes are outside 2…%d", f.localSize, f.processes, maxDemoNodes)
 	}
 	if f.rails < 1 || f.rails > maxDemoRails {
-		return usagef("--rails %d is outside 1…%d", f.rails, maxDemoRails)
+		return usagef("--local %v: %d rails are outside 1…%d", f.localSize, f.rails, maxDemoRails)
 	}
 	return nil
 }
 
 func (f *demoFlags) run(ctx context.Context, w io.Writer, log *slog.Logger) error {
-	rate := demoRate(f.nodes, f.rails)
-	fmt.Fprintf(w, "polyrail demo: %d nodes with %d rails each, in one process, over loopback.\n", f.nodes, f.rails)
+	rate := demoRate(f.processes, f.rails)
+	fmt.Fprintf(w, "polyrail demo: %d nodes with %d rails each, in one process, over loopback.\n", f.processes, f.rails)
 	fmt.Fprintf(w, "Loopback rails share one memory bus: transport/fault limits each rail of each\nnode to %d MB/s, so that figures show rails and not the %d processors.\n\n", rate/1_000_000, runtime.NumCPU())
 
-	c := &demoCluster{log: log}
-	defer c.leave(ctx)
 	start := time.Now()
-	if err := c.start(ctx, f.nodes, f.rails, rate); err != nil {
+	c, err := startDemo(ctx, f.processes, f.rails, rate, log)
+	if err != nil {
 		return err
 	}
+	defer c.leave(ctx)
 	c.describe(w)
 	fmt.Fprintf(w, "Up and joined by gossip in %v.\n", rounded(time.Since(start)))
 
@@ -88,11 +90,11 @@ func (f *demoFlags) run(ctx context.Context, w io.Writer, log *slog.Logger) erro
 	if err := c.form(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "Communicator %q of %d ranks formed in %v.\n\n", c.all[0].Name(), f.nodes, rounded(time.Since(start)))
+	fmt.Fprintf(w, "Communicator %q of %d ranks formed in %v.\n\n", c.all[0].Name(), f.processes, rounded(time.Since(start)))
 
 	var last demoLine
 	var checked int64
-	for _, d := range demoOperations(f.nodes, rate) {
+	for _, d := range demoOperations(f.processes, rate) {
 		l, n, err := f.compare(ctx, w, c, &d)
 		if err != nil {
 			return err
@@ -104,10 +106,10 @@ func (f *demoFlags) run(ctx context.Context, w io.Writer, log *slog.Logger) erro
 	if err := c.close(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nOK: %s elements checked on %d nodes, none wrong.\n", grouped(checked), f.nodes)
+	fmt.Fprintf(w, "\nOK: %s elements checked on %d nodes, none wrong.\n", grouped(checked), f.processes)
 	if f.rails > 1 {
 		fmt.Fprintf(w, "OK: the allreduce of %s took %v over %d rails, %v over one:\n    %.2f times as fast.\n", settings.FormatSize(last.bytes),
-			rounded(last.all.median), f.rails, rounded(last.one.median), last.factor())
+			median(last.all), f.rails, median(last.one), last.factor())
 	}
 	return nil
 }
@@ -115,10 +117,10 @@ func (f *demoFlags) run(ctx context.Context, w io.Writer, log *slog.Logger) erro
 // demoLine is the comparison for one size.
 type demoLine struct {
 	bytes    int
-	all, one demoTiming
+	all, one osu.Result
 }
 
-func (l demoLine) factor() float64 { return float64(l.one.median) / float64(l.all.median) }
+func (l demoLine) factor() float64 { return l.one.P50Micros / l.all.P50Micros }
 
 // demoOperation is what is shown, with its sizes.
 type demoOperation struct {
@@ -147,11 +149,11 @@ func (f *demoFlags) compare(ctx context.Context, w io.Writer, c *demoCluster, d 
 			return l, checked, err
 		}
 		last = l
-		checked += l.all.checked + l.one.checked
-		fmt.Fprintf(w, "%8s  %11v  %11v  %6.2fx  %-17s  %14s\n", settings.FormatSize(size), rounded(l.all.median), rounded(l.one.median),
-			l.factor(), l.all.carried(), grouped(l.all.checked+l.one.checked))
-		if wrong := l.all.wrong + l.one.wrong; wrong > 0 {
-			return l, checked, fmt.Errorf("demo: %d of %d elements of the %s of %s are wrong", wrong, l.all.checked+l.one.checked, d.name, settings.FormatSize(size))
+		checked += l.all.Checked + l.one.Checked
+		fmt.Fprintf(w, "%8s  %11v  %11v  %6.2fx  %-17s  %14s\n", settings.FormatSize(size), median(l.all), median(l.one),
+			l.factor(), carried(l.all), grouped(l.all.Checked+l.one.Checked))
+		if wrong := l.all.Errors + l.one.Errors; wrong > 0 {
+			return l, checked, fmt.Errorf("demo: %d of %d elements of the %s of %s are wrong", wrong, l.all.Checked+l.one.Checked, d.name, settings.FormatSize(size))
 		}
 	}
 	return last, checked, nil
@@ -207,17 +209,18 @@ func grouped(n int64) string {
 	return strings.Join(append([]string{s}, parts...), ",")
 }
 
+// median is of rank 0's times.
+func median(r osu.Result) time.Duration {
+	return rounded(time.Duration(r.P50Micros * float64(time.Microsecond)))
+}
+
 // carried is each rail's part of the bytes, in whole percents.
-func (t demoTiming) carried() string {
-	var sum uint64
-	for _, b := range t.sent {
-		sum += b
+func carried(r osu.Result) string {
+	var shares []float64
+	for _, rail := range slices.Sorted(maps.Keys(r.Shares)) {
+		shares = append(shares, r.Shares[rail])
 	}
-	parts := make([]string, len(t.sent))
-	for i, b := range t.sent {
-		parts[i] = fmt.Sprintf("%.0f", 100*float64(b)/float64(max(sum, 1)))
-	}
-	return strings.Join(parts, "/") + " %"
+	return percents(shares)
 }
 
 // demoTable is the table under which only the first of rails carries operations of any size.

@@ -115,7 +115,7 @@ func algorithmState(a *polyrail.AlgorithmReport) (s string) {
 func explainTable(w io.Writer, t polyrail.Table) error {
 	for i := range t.Entries {
 		e := &t.Entries[i]
-		end := rest
+		end := "any size"
 		if e.MaxBytes > 0 {
 			end = settings.FormatSize(int(e.MaxBytes))
 		}

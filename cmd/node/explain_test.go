@@ -42,7 +42,7 @@ func TestExplainSaysHowAndWhy(t *testing.T) {
 	if err := explainTable(&b, static); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.String(); !strings.Contains(got, "up to 1KiB: 100/0 %") || !strings.Contains(got, "up to rest: 75/25 %") {
+	if got := b.String(); !strings.Contains(got, "up to 1KiB: 100/0 %") || !strings.Contains(got, "up to any size: 75/25 %") {
 		t.Errorf("a static table prints as %q", got)
 	}
 }

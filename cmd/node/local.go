@@ -1,17 +1,20 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"os"
-	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/node/internal/children"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // Limits of what one host is asked to do.
@@ -20,27 +23,52 @@ const (
 	maxLocalRails = 16
 )
 
+// defaultRails is how many rails a local process has where nothing says otherwise.
+const defaultRails = 2
+
 // localFlags start a group of processes on this host in place of one that joins others.
-type localFlags struct {
-	processes int
-	rails     int
+type localFlags struct{ size localSize }
+
+// localSize is how many processes there are, and how many rails each has.
+type localSize struct{ processes, rails int }
+
+// parseLocal reads KxR, or K for the default number of rails.
+func parseLocal(s string) (size localSize, err error) {
+	size.rails = defaultRails
+	processes, rails, hasRails := strings.Cut(s, "x")
+	if size.processes, err = strconv.Atoi(processes); err == nil && hasRails {
+		size.rails, err = strconv.Atoi(rails)
+	}
+	if err != nil {
+		return localSize{}, fmt.Errorf("%q is not K or KxR, like 4 or 4x3", s)
+	}
+	return size, nil
+}
+
+func (s localSize) String() string {
+	if s.rails == defaultRails || s.processes == 0 {
+		return strconv.Itoa(s.processes)
+	}
+	return fmt.Sprintf("%dx%d", s.processes, s.rails)
 }
 
 func (f *localFlags) register(fs *pflag.FlagSet, doing string) {
-	fs.IntVar(&f.processes, "local", 0, "start `K` processes on loopback and "+doing)
-	fs.IntVar(&f.rails, "rails", 2, "with --local: `R` rails, on 127.0.0.1, 127.0.0.2 …")
+	f.size.rails = defaultRails
+	settings.Var(fs, &f.size, "local", "K[xR]", parseLocal, localSize.String,
+		fmt.Sprintf("start K processes on loopback with R rails each (%d), on 127.0.0.1, 127.0.0.2 …, and %s", defaultRails, doing))
 }
 
 // faults are those of the flags together.
 func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if f.processes == 0 && ranks < 1 {
+	k, r := f.size.processes, f.size.rails
+	if k == 0 && ranks < 1 {
 		fault("--ranks must say how many processes take part (or --local K starts them)")
 	}
-	if f.processes < 0 || f.processes > maxLocal {
-		fault("--local %d is outside 1…%d", f.processes, maxLocal)
+	if k < 0 || k > maxLocal {
+		fault("--local %v: %d processes are outside 1…%d", f.size, k, maxLocal)
 	}
-	if f.processes == 0 {
+	if k == 0 {
 		return faults
 	}
 	for _, name := range []string{"name", "bind", "advertise", "join", "rendezvous", "ranks"} {
@@ -48,38 +76,33 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 			fault("--%s does not go with --local, which chooses it", name)
 		}
 	}
-	if f.rails < 1 || f.rails > maxLocalRails {
-		fault("--rails %d is outside 1…%d", f.rails, maxLocalRails)
+	if r < 1 || r > maxLocalRails {
+		fault("--local %v: %d rails are outside 1…%d", f.size, r, maxLocalRails)
 	}
 	return faults
 }
 
-// localOnly are the flags that the parent of --local decides for its children, or that are not theirs.
-var localOnly = []string{"local", "rails", "ranks", "name", "bind", "advertise", "join", "rendezvous", "cpuprofile", settings.ConfigFlag}
+// localOnly are the flags that the parent of --local decides for its children.
+var localOnly = []string{"local", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
 
-// run starts the processes of this command, the first of them with further arguments, and waits for them.
-// What rank 0 prints, whichever process that is, goes to standard output.
-func (f *localFlags) run(cmd *cobra.Command, first ...string) error {
+// run starts the processes of this command and waits for them. They meet in a directory. What rank
+// 0 prints, whichever process that is, goes to standard output.
+func (f *localFlags) run(cmd *cobra.Command) (err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("--local: %w", err)
 	}
-	seed, err := freeAddress()
+	dir, err := os.MkdirTemp("", "polyrail-")
 	if err != nil {
-		return fmt.Errorf("--local: a port for gossip: %w", err)
+		return fmt.Errorf("--local: where the processes meet: %w", err)
 	}
-	shared := f.sharedArgs(cmd)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	shared := append(f.sharedArgs(cmd), "--bind=127.0.0.1:0", "--rendezvous="+polyrail.Rendezvous{Directory: dir}.URL())
 	env := settings.WithoutTwins(os.Environ())
 	var group []children.Child
-	for i := range f.processes {
+	for i := range f.size.processes {
 		name := fmt.Sprintf("local-%d", i)
-		args := append(slices.Clone(shared), "--name="+name)
-		if i == 0 {
-			args = append(append(args, "--bind="+seed), first...)
-		} else {
-			args = append(args, "--bind=127.0.0.1:0", "--join="+seed)
-		}
-		group = append(group, children.Child{Name: name, Args: args, Env: env})
+		group = append(group, children.Child{Name: name, Args: append(slices.Clone(shared), "--name="+name), Env: env})
 	}
 	return children.Run(cmd.Context(), program, group, cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
@@ -87,48 +110,16 @@ func (f *localFlags) run(cmd *cobra.Command, first ...string) error {
 // sharedArgs is the part of the children's command line that they have in common: what
 // was set here, by whatever means.
 func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
-	args := []string{cmd.Name(), fmt.Sprintf("--ranks=%d", f.processes)}
+	args := []string{cmd.Name(), fmt.Sprintf("--ranks=%d", f.size.processes)}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if !slices.Contains(localOnly, flag.Name) {
 			args = append(args, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
 		}
 	})
 	if !cmd.Flags().Changed("rail") {
-		for k := range f.rails {
-			args = append(args, fmt.Sprintf("--rail=%s=tcp:%s", railName(k), loopback(k)))
+		for k := range f.size.rails {
+			args = append(args, fmt.Sprintf("--rail=%s=tcp:%s", testbed.RailName(k), testbed.Address(k)))
 		}
 	}
 	return args
-}
-
-// railName names the k-th rail of a local cluster.
-func railName(k int) string { return fmt.Sprintf("rail%d", k) }
-
-// loopback is the k-th rail's address: Linux answers on all of 127/8, others on one address only.
-func loopback(k int) string {
-	if runtime.GOOS != "linux" {
-		return "127.0.0.1"
-	}
-	return fmt.Sprintf("127.0.0.%d", k+1)
-}
-
-// freeAddress is an address on loopback whose port is free for TCP and UDP, as gossip needs it.
-func freeAddress() (string, error) {
-	const tries = 16
-	var err error
-	for range tries {
-		var l net.Listener
-		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return "", err
-		}
-		addr := l.Addr().String()
-		var p net.PacketConn
-		p, err = net.ListenPacket("udp", addr)
-		_ = l.Close()
-		if err == nil {
-			_ = p.Close()
-			return addr, nil
-		}
-	}
-	return "", err
 }

@@ -24,9 +24,12 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
 	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by; a fixed list, the same on all nodes, will do")
 	settings.Var(fs, &cfg.Rendezvous, "rendezvous", "URL", polyrail.ParseRendezvous, polyrail.Rendezvous.URL,
-		"where nodes leave their addresses for each other, besides --join:\nredis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a directory that all hosts mount.\n--bind, or --advertise, must name an address that the others reach")
-	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,weight=W][,cpus=LIST]", " \t\n", polyrail.ParseRail, formatRail,
-		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail.\nRails of equal names on different nodes belong together")
+		"where nodes leave their addresses for each other, besides --join: "+
+			"redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a directory "+
+			"that all hosts mount. --bind, or --advertise, must name an address that the others reach")
+	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,...]", " \t\n", polyrail.ParseRail, formatRail,
+		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail. weight=W is its "+
+			"share, cpus=0-3+8 its cores. Rails of equal names on different nodes belong together")
 	registerRuntime(fs, cfg)
 }
 
@@ -47,8 +50,9 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.IntVar(&cfg.MaxInFlight, "max-in-flight", cfg.MaxInFlight, "operations of one communicator at once")
 	fs.IntVar(&cfg.BcubeBase, "bcube-base", cfg.BcubeBase, "largest group of a step of bcube")
 	settings.Var(fs, &cfg.MemoryLimit, "memory-limit", "SIZE", parseLimit, formatLimit, "memory of the runtime for partial sums and copies")
-	settings.List(fs, &cfg.Algorithms, "algorithms", "SIZE=ALGORITHM,...", ",", parseAlgorithmRange, formatAlgorithmRange,
-		"algorithm by size: each up to and including SIZE, the last one as rest=ALGORITHM")
+	settings.List(fs, &cfg.Algorithms, "algorithm", "[SIZE=]NAME,...", ",", parseAlgorithmRange, formatAlgorithmRange,
+		"algorithm of operations up to and including SIZE; a NAME without SIZE comes last and "+
+			"is for all other sizes: "+strings.Join(algorithmNames(), ", "))
 	fs.StringVar(&cfg.Congestion, "congestion", cfg.Congestion, "congestion control `NAME` of tcp rails, like cubic; by default the system's")
 	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")
 }
@@ -97,34 +101,30 @@ func parseLimit(s string) (int64, error) {
 
 func formatLimit(n int64) string { return settings.FormatSize(int(n)) }
 
-// rest is written for the size range without an end.
-const rest = "rest"
-
+// parseAlgorithmRange reads SIZE=NAME, or NAME for the range without an end.
 func parseAlgorithmRange(s string) (r polyrail.AlgorithmRange, err error) {
-	size, name, ok := strings.Cut(s, "=")
-	if !ok {
-		return r, fmt.Errorf("%q is not SIZE=ALGORITHM or %s=ALGORITHM", s, rest)
+	size, name, sized := strings.Cut(s, "=")
+	if !sized {
+		r.Algorithm, err = polyrail.ParseAlgorithm(s)
+		return r, err
 	}
-	if size != rest {
-		n, err := settings.ParseSize(size)
-		if err != nil {
-			return r, err
-		}
-		if n == 0 {
-			return r, fmt.Errorf("%q is an empty range of sizes", s)
-		}
-		r.MaxBytes = int64(n)
+	n, err := settings.ParseSize(size)
+	if err != nil {
+		return r, fmt.Errorf("%q is not [SIZE=]NAME: %w", s, err)
 	}
+	if n == 0 {
+		return r, fmt.Errorf("%q is an empty range of sizes", s)
+	}
+	r.MaxBytes = int64(n)
 	r.Algorithm, err = polyrail.ParseAlgorithm(name)
 	return r, err
 }
 
 func formatAlgorithmRange(r polyrail.AlgorithmRange) string {
-	size := rest
 	if r.MaxBytes > 0 {
-		size = settings.FormatSize(int(r.MaxBytes))
+		return settings.FormatSize(int(r.MaxBytes)) + "=" + r.Algorithm.String()
 	}
-	return size + "=" + r.Algorithm.String()
+	return r.Algorithm.String()
 }
 
 // leave closes node in bounded time, even where ctx has ended. A member that does not answer the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/measure"
 )
 
 func TestProgressIsABarOnATerminalAndLinesElsewhere(t *testing.T) {
@@ -35,7 +36,7 @@ func TestABatchIsAWindowAndFillsSomeMilliseconds(t *testing.T) {
 		done    int
 		elapsed time.Duration
 		want    int
-	}{{0, 0, tuneBatch}, {10, time.Second, tuneBatch}, {10, 100 * time.Microsecond, 500}, {10, 1, maxBatch}} {
+	}{{0, 0, tuneBatch}, {10, time.Second, tuneBatch}, {10, 100 * time.Microsecond, 500}, {10, 1, measure.MaxBatch}} {
 		if got := batch(c.done, c.elapsed); got != c.want {
 			t.Errorf("after %d operations in %v come %d, want %d", c.done, c.elapsed, got, c.want)
 		}

@@ -31,7 +31,10 @@ const rootExample = `  # See it work, without any set-up:
 
   # A member of a cluster, on a host with two NICs:
   node run --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2
-  node run --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2`
+  node run --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail a=tcp:eth1 --rail b=tcp:eth2`
+
+// helpColumns is the width of --help.
+const helpColumns = 100
 
 // common are the flags that every command has.
 type common struct {
@@ -60,15 +63,19 @@ func newRoot() *cobra.Command {
 		return usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpColumns)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := settings.Apply(cmd.Flags(), knownKey(root)); err != nil {
 			return &usageError{err}
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newBench(), newTune(), newDemo(), newChaos())
+	root.AddCommand(newRun(), newBench(), newTune(), newChart(), newDemo(), newChaos())
 	for _, cmd := range root.Commands() {
-		cmd.Args = noArguments
+		if cmd.Args = noArguments; cmd.Name() == "chart" {
+			cmd.Args = cobra.ArbitraryArgs
+		}
 		cmd.Flags().SortFlags = false // --help shows them in the order of their definition: related ones together
 	}
 	return root

@@ -33,7 +33,7 @@ file for a host with two NICs:
     - r1=tcp:10.2.0.0/16,weight=2
   rank-timeout: 1s`,
 		Example: `  node run --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
-  node run --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
+  node run --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
   node run --name c --bind 10.0.0.3:0 --rendezvous redis://10.0.0.9:6379/0 --rail r0=tcp:eth1
   node run --name d --bind 10.0.0.4:0 --rendezvous dir:///shared/polyrail --rail r0=tcp:eth1
   node run --config /etc/polyrail.yaml`,
@@ -49,15 +49,27 @@ file for a host with two NICs:
 
 // run is a member of the cluster until ctx ends.
 func run(ctx context.Context, cfg polyrail.Config) error {
-	node, err := polyrail.Start(ctx, cfg)
+	node, err := startNode(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	describe(cfg.Logger, node)
 	<-ctx.Done()
 	cfg.Logger.Info("leaving the cluster")
 	leave(ctx, node, cfg.Logger)
 	return nil
+}
+
+// startNode starts the node that the flags describe, and logs what it chose.
+func startNode(ctx context.Context, cfg polyrail.Config) (*polyrail.Node, error) {
+	if len(cfg.Rails) == 0 {
+		return nil, usagef("--rail must name a network, like --rail r0=tcp:eth0, or --rail all=tcp:auto for every interface")
+	}
+	node, err := polyrail.Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	describe(cfg.Logger, node)
+	return node, nil
 }
 
 // describe logs what a node chose and whom it found, in one line.

@@ -12,18 +12,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/measure"
 	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/collective/op"
 )
 
-const tuneLong = `tune measures how the rails best share operations of each size, and keeps that in the file of
---tuning. Programs that are given the file (--tuning, Config.TuningFile) and run as many ranks over
-rails of the same names begin with those shares: they need not probe the rails, nor learn while they work.
+const tuneLong = `tune measures how the rails best share operations of each size, and keeps that in the file
+of --tuning. Programs that are given the file (--tuning, Config.TuningFile) and run as many
+ranks over rails of the same names begin with those shares: they need not probe the rails,
+nor learn while they work.
 
-Start it once on each host with the same flags but its own --name, --bind and devices, when the
-network is as it will be. Rank 0 writes the file, on the host whose --name is first in the alphabet;
-so it may be given to that one alone. For each size all ranks run allreduces until the shares have
-come to rest, or for --max-time; the time that this takes is what the rails take for some hundred
-operations of each size. What is not at rest by then is kept too, and goes on changing in use.
+Start it once on each host with the same flags but its own --name, --bind and devices, when
+the network is as it will be. Rank 0 writes the file, on the host whose --name is first in
+the alphabet; so it may be given to that one alone. For each size all ranks run allreduces
+until the shares have come to rest, or for --max-time; the time that this takes is what the
+rails take for some hundred operations of each size. What is not at rest by then is kept
+too, and goes on changing in use.
 
 The file is written after each size: what was measured before an interruption stays. It holds an
 entry for each set of rails and number of ranks; others than this one's are left alone.
@@ -34,8 +38,8 @@ const tuneExample = `  node tune --local 2 --tuning tuning.yaml --max-time 1s
   node bench --local 2 --tuning tuning.yaml --explain
 
   # On two hosts:
-  node tune --tuning tuning.yaml --ranks 2 --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2
-  node tune --tuning tuning.yaml --ranks 2 --name b --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2`
+  node tune --tuning t.yaml --ranks 2 --bind 10.0.0.1:7946 --rail r=tcp:auto
+  node tune --tuning t.yaml --ranks 2 --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r=tcp:auto`
 
 const (
 	smallestTuned, largestTuned = 8, 64 << 20
@@ -68,7 +72,7 @@ func newTune() *cobra.Command {
 			if err := f.validate(cmd.Flags(), &cfg); err != nil {
 				return err
 			}
-			if f.local.processes > 0 {
+			if f.local.size.processes > 0 {
 				return f.local.run(cmd)
 			}
 			cfg.Logger = f.logger(cmd)
@@ -78,6 +82,8 @@ func newTune() *cobra.Command {
 	fs := cmd.Flags()
 	fs.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator: how many processes take part")
 	settings.SizesVar(fs, &f.sizes, "sizes", "buffer sizes in bytes; KiB or k, MiB or M, GiB or G")
+	fs.Lookup("sizes").DefValue = fmt.Sprintf("%s to %s, each twice the one before",
+		settings.FormatSize(smallestTuned), settings.FormatSize(largestTuned))
 	fs.DurationVar(&f.maxTime, "max-time", f.maxTime, "how long each size is measured at most, until its shares come to rest")
 	f.local.register(fs, "tune for them")
 	registerNode(fs, &cfg)
@@ -92,11 +98,11 @@ func (f *tuneFlags) validate(fs *pflag.FlagSet, cfg *polyrail.Config) error {
 	if cfg.TuningFile == "" && !fs.Changed("join") {
 		fault("--tuning must name the file (the process that becomes rank 0 writes it)")
 	}
-	if f.ranks == 1 || f.local.processes == 1 {
+	if f.ranks == 1 || f.local.size.processes == 1 {
 		fault("--ranks 1: there is nothing to divide")
 	}
-	if f.local.processes > 0 && f.local.rails == 1 && !fs.Changed("rail") {
-		fault("--rails 1: there is nothing to divide")
+	if f.local.size.processes > 0 && f.local.size.rails == 1 && !fs.Changed("rail") {
+		fault("--local %v: one rail, and nothing to divide", f.local.size)
 	}
 	if cfg.Balance != polyrail.BalanceMeasured {
 		fault("--balance %v: tune measures", cfg.Balance)
@@ -125,12 +131,11 @@ func (f *tuneFlags) validate(fs *pflag.FlagSet, cfg *polyrail.Config) error {
 
 // run is one process of the measurement.
 func (f *tuneFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writer) error {
-	node, err := polyrail.Start(ctx, cfg)
+	node, err := startNode(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer leave(ctx, node, cfg.Logger)
-	describe(cfg.Logger, node)
 	if len(node.Rails()) < 2 {
 		return usagef("--rail: there is one rail, and nothing to divide")
 	}
@@ -138,7 +143,7 @@ func (f *tuneFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	t := tuning{comm: c, maxTime: f.maxTime}
+	t := tuning{group: &group{Communicator: c, node: node, operation: &chosen("allreduce")[0]}, maxTime: f.maxTime}
 	if c.Rank() == 0 {
 		if cfg.TuningFile == "" {
 			return usagef("--tuning: this process is rank 0 and must have it")
@@ -165,54 +170,46 @@ func (f *tuneFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writ
 
 // tuning is the measurement, as one rank goes through it.
 type tuning struct {
-	comm     *polyrail.Communicator
+	*group
 	maxTime  time.Duration
 	progress progress // rank 0's
 }
 
 // size runs operations of one size until rank 0 has seen enough.
 func (t *tuning) size(ctx context.Context, bytes int) error {
-	buf := make([]float32, bytes/4)
-	start, first := time.Now(), -1
-	if t.comm.Rank() == 0 {
+	t.setting = setting{kind: t.operation.kind, dtype: op.F32, reduce: polyrail.Sum, n: t.Size(), bytes: bytes}
+	src, dst := make([]byte, bytes), make([]byte, bytes)
+	if t.Rank() == 0 {
 		t.progress.begin(bytes)
 	}
-	for done := 0; ; {
-		next := 0
-		if t.comm.Rank() == 0 {
-			c, err := t.look(ctx, bytes)
-			if err != nil {
-				return err
-			}
-			if first < 0 {
-				first = c.Sets
-			}
-			if elapsed := time.Since(start); elapsed < t.maxTime && !(c.Settled && c.Sets >= first+tuneWindows) {
-				next = batch(done, elapsed)
-			}
-			if next == 0 {
-				if err := t.comm.SaveTuning(ctx); err != nil {
-					return err
-				}
-				t.progress.done(sized{bytes, done, time.Since(start), c, t.shares(bytes)})
-			}
+	first := -1
+	next := func(done int, took time.Duration) (int, error) {
+		c, err := t.look(ctx, bytes)
+		if err != nil {
+			return 0, err
 		}
-		next, err := t.agree(ctx, next)
-		if err != nil || next == 0 {
-			return err
+		if first < 0 {
+			first = c.Sets
 		}
-		for range next {
-			if err := polyrail.AllReduce(ctx, t.comm, buf, polyrail.Sum); err != nil {
-				return err
-			}
+		if took < t.maxTime && !(c.Settled && c.Sets >= first+tuneWindows) {
+			return batch(done, took), nil
 		}
-		done += next
+		t.progress.done(sized{bytes, done, took, c, t.shares(bytes)})
+		return 0, t.SaveTuning(ctx)
 	}
+	return measure.Loop(ctx, t, next, func(ctx context.Context, times int) error {
+		for range times {
+			if err := t.Operate(ctx, dst, src); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // look is what the balancer knows of a size; nothing, and it is zero.
 func (t *tuning) look(ctx context.Context, bytes int) (polyrail.ClassReport, error) {
-	report, err := t.comm.Balance(ctx)
+	report, err := t.Balance(ctx)
 	if err != nil {
 		return polyrail.ClassReport{}, err
 	}
@@ -226,7 +223,7 @@ func (t *tuning) look(ctx context.Context, bytes int) (polyrail.ClassReport, err
 
 // shares are what the table in force gives the rails.
 func (t *tuning) shares(bytes int) []float64 {
-	table := t.comm.Table()
+	table := t.Table()
 	return parts(table.Lookup(int64(bytes)).Weights)
 }
 
@@ -236,21 +233,5 @@ func batch(done int, elapsed time.Duration) int {
 		return tuneBatch
 	}
 	each := max(elapsed/time.Duration(done), 1)
-	return max(tuneBatch, int(tuneSpan/each))
-}
-
-// maxBatch is more than any batch: what ranks agree on comes from the network.
-const maxBatch = int(tuneSpan / time.Nanosecond)
-
-// agree tells all ranks what rank 0 says. The algorithm has a name, so that the balancer doesn't count this among
-// the operations of its size.
-func (t *tuning) agree(ctx context.Context, next int) (int, error) {
-	v := []int64{int64(next)}
-	if err := polyrail.AllReduce(ctx, t.comm, v, polyrail.Max, polyrail.WithAlgorithm(polyrail.RecursiveDoubling)); err != nil {
-		return 0, err
-	}
-	if v[0] < 0 || v[0] > int64(maxBatch) {
-		return 0, fmt.Errorf("ranks agreed on %d operations, outside 0…%d: they do not run the same command", v[0], maxBatch)
-	}
-	return int(v[0]), nil
+	return min(max(tuneBatch, int(tuneSpan/each)), measure.MaxBatch)
 }

@@ -2,17 +2,13 @@ package view
 
 import (
 	"container/heap"
-	"flag"
 	"fmt"
 	"math/rand"
 	"reflect"
 	"testing"
 	"time"
-)
 
-var (
-	simSeeds = flag.Int("view.seeds", 1500, "seeds of the simulation")
-	simSeed  = flag.Int64("view.seed", -1, "replay this seed with a log")
+	"github.com/polyrail/polyrail/test/seeds"
 )
 
 // TestAgreementUnderChaos runs whole groups of cores against lost, repeated, late and
@@ -29,19 +25,16 @@ func TestAgreementUnderChaos(t *testing.T) {
 
 // simulate runs all seeds, or the one that is to be replayed.
 func simulate(t *testing.T, run func(seed int64, logf func(string, ...any)) error) {
-	if *simSeed >= 0 {
-		if err := run(*simSeed, t.Logf); err != nil {
+	if seed, one := seeds.One(); one {
+		if err := run(int64(seed), t.Logf); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	seeds := *simSeeds
-	if testing.Short() {
-		seeds /= 10
-	}
-	for seed := range int64(seeds) {
+	for seed := range int64(seeds.Count(1500, 150)) {
+		seed++ // 0 is no -seed
 		if err := run(seed, nil); err != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test ./collective/view -run %s -view.seed %d -v", seed, err, t.Name(), seed)
+			t.Fatalf("seed %d: %v\nreplay: go test ./collective/view -run %s -seed %d -v", seed, err, t.Name(), seed)
 		}
 	}
 }

@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
+	"testing"
 
 	"github.com/polyrail/polyrail"
 )
@@ -14,7 +18,11 @@ import (
 // Three processes, here in one, with two rails each.
 func Example() {
 	ctx := context.Background()
-	seed := freeAddress()
+	dir, err := os.MkdirTemp("", "allreduce-") // where they meet
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
 	sums := make([]string, 3)
 	var all sync.WaitGroup
 	for i := range sums {
@@ -25,10 +33,7 @@ func Example() {
 			{Name: "r0", Protocol: "tcp", Device: "127.0.0.1"},
 			{Name: "r1", Protocol: "tcp", Device: "127.0.0.1"},
 		}
-		cfg.Bind, cfg.Join = "127.0.0.1:0", []string{seed}
-		if i == 0 {
-			cfg.Bind, cfg.Join = seed, nil
-		}
+		cfg.Rendezvous.Directory = dir
 		all.Go(func() {
 			sum, err := addUp(ctx, cfg, len(sums), []float32{1, 2, float32(i)})
 			sums[i] = fmt.Sprint(sum, err)
@@ -44,12 +49,22 @@ func Example() {
 	// [3 6 3] <nil>
 }
 
-// freeAddress is an address on loopback that nobody listens on.
-func freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// TestTheProgramInTheREADMECompiles: the one that a newcomer copies.
+func TestTheProgramInTheREADMECompiles(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	_, program, found := strings.Cut(string(text), "```go\npackage main")
+	program, _, ends := strings.Cut(program, "```")
+	if !found || !ends {
+		t.Fatal("the README has no program")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte("package main"+program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

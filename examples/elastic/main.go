@@ -16,7 +16,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,15 +26,14 @@ import (
 
 func main() {
 	name := flag.String("worker", "", "run as the worker of this name (the program does so itself)")
-	bind := flag.String("bind", "127.0.0.1:0", "ADDR:PORT for gossip")
-	join := flag.String("join", "", "ADDR:PORT of another worker")
+	dir := flag.String("dir", "", "directory where the workers find each other")
 	world := flag.Int("world", 4, "number of workers")
 	flag.Parse()
 	var err error
 	if *name == "" {
 		err = demonstrate(os.Stdout, *world)
 	} else {
-		err = work(*name, *bind, *join, *world)
+		err = work(*name, *dir, *world)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -43,10 +41,10 @@ func main() {
 }
 
 // work is one worker's life. It stops when all workers' standard inputs are closed.
-func work(name, bind, join string, world int) error {
+func work(name, dir string, world int) error {
 	ctx := context.Background()
 	cfg := polyrail.DefaultConfig()
-	cfg.Name, cfg.Bind, cfg.Join = name, bind, []string{join}
+	cfg.Name, cfg.Rendezvous.Directory = name, dir
 	cfg.Rails = []polyrail.Rail{{Name: "r0", Protocol: "tcp", Device: "127.0.0.1"}, {Name: "r1", Protocol: "tcp", Device: "127.0.0.1"}}
 	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	node, err := polyrail.Start(ctx, cfg)
@@ -84,18 +82,15 @@ type worker struct {
 func demonstrate(out io.Writer, world int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	seed, err := freeAddress()
+	dir, err := os.MkdirTemp("", "elastic-")
 	if err != nil {
 		return err
 	}
+	defer os.RemoveAll(dir)
 	lines := make(chan string, 1024)
 	workers := make([]*worker, world)
 	start := func(i int) (err error) {
-		bind := "127.0.0.1:0"
-		if i == 0 {
-			bind = seed
-		}
-		workers[i], err = startWorker(ctx, lines, "-worker", fmt.Sprintf("w%d", i), "-bind", bind, "-join", seed, "-world", fmt.Sprint(world))
+		workers[i], err = startWorker(ctx, lines, "-worker", fmt.Sprintf("w%d", i), "-dir", dir, "-world", fmt.Sprint(world))
 		return err
 	}
 	expect := func(word string) error {
@@ -168,14 +163,4 @@ func startWorker(ctx context.Context, lines chan<- string, args ...string) (*wor
 		}
 	}()
 	return &worker{cmd, stdin}, nil
-}
-
-// freeAddress is an address on loopback that nobody listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }

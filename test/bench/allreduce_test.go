@@ -8,47 +8,28 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cluster/memnet"
-	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // communicators starts nodes in this process, with two rails each, and joins them.
 func communicators(b *testing.B, transport string, n int) []*polyrail.Communicator {
 	b.Helper()
-	gossip, rails := memnet.New(), mem.NewNetwork()
-	comms := make([]*polyrail.Communicator, n)
-	var forming sync.WaitGroup
-	for i := range n {
-		cfg := polyrail.DefaultConfig()
-		cfg.Balance = polyrail.BalanceStatic // what is tested relies on equal shares
-		cfg.Name, cfg.Bind = fmt.Sprintf("node%d", i), fmt.Sprintf("10.0.0.%d:7946", i+1)
-		cfg.Join, cfg.GossipNetwork, cfg.Logger = []string{"10.0.0.1:7946"}, gossip, quiet
-		for r := range 2 {
-			rail := polyrail.Rail{Name: fmt.Sprintf("rail%d", r), Protocol: "tcp", Device: fmt.Sprintf("127.0.0.%d", r+1)}
-			if transport == "mem" {
-				rail.Transport = rails.Transport(cfg.Name)
-			}
-			cfg.Rails = append(cfg.Rails, rail)
-		}
-		node, err := polyrail.Start(b.Context(), cfg)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_ = node.Close(ctx) // the others may have gone before
-		})
-		forming.Go(func() {
-			var err error
-			if comms[i], err = node.Communicator(b.Context(), "bench", n); err != nil {
-				b.Error(err)
-			}
-		})
+	o := testbed.Options{Nodes: n, Rails: 2}
+	if transport == "tcp" {
+		o.Over = testbed.Loopback
 	}
-	forming.Wait()
-	if b.Failed() {
-		b.FailNow()
+	nodes, err := testbed.Start(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = nodes.Close(ctx) // the communicator is left open
+	})
+	comms, err := nodes.Form(b.Context(), "bench")
+	if err != nil {
+		b.Fatal(err)
 	}
 	return comms
 }

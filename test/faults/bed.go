@@ -2,109 +2,70 @@ package faults
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cluster/memnet"
-	"github.com/polyrail/polyrail/railactors/supervise"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
-	"github.com/polyrail/polyrail/railactors/transport/mem"
-	"github.com/polyrail/polyrail/railactors/transport/tcp"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // bed is a cluster whose networks obey a scenario.
 type bed struct {
-	gossip *memnet.Network
-	memory *mem.Network         // nil on loopback
-	rails  [][]*fault.Transport // by node and rail
-	nodes  []*polyrail.Node
-	panics []*supervise.Panics
+	*testbed.Cluster
+	faults [][]*fault.Transport // by node and rail
 
 	// For the goroutine that takes the steps.
 	gone []int // nodes that were killed or stopped
 	part []int // nodes that a partition sets apart
 }
 
-func nodeName(i int) string      { return fmt.Sprintf("node%d", i) }
-func railName(i int) string      { return fmt.Sprintf("rail%d", i) }
-func gossipAddr(node int) string { return fmt.Sprintf("10.0.0.%d:7946", node+1) }
-
-// newBed starts the nodes. They are to be closed even after an error.
 func newBed(ctx context.Context, s Scenario, o Options) (*bed, error) {
-	b := &bed{gossip: memnet.New()}
+	b := &bed{faults: make([][]*fault.Transport, s.Nodes)}
 	frames := slices.ContainsFunc(s.Steps, func(x Step) bool { return x.Do.tampers() })
-	if !o.Loopback {
-		b.memory = mem.NewNetwork()
-	}
-	for i := range s.Nodes {
-		cfg := polyrail.DefaultConfig()
-		cfg.Name, cfg.Bind, cfg.Join = nodeName(i), gossipAddr(i), []string{gossipAddr(0)}
-		cfg.Cluster, cfg.GossipNetwork, cfg.Logger = "faults", b.gossip, o.Logger
-		b.rails, b.panics = append(b.rails, nil), append(b.panics, new(supervise.Panics))
-		cfg.Panics = b.panics[i]
-		for r := range s.Rails {
-			var inner transport.Transport
-			device := railName(r)
-			if b.memory != nil {
-				inner = b.memory.Transport(cfg.Name)
-			} else {
-				inner, device = tcp.New(tcp.Options{}), fmt.Sprintf("127.0.%d.1", r+1)
-			}
+	options := testbed.Options{Nodes: s.Nodes, Rails: s.Rails, Balance: polyrail.BalanceMeasured, Logger: o.Logger, Adapt: o.Adapt,
+		Wrap: func(node, _ int, inner transport.Transport) transport.Transport {
 			t := fault.Wrap(inner, fault.Options{Rate: s.Speed, Frames: frames})
-			b.rails[i] = append(b.rails[i], t)
-			cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: railName(r), Protocol: t.Protocol(), Device: device, Transport: t})
-		}
-		if o.Adapt != nil {
-			o.Adapt(&cfg)
-		}
-		node, err := polyrail.Start(ctx, cfg)
-		if err != nil {
-			return b, fmt.Errorf("starting %s: %w", cfg.Name, err)
-		}
-		b.nodes = append(b.nodes, node)
+			b.faults[node] = append(b.faults[node], t)
+			return t
+		}}
+	if o.Loopback {
+		options.Over = testbed.Loopback
 	}
-	return b, nil
+	var err error
+	b.Cluster, err = testbed.Start(ctx, options)
+	return b, err
 }
 
 // form makes a communicator; ranks are the nodes' numbers.
 func (b *bed) form(ctx context.Context, name string) ([]*polyrail.Communicator, error) {
 	ctx, cancel := context.WithTimeout(ctx, formTimeout)
 	defer cancel()
-	comms := make([]*polyrail.Communicator, len(b.nodes))
-	err := onEach(len(b.nodes), func(i int) (err error) {
-		comms[i], err = b.nodes[i].Communicator(ctx, name, len(b.nodes))
-		return err
-	})
-	return comms, err
+	return b.Form(ctx, name)
 }
 
-// close heals the networks, since farewells need them, and ends the nodes. Of nodes that were killed or stopped, and of the
-// others' farewell to them, nothing is expected.
+// close heals the networks, since farewells need them, and ends the nodes. Of nodes that were
+// killed or stopped, and of the others' farewell to them, nothing is expected.
 func (b *bed) close() error {
-	for i, rails := range b.rails {
+	for i, rails := range b.faults {
 		for r := range rails {
 			b.heal(i, r)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	err := onEach(len(b.nodes), func(i int) error { return b.nodes[i].Close(ctx) })
-	if len(b.gone) > 0 {
-		return nil
+	if err := b.Close(ctx); len(b.gone) == 0 {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (b *bed) heal(node, rail int) {
-	b.rails[node][rail].Heal()
-	if b.memory != nil {
-		b.memory.Heal(nodeName(node), railName(rail))
+	b.faults[node][rail].Heal()
+	if b.Rails != nil {
+		b.Rails.Heal(testbed.NodeName(node), testbed.Device(rail))
 	}
 }
 
@@ -114,7 +75,7 @@ func (b *bed) apply(s Step) (seen func() int64) {
 	case Part, Unite:
 		b.part = s.Nodes
 		b.partition()
-		return b.gossip.Parted
+		return b.Gossip.Parted
 	case Kill, Stop:
 		b.gone = append(b.gone, s.Nodes[0])
 		b.partition()
@@ -122,13 +83,13 @@ func (b *bed) apply(s Step) (seen func() int64) {
 		return func() int64 { return 0 } // the others tell, if they miss it
 	}
 	if s.Do == Panic {
-		b.panics[s.Nodes[0]].Throw(s.Actor)
-		return b.panics[s.Nodes[0]].Met
+		b.Panics[s.Nodes[0]].Throw(s.Actor)
+		return b.Panics[s.Nodes[0]].Met
 	}
 	node, rails := s.Nodes[0], []int{s.Rail}
 	if s.Rail == AllRails {
 		rails = rails[:0]
-		for r := range b.rails[node] {
+		for r := range b.faults[node] {
 			rails = append(rails, r)
 		}
 	}
@@ -146,16 +107,16 @@ func (b *bed) apply(s Step) (seen func() int64) {
 
 // onRail does what is done to one rail of a node.
 func (b *bed) onRail(s Step, node, rail int) (seen func() int64) {
-	t := b.rails[node][rail]
+	t := b.faults[node][rail]
 	counters := func(of func(fault.Counters) int64) func() int64 {
 		before := of(t.Counters())
 		return func() int64 { return of(t.Counters()) - before }
 	}
 	broken := counters(func(c fault.Counters) int64 { return c.Lost + c.Refused })
 	held := counters(func(c fault.Counters) int64 { return c.Stalled })
-	if b.memory != nil {
-		before := b.memory.Held(nodeName(node), railName(rail))
-		held = func() int64 { return b.memory.Held(nodeName(node), railName(rail)) - before }
+	if b.Rails != nil {
+		before := b.Rails.Held(testbed.NodeName(node), testbed.Device(rail))
+		held = func() int64 { return b.Rails.Held(testbed.NodeName(node), testbed.Device(rail)) - before }
 	}
 	switch s.Do {
 	case Cut:
@@ -165,8 +126,8 @@ func (b *bed) onRail(s Step, node, rail int) (seen func() int64) {
 		t.Drop()
 		return broken
 	case Silence:
-		if b.memory != nil {
-			b.memory.Silence(nodeName(node), railName(rail))
+		if b.Rails != nil {
+			b.Rails.Silence(testbed.NodeName(node), testbed.Device(rail))
 		} else {
 			t.Stall(0)
 		}
@@ -174,7 +135,7 @@ func (b *bed) onRail(s Step, node, rail int) (seen func() int64) {
 	case Unplug:
 		links := b.linkDowns(node, rail)
 		before := links()
-		b.memory.Unplug(nodeName(node), railName(rail))
+		b.Rails.Unplug(testbed.NodeName(node), testbed.Device(rail))
 		return func() int64 { return links() - before }
 	case Heal:
 		if !slices.Contains(b.gone, node) { // no rail's repair makes a stopped process go on
@@ -194,21 +155,21 @@ func (b *bed) onRail(s Step, node, rail int) (seen func() int64) {
 }
 
 func (b *bed) linkDowns(node, rail int) func() int64 {
-	return func() int64 { return int64(b.nodes[node].Rails()[rail].LinkDowns) }
+	return func() int64 { return int64(b.Nodes[node].Rails()[rail].LinkDowns) }
 }
 
 // end kills or stops a node.
 func (b *bed) end(node int, how Action) {
-	for _, t := range b.rails[node] {
+	for _, t := range b.faults[node] {
 		switch {
 		case how == Stop:
 			t.Stall(0)
-		case b.memory == nil:
+		case b.Rails == nil:
 			t.Cut() // the same process: nobody refuses connections
 		}
 	}
-	if how == Kill && b.memory != nil {
-		b.memory.Kill(nodeName(node))
+	if how == Kill && b.Rails != nil {
+		b.Rails.Kill(testbed.NodeName(node))
 	}
 }
 
@@ -216,26 +177,15 @@ func (b *bed) end(node int, how Action) {
 func (b *bed) partition() {
 	var groups [][]string
 	for _, n := range b.gone {
-		groups = append(groups, []string{gossipAddr(n)})
+		groups = append(groups, []string{testbed.GossipAddr(n)})
 	}
 	var apart []string
 	for _, n := range b.part {
 		if !slices.Contains(b.gone, n) {
-			apart = append(apart, gossipAddr(n))
+			apart = append(apart, testbed.GossipAddr(n))
 		}
 	}
-	b.gossip.Partition(append(groups, apart)...)
-}
-
-// onEach runs f(0) … f(n-1) at once and joins their errors.
-func onEach(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { errs[i] = f(i) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	b.Gossip.Partition(append(groups, apart)...)
 }
 
 // Options are how Run plays a scenario. The zero value is good.

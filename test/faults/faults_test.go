@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,11 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-var (
-	seeds = flag.Uint64("seeds", 0, "number of random scenarios; 0: as many as an ordinary test affords")
-	seed  = flag.Uint64("seed", 0, "play this one again and write what happens")
+	"github.com/polyrail/polyrail/test/seeds"
 )
 
 // play plays a scenario in virtual time.
@@ -162,15 +158,10 @@ func TestOnLoopback(t *testing.T) {
 
 // TestRandomScenarios plays scenarios drawn from seeds. Virtual time replays well, not exactly: the order of goroutines isn't drawn.
 func TestRandomScenarios(t *testing.T) {
-	count, first := uint64(200), uint64(1)
-	if testing.Short() {
-		count = 10
-	}
-	if *seeds > 0 {
-		count = *seeds
-	}
-	if *seed > 0 {
-		count, first = 1, *seed
+	count, first := seeds.Count(200, 10), uint64(1)
+	one, replay := seeds.One()
+	if replay {
+		count, first = 1, one
 	}
 	var felt, taken, operations atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
@@ -178,7 +169,7 @@ func TestRandomScenarios(t *testing.T) {
 			t.Run(fmt.Sprint(s), func(t *testing.T) {
 				t.Parallel()
 				var o Options
-				if *seed > 0 {
+				if replay {
 					o = aloud(t)
 				}
 				report, err := play(t, Random(s), o)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // Event is something that happened, for a time line.
@@ -59,10 +60,11 @@ func Run(ctx context.Context, s Scenario, o Options) (*Report, error) {
 	r := &run{s: s, o: o, report: &Report{}, over: make(chan struct{}), stepped: make(chan struct{}),
 		whole: wholeNumbers(s.Nodes), floating: floatingPoint(s.Nodes)}
 	var err error
-	if r.bed, err = newBed(ctx, s, o); err == nil {
-		err = r.play(ctx)
+	if r.bed, err = newBed(ctx, s, o); err != nil {
+		return r.report, err
 	}
-	for _, n := range r.bed.nodes {
+	err = r.play(ctx)
+	for _, n := range r.bed.Nodes {
 		r.report.Rails = append(r.report.Rails, n.Rails())
 	}
 	if closing := r.bed.close(); closing != nil && err == nil {
@@ -114,7 +116,7 @@ func (r *run) play(ctx context.Context) error {
 		ranks.Go(func() {
 			errs[i] = r.work(ctx, i, c)
 			if errs[i] != nil {
-				r.say("%s ended: %v", nodeName(i), errs[i])
+				r.say("%s ended: %v", testbed.NodeName(i), errs[i])
 			}
 		})
 	}
@@ -137,10 +139,10 @@ func (r *run) goOn(ctx context.Context) error {
 		return fmt.Errorf("after it was broken: %w", err)
 	}
 	r.say("another communicator is formed")
-	return onEach(len(comms), func(i int) error {
+	return testbed.Each(len(comms), func(i int) error {
 		for k := range r.s.Sizes {
 			if err := r.limited(ctx, func(ctx context.Context) error { return r.operation(ctx, i, k, comms[i]) }); err != nil {
-				return fmt.Errorf("%s, after it was broken, operation %d: %w", nodeName(i), k, err)
+				return fmt.Errorf("%s, after it was broken, operation %d: %w", testbed.NodeName(i), k, err)
 			}
 		}
 		return comms[i].Close(ctx)
@@ -181,12 +183,12 @@ func (r *run) judge(errs []error) error {
 			wrong = append(wrong, r.judgeBroken(i, err))
 		case i == r.s.Lost:
 		case err == nil && r.s.Lost >= 0:
-			wrong = append(wrong, fmt.Errorf("%s: did not miss %s", nodeName(i), nodeName(r.s.Lost)))
+			wrong = append(wrong, fmt.Errorf("%s: did not miss %s", testbed.NodeName(i), testbed.NodeName(r.s.Lost)))
 		case err == nil:
 		case r.s.Lost < 0:
-			wrong = append(wrong, fmt.Errorf("%s: %w", nodeName(i), err))
-		case errors.Is(err, errWrong) || lost == nil && !errors.Is(err, polyrail.ErrAborted) || lost != nil && lost.Node != nodeName(r.s.Lost):
-			wrong = append(wrong, fmt.Errorf("%s: did not miss %s, but ended with %w", nodeName(i), nodeName(r.s.Lost), err))
+			wrong = append(wrong, fmt.Errorf("%s: %w", testbed.NodeName(i), err))
+		case errors.Is(err, errWrong) || lost == nil && !errors.Is(err, polyrail.ErrAborted) || lost != nil && lost.Node != testbed.NodeName(r.s.Lost):
+			wrong = append(wrong, fmt.Errorf("%s: did not miss %s, but ended with %w", testbed.NodeName(i), testbed.NodeName(r.s.Lost), err))
 		}
 	}
 	return errors.Join(wrong...)
@@ -194,13 +196,13 @@ func (r *run) judge(errs []error) error {
 
 // judgeBroken: a rank whose communicator was to break must say whose failure it was.
 func (r *run) judgeBroken(rank int, err error) error {
-	switch culprit := nodeName(r.s.Broken); {
+	switch culprit := testbed.NodeName(r.s.Broken); {
 	case err == nil:
-		return fmt.Errorf("%s: the failure of %s broke nothing", nodeName(rank), culprit)
+		return fmt.Errorf("%s: the failure of %s broke nothing", testbed.NodeName(rank), culprit)
 	case rank == r.s.Broken && errors.Is(err, polyrail.ErrInternal):
 	case rank != r.s.Broken && errors.Is(err, polyrail.ErrAborted) && strings.Contains(err.Error(), culprit):
 	default:
-		return fmt.Errorf("%s: does not blame %s, but ended with %w", nodeName(rank), culprit, err)
+		return fmt.Errorf("%s: does not blame %s, but ended with %w", testbed.NodeName(rank), culprit, err)
 	}
 	return nil
 }
@@ -208,7 +210,7 @@ func (r *run) judgeBroken(rank int, err error) error {
 // missed: a rank was told that a node is lost.
 func (r *run) missed(node string) {
 	for i := range r.report.Taken {
-		if t := &r.report.Taken[i]; (t.Do == Kill || t.Do == Stop) && nodeName(t.Nodes[0]) == node {
+		if t := &r.report.Taken[i]; (t.Do == Kill || t.Do == Stop) && testbed.NodeName(t.Nodes[0]) == node {
 			t.Seen++
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -13,25 +12,20 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
-	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/seeds"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
-var (
-	leavings  = flag.Int("leavings", 5, "in how many rounds of each way a member leaves the others")
-	leaveSeed = flag.Uint64("leave-seed", 0, "of the moments; 0: another one each time")
-)
+var leavings = flag.Int("leavings", 5, "in how many rounds of each way a member leaves the others")
 
 // leaving is a cluster in this process, in which one member after the other leaves.
 type leaving struct {
-	t       *testing.T
-	random  *rand.Rand
-	memory  *mem.Network // nil on loopback
-	gossip  *memnet.Network
-	configs []polyrail.Config
-	nodes   []*polyrail.Node
-	moment  time.Duration // when one leaves: before this
+	t      *testing.T
+	random *rand.Rand
+	*testbed.Cluster
+	moment time.Duration // when one leaves: before this
 }
 
 const (
@@ -40,57 +34,33 @@ const (
 )
 
 func newLeaving(t *testing.T, virtual bool) *leaving {
-	seed := *leaveSeed
-	if seed == 0 {
+	seed, one := seeds.One() // of the moments
+	if !one {
 		seed = rand.Uint64()
 	}
-	t.Logf("-leave-seed %d", seed)
-	l := &leaving{t: t, random: rand.New(rand.NewPCG(seed, 0)), gossip: memnet.New(),
-		moment: 100 * time.Millisecond}
-	if virtual {
-		l.memory, l.moment = mem.NewNetwork(), 20*time.Millisecond
-	}
-	for i := range leavingNodes {
-		cfg := polyrail.DefaultConfig()
-		cfg.Balance = polyrail.BalanceStatic
-		cfg.Name, cfg.Bind, cfg.Join = fmt.Sprint("node", i), fmt.Sprintf("10.0.0.%d:7946", i+1),
-			[]string{"10.0.0.1:7946", "10.0.0.2:7946"}
-		cfg.GossipNetwork, cfg.Logger, cfg.RankTimeout = l.gossip, slog.New(slog.DiscardHandler), rankTimeout
-		for r := range 2 {
-			rail := polyrail.Rail{Name: fmt.Sprint("rail", r), Protocol: "tcp",
-				Device: fmt.Sprintf("127.0.%d.1", r+1)}
-			if virtual { // an operation takes time: else nothing could happen within it
-				rail.Transport = fault.Wrap(l.memory.Transport(cfg.Name),
-					fault.Options{Delay: 100 * time.Microsecond, Rate: 1 << 30})
-			}
-			cfg.Rails = append(cfg.Rails, rail)
+	t.Logf("-seed %d", seed)
+	l := &leaving{t: t, random: rand.New(rand.NewPCG(seed, 0)), moment: 100 * time.Millisecond}
+	o := testbed.Options{Nodes: leavingNodes, Rails: 2, Over: testbed.Loopback, Adapt: func(cfg *polyrail.Config) {
+		cfg.RankTimeout = rankTimeout
+		cfg.Join = []string{testbed.GossipAddr(0), testbed.GossipAddr(1)} // the first one may leave
+	}}
+	if virtual { // an operation takes time: else nothing could happen within it
+		l.moment, o.Over = 20*time.Millisecond, testbed.Memory
+		o.Wrap = func(_, _ int, inner transport.Transport) transport.Transport {
+			return fault.Wrap(inner, fault.Options{Delay: 100 * time.Microsecond, Rate: 1 << 30})
 		}
-		l.configs, l.nodes = append(l.configs, cfg), append(l.nodes, nil)
-		l.start(i)
+	}
+	var err error
+	if l.Cluster, err = testbed.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
 	}
 	return l
 }
 
-func (l *leaving) start(i int) {
-	l.t.Helper()
-	var err error
-	if l.nodes[i], err = polyrail.Start(l.t.Context(), l.configs[i]); err != nil {
-		l.t.Fatalf("node %d: %v", i, err)
-	}
-}
-
 func (l *leaving) each(f func(i int) error) {
 	l.t.Helper()
-	errs := make([]error, len(l.nodes))
-	var all sync.WaitGroup
-	for i := range l.nodes {
-		all.Go(func() { errs[i] = f(i) })
-	}
-	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			l.t.Fatalf("node %d: %v", i, err)
-		}
+	if err := l.Each(f); err != nil {
+		l.t.Fatal(err)
 	}
 }
 
@@ -98,7 +68,7 @@ func (l *leaving) close() {
 	l.each(func(i int) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		return l.nodes[i].Close(ctx)
+		return l.Nodes[i].Close(ctx)
 	})
 }
 
@@ -109,14 +79,14 @@ func (l *leaving) round(round int, w way) (worst time.Duration) {
 	l.each(func(i int) error {
 		ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 		defer cancel()
-		c, err := l.nodes[i].Communicator(ctx, "mix", leavingNodes)
-		mixers[i] = &mixer{node: l.nodes[i], comm: c, way: w}
+		c, err := l.Nodes[i].Communicator(ctx, "mix", leavingNodes)
+		mixers[i] = &mixer{node: l.Nodes[i], comm: c, way: w}
 		return err
 	})
 	victim := l.random.IntN(leavingNodes)
 	v := mixers[victim]
 	v.victim, v.after = true, time.Duration(l.random.Int64N(int64(l.moment)))
-	v.die = func() { l.kill(victim) }
+	v.die = func() { l.Kill(victim) }
 	endings := make([]ending, leavingNodes)
 	done := make(chan struct{})
 	go func() {
@@ -134,12 +104,11 @@ func (l *leaving) round(round int, w way) (worst time.Duration) {
 			round, w, victim, v.after))
 	}
 	worst = checkEndings(l.t, fmt.Sprintf("round %d, %s of node %d after %v", round, w, victim,
-		v.after), w, endings, victim, l.configs[victim].Name)
+		v.after), w, endings, victim, l.Configs[victim].Name)
 	if w == leaves || w == dies {
-		if l.memory != nil {
-			l.memory.Revive(l.configs[victim].Name)
+		if err := l.Restart(l.t.Context(), victim); err != nil {
+			l.t.Fatal(err)
 		}
-		l.start(victim)
 	}
 	return worst
 }
@@ -175,16 +144,6 @@ func checkEndings(t *testing.T, what string, w way, endings []ending, victim int
 		}
 	}
 	return worst
-}
-
-// kill ends a node as the end of its process would.
-func (l *leaving) kill(i int) {
-	l.memory.Kill(l.configs[i].Name)
-	l.gossip.Partition([]string{l.configs[i].Bind})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = l.nodes[i].Close(ctx) // what it could not say is no fault
-	l.gossip.Heal()
 }
 
 func TestNobodyWaitsForWhoLeavesInVirtualTime(t *testing.T) {

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/polyrail/polyrail/test/seeds"
 )
 
 var (
-	seeds    = flag.Uint64("seeds", 0, "number of seeds to run; 0: as many as an ordinary test affords")
 	from     = flag.Uint64("from", 1, "first seed")
 	measured = flag.Bool("measured", false, "-seeds and -seed are those of TestMeasuredTablesSettle")
-	seed     = flag.Uint64("seed", 0, "replay this one seed and write what happens")
 )
 
 // Seeds of a plain "go test", and of one with -short.
@@ -29,17 +29,10 @@ const (
 
 // TestSeeds plays many seeds over all processors. A failure names the seed and how to replay it.
 func TestSeeds(t *testing.T) {
-	if *seed != 0 || *measured {
+	if _, one := seeds.One(); one || *measured {
 		t.Skip("replaying one seed, or other seeds")
 	}
-	count := *seeds
-	switch {
-	case count > 0:
-	case testing.Short():
-		count = shortSeeds
-	default:
-		count = ordinarySeeds
-	}
+	count := seeds.Count(ordinarySeeds, shortSeeds)
 	start := time.Now()
 	stats := play(t, *from, count, false)
 	elapsed := time.Since(start)
@@ -57,13 +50,13 @@ func TestSeeds(t *testing.T) {
 // real balancer makes of the ranks' measurements: with delays, skew, clocks that run apart, and connections that are lost. No
 // rank runs a seq under another table than the others (Sim.settle fails then), and the tables come to rest.
 func TestMeasuredTablesSettle(t *testing.T) {
-	if *seed != 0 {
+	if _, one := seeds.One(); one {
 		t.Skip("replaying one seed")
 	}
 	count := uint64(measuredSeeds)
 	switch {
-	case *measured && *seeds > 0:
-		count = *seeds
+	case *measured:
+		count = seeds.Count(measuredSeeds, shortMeasuredSeeds)
 	case testing.Short():
 		count = shortMeasuredSeeds
 	}
@@ -139,15 +132,16 @@ func play(t *testing.T, first, count uint64, measured bool) Stats {
 
 // TestReplay plays the seed of -seed and writes its log.
 func TestReplay(t *testing.T) {
-	if *seed == 0 {
+	seed, one := seeds.One()
+	if !one {
 		t.Skip("no -seed")
 	}
 	s := New(os.Stdout)
 	s.Measured = *measured
-	if err := s.Run(*seed); err != nil {
-		t.Fatalf("seed %d: %v", *seed, err)
+	if err := s.Run(seed); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
 	}
-	fmt.Printf("seed %d: ok, %+v\n", *seed, s.Stats())
+	fmt.Printf("seed %d: ok, %+v\n", seed, s.Stats())
 }
 
 // TestASeedReplaysExactly: the log of a run is a function of its seed, whatever ran before.

@@ -19,13 +19,11 @@ import (
 
 // Group is the communicator under test, seen from one rank.
 type Group interface {
-	Rank() int
+	Ranks // to agree on iterations and to share counts
 	Size() int
 	Barrier(ctx context.Context) error
 	// Operate runs the operation that is measured.
 	Operate(ctx context.Context, dst, src []byte) error
-	// Sum adds up v over all ranks, in place: how ranks agree on iterations and share their counts.
-	Sum(ctx context.Context, v []int64) error
 	// RailBytes is how many bytes this process has sent on each rail. All ranks have the same rails.
 	RailBytes() map[string]int64
 }
@@ -51,7 +49,7 @@ type Shape struct {
 }
 
 const (
-	maxIterations = 1 << 17
+	maxIterations = MaxBatch
 	minIterations = 3
 	// A single operation on buffers above oneIterationBytes takes long enough.
 	oneIterationBytes = 32 << 20
@@ -75,9 +73,9 @@ type run struct {
 	c        Config
 	src, dst []byte
 
-	times []time.Duration
-	cpu   time.Duration // of this process, during the timed operations
-	wrong int64         // elements seen here
+	times          []time.Duration
+	cpu            time.Duration // of this process, during the timed operations
+	checked, wrong int64         // elements, here
 }
 
 func (m *run) measure(ctx context.Context) (osu.Result, error) {
@@ -86,21 +84,15 @@ func (m *run) measure(ctx context.Context) (osu.Result, error) {
 		return osu.Result{}, err
 	}
 	before := m.g.RailBytes()
-	var elapsed time.Duration
-	for {
-		todo, err := m.agree(ctx, perIteration, elapsed)
-		if err != nil {
-			return osu.Result{}, err
+	next := func(done int, took time.Duration) (int, error) {
+		each := perIteration
+		if done > 0 {
+			each = took / time.Duration(done)
 		}
-		if todo == 0 {
-			break
-		}
-		start := time.Now()
-		if err := m.iterate(ctx, todo); err != nil {
-			return osu.Result{}, err
-		}
-		elapsed += time.Since(start)
-		perIteration = elapsed / time.Duration(len(m.times))
+		return nextIterations(m.c.Shape.Bytes, done, each, m.c.MinTime-took), nil
+	}
+	if err := Loop(ctx, m.g, next, m.iterate); err != nil {
+		return osu.Result{}, err
 	}
 	after := m.g.RailBytes()
 	if !m.c.CheckAll {
@@ -151,21 +143,6 @@ func (m *run) repeat(ctx context.Context, times int) (each time.Duration, err er
 	return time.Since(start) / time.Duration(times), nil
 }
 
-// agree returns how many iterations come next, 0 for no more. Rank 0 decides.
-func (m *run) agree(ctx context.Context, perIteration, elapsed time.Duration) (int, error) {
-	decision := []int64{0}
-	if m.g.Rank() == 0 {
-		decision[0] = int64(nextIterations(m.c.Shape.Bytes, len(m.times), perIteration, m.c.MinTime-elapsed))
-	}
-	if err := m.g.Sum(ctx, decision); err != nil {
-		return 0, err
-	}
-	if decision[0] < 0 || decision[0] > maxIterations {
-		return 0, fmt.Errorf("ranks agreed on %d iterations, outside 0…%d: they do not run the same measurement", decision[0], maxIterations)
-	}
-	return int(decision[0]), nil
-}
-
 // nextIterations is how many iterations fill the time that is left. The first guess is halved: the
 // warm-up did not include the barriers. Without a warm-up (each is 0) it is the least.
 func nextIterations(bytes, done int, each, left time.Duration) int {
@@ -210,19 +187,23 @@ func (m *run) iterate(ctx context.Context, times int) error {
 
 // check counts the wrong elements of the result, and those of the operand that have changed.
 func (m *run) check() {
-	m.wrong += int64(m.c.Pattern.Wrong(m.dst, m.c.Shape.Result))
 	own := pattern.Only(op.Rank(m.g.Rank()))
-	m.wrong += int64(m.c.Pattern.Wrong(m.src, []pattern.Part{{Ranks: own, Elements: len(m.src) / m.c.Pattern.ElementBytes()}}))
+	operand := []pattern.Part{{Ranks: own, Elements: len(m.src) / m.c.Pattern.ElementBytes()}}
+	m.wrong += int64(m.c.Pattern.Wrong(m.dst, m.c.Shape.Result) + m.c.Pattern.Wrong(m.src, operand))
+	for _, part := range append(operand, m.c.Shape.Result...) {
+		m.checked += int64(part.Elements)
+	}
 }
 
-// collect sums up what the ranks counted, in one operation: errors, processor time, time, bytes per rail.
+// collect sums up what the ranks counted, in one operation: elements, processor time, time, bytes
+// per rail.
 func (m *run) collect(ctx context.Context, before, after map[string]int64) (osu.Result, error) {
 	rails := slices.Sorted(maps.Keys(after))
 	var took time.Duration
 	for _, t := range m.times {
 		took += t
 	}
-	counts := []int64{m.wrong, int64(m.cpu), int64(took)}
+	counts := []int64{m.wrong, m.checked, int64(m.cpu), int64(took)}
 	fixed := len(counts)
 	for _, rail := range rails {
 		counts = append(counts, after[rail]-before[rail])
@@ -234,9 +215,9 @@ func (m *run) collect(ctx context.Context, before, after map[string]int64) (osu.
 	for i, rail := range rails {
 		sent[rail] = counts[fixed+i]
 	}
-	r := osu.NewResult(m.c.Op, m.c.Bus, m.g.Size(), m.c.Shape.Bytes, m.times, time.Duration(counts[2]))
-	r.Errors = counts[0]
-	r.CPUMicros = float64(counts[1]) / float64(m.g.Size()) / float64(len(m.times)) / float64(time.Microsecond)
+	r := osu.NewResult(m.c.Op, m.c.Bus, m.g.Size(), m.c.Shape.Bytes, m.times, time.Duration(counts[3]))
+	r.Errors, r.Checked = counts[0], counts[1]
+	r.CPUMicros = float64(counts[2]) / float64(m.g.Size()) / float64(len(m.times)) / float64(time.Microsecond)
 	r.Shares = osu.Shares(sent)
 	return r, nil
 }

@@ -32,6 +32,8 @@ type Result struct {
 	Shares map[string]float64 `json:"shares"`
 	// Errors is the number of wrong elements, over all ranks and checked iterations.
 	Errors int64 `json:"errors"`
+	// Checked is the number of elements that were compared, over all ranks and iterations.
+	Checked int64 `json:"-"`
 	// Profile says where rank 0's processor time went, where that was asked for.
 	Profile *Profile `json:"profile,omitempty"`
 }

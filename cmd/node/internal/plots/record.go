@@ -1,5 +1,6 @@
 // Package plots records what the rails do during a measurement, and writes it as CSV and as
-// pictures: the shares over time (Nezha's Fig. 7) and the rate of each rail (its Fig. 6).
+// pictures: the shares over time (Nezha's Fig. 7) and the rate of each rail (its Fig. 6). And it
+// draws results of several systems beside each other.
 //
 // It keeps the rails' own counters as they were at moments that its caller chooses. Shares and rates
 // are differences between what was kept, so notes that are left out take nothing away from the others.

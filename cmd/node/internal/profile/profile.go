@@ -31,14 +31,15 @@ func Start() (*Capture, error) {
 	return c, nil
 }
 
-// Stop ends the profile and sums it up.
-func (c *Capture) Stop() (*osu.Profile, error) {
+// Stop ends the profile and sums it up. The file, if there is one, keeps the profile itself.
+func (c *Capture) Stop(keep *File) (*osu.Profile, error) {
 	wall := time.Since(c.start)
 	pprof.StopCPUProfile()
 	p, err := pb.Parse(&c.data)
 	if err != nil {
 		return nil, fmt.Errorf("CPU profile: %w", err)
 	}
+	keep.add(p)
 	return sum(p, wall), nil
 }
 

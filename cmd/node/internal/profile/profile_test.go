@@ -91,7 +91,7 @@ func TestCaptureTakesOneAtATime(t *testing.T) {
 	if _, err := Start(); err == nil {
 		t.Error("a second profile began while the first was taken")
 	}
-	p, err := c.Stop()
+	p, err := c.Stop(nil)
 	if err != nil || p.WallSeconds <= 0 {
 		t.Errorf("%+v, %v", p, err)
 	}

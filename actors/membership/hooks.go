@@ -1,0 +1,28 @@
+package membership
+
+import (
+	"context"
+
+	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/railactors/supervise"
+)
+
+// Hooks are what a test replaces in a node. They travel in the context of the node's start, so
+// that no public configuration has them; httptrace does the same. test/testbed sets them.
+type Hooks struct {
+	Gossip cluster.Network   // carries gossip in place of sockets; nil: sockets do
+	Panics *supervise.Panics // makes the node's actors panic; nil: nobody does
+}
+
+type hooksKey struct{}
+
+// WithHooks returns a context with which nodes start with the hooks.
+func WithHooks(ctx context.Context, h Hooks) context.Context {
+	return context.WithValue(ctx, hooksKey{}, h)
+}
+
+// hooksOf are the context's hooks, or none.
+func hooksOf(ctx context.Context) Hooks {
+	h, _ := ctx.Value(hooksKey{}).(Hooks)
+	return h
+}

@@ -1,0 +1,97 @@
+package osu
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// csvColumns are those of a file of results. docs/performance.md explains them.
+var csvColumns = []string{"system", "network", "op", "ranks", "bytes", "iterations", "min_us", "avg_us",
+	"p50_us", "p95_us", "p99_us", "max_us", "cpu_us", "errors"}
+
+// CSV prints results as lines of a file that node chart draws.
+type CSV struct {
+	w       *csv.Writer
+	network string
+}
+
+// NewCSV prints the header. network says what the results were measured on.
+func NewCSV(w io.Writer, network string) (*CSV, error) {
+	c := &CSV{w: csv.NewWriter(w), network: network}
+	return c, c.write(csvColumns)
+}
+
+// Print prints one result.
+func (c *CSV) Print(r Result) error {
+	row := []string{"polyrail", c.network, r.Op, strconv.Itoa(r.Ranks), strconv.Itoa(r.Bytes), strconv.Itoa(r.Iterations)}
+	for _, x := range []float64{r.MinMicros, r.AvgMicros, r.P50Micros, r.P95Micros, r.P99Micros, r.MaxMicros, r.CPUMicros} {
+		row = append(row, strconv.FormatFloat(x, 'f', 1, 64))
+	}
+	return c.write(append(row, strconv.FormatInt(r.Errors, 10)))
+}
+
+func (c *CSV) write(row []string) error {
+	if err := c.w.Write(row); err != nil {
+		return err
+	}
+	c.w.Flush() // a line is seen as soon as it is measured
+	return c.w.Error()
+}
+
+// Row is what a chart shows of a line of such a file.
+type Row struct {
+	System, Network, Op string
+	Ranks, Bytes        int
+	P50Micros           float64
+}
+
+// maxRows bounds a file.
+const maxRows = 100_000
+
+// ReadCSV reads results, of any program. The columns of Row must be there, in any order. Files may be
+// put together: the header may come again.
+func ReadCSV(r io.Reader) (rows []Row, err error) {
+	in := csv.NewReader(r)
+	in.Comment = '#'
+	header, err := in.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("it is empty")
+	} else if err != nil {
+		return nil, err
+	}
+	var at [6]int
+	for i, name := range []string{"system", "network", "op", "ranks", "bytes", "p50_us"} {
+		if at[i] = slices.Index(header, name); at[i] < 0 {
+			return nil, fmt.Errorf("line 1: no column %q", name)
+		}
+	}
+	for len(rows) < maxRows {
+		fields, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if slices.Equal(fields, header) {
+			continue
+		}
+		line, _ := in.FieldPos(0)
+		row := Row{System: fields[at[0]], Network: fields[at[1]], Op: fields[at[2]]}
+		var faults [3]error
+		row.Ranks, faults[0] = strconv.Atoi(fields[at[3]])
+		row.Bytes, faults[1] = strconv.Atoi(fields[at[4]])
+		row.P50Micros, faults[2] = strconv.ParseFloat(fields[at[5]], 64)
+		if err := errors.Join(faults[:]...); err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		if row.Ranks < 1 || row.Bytes < 1 || !(row.P50Micros > 0) {
+			return nil, fmt.Errorf("line %d: ranks, bytes and p50_us must be positive", line)
+		}
+		rows = append(rows, row)
+	}
+	return nil, fmt.Errorf("more than %d lines", maxRows)
+}

@@ -1,0 +1,45 @@
+package osu
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestResultsComeBackFromCSV(t *testing.T) {
+	var out bytes.Buffer
+	for _, network := range []string{"equal, 2 rails", "unequal"} { // as of two runs put together
+		p, err := NewCSV(&out, network)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Print(NewResult("allreduce", BusTwice, 4, 1000, hundred(), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := ReadCSV(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Row{{"polyrail", "equal, 2 rails", "allreduce", 4, 1000, 50}, {"polyrail", "unequal", "allreduce", 4, 1000, 50}}
+	if !slices.Equal(rows, want) {
+		t.Errorf("%v, want %v", rows, want)
+	}
+}
+
+func TestACSVFileThatCannotBeDrawnIsToldByLine(t *testing.T) {
+	const header = "system,network,op,ranks,bytes,p50_us\n"
+	for text, want := range map[string]string{
+		"":                                "empty",
+		"system,network,op,ranks,bytes\n": "p50_us",
+		header + "a,b,allreduce,x,8,1\n":  "line 2",
+		header + "a,b,allreduce,2,8,1\na,b,allreduce,2,0,1\n": "line 3",
+		header + "a,b,allreduce,2,8,NaN\n":                    "line 2",
+		header + "a,b\n":                                      "line 2",
+	} {
+		if _, err := ReadCSV(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+package polyrail
+
+import "github.com/polyrail/polyrail/actors/engine"
+
+// What tests of this package see of it besides the public API.
+
+// Transfers are those of the communicator's engine.
+func (c *Communicator) Transfers() *engine.Transfers { return c.inner.Transfers() }
+
+// Elements is b as elements, which it must hold in whole numbers.
+func Elements[T Element](b []byte) []T { return elements[T](b) }

@@ -1,0 +1,29 @@
+// Package seeds holds the flags of all tests that draw what they do. -seed N does again what N
+// stands for, and writes what happens; -seeds N says how many are run.
+//
+// What a seed stands for is the test's.
+package seeds
+
+import (
+	"flag"
+	"testing"
+)
+
+var (
+	one  = flag.Uint64("seed", 0, "run this seed alone, and write what happens; 0: run -seeds of them")
+	many = flag.Uint64("seeds", 0, "number of seeds to run; 0: as many as an ordinary test affords")
+)
+
+// One is the seed that alone is to be run; ok is false where there is none.
+func One() (seed uint64, ok bool) { return *one, *one != 0 }
+
+// Count is how many seeds to run: what -seeds says, or else ordinary, and with -short short.
+func Count(ordinary, short uint64) uint64 {
+	switch {
+	case *many > 0:
+		return *many
+	case testing.Short():
+		return short
+	}
+	return ordinary
+}
