@@ -49,14 +49,22 @@ func (l *link[F]) oldest() int {
 }
 
 // sooner reports whether rail a delivers clearly sooner than rail b: by more than both estimates
-// may be off, and by more than an acknowledgement may be late.
+// may be off, and by more than the acknowledgements of both may be late. While shares have shown to
+// be wrong, by such a gain within the last second, one of these delays is enough.
 func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
 	at, known := c.arrival(a, aBytes)
 	if !known {
 		return false
 	}
 	than, known := c.arrival(b, bBytes)
-	return known && at.late+c.cfg.AckDelay.Seconds() < than.early
+	gain, delay := than.early-at.late, c.cfg.AckDelay.Seconds()
+	if !known || gain <= delay {
+		return false
+	}
+	if gain > 2*delay {
+		c.misjudged = c.now
+	}
+	return c.misjudged > 0 && c.now-c.misjudged <= paceStale
 }
 
 // outdone reports whether the rail leaves the first frame of its queue to another one, which
@@ -64,7 +72,7 @@ func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
 // have nothing to carry none is waited for.
 func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 	it := l.data.at(0)
-	if it.Rails == 0 || l.traffic.bytes == 0 && c.now-l.pace.at > paceStale {
+	if it.Rails == 0 || c.untested(l) {
 		return false
 	}
 	for r := range it.Rails.All() {
@@ -78,11 +86,19 @@ func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 	return false
 }
 
+// untested reports whether the rail carries nothing and was not measured for long.
+func (c *Core[F]) untested(l *link[F]) bool {
+	return l.traffic.bytes == 0 && c.now-l.pace.at > paceStale
+}
+
 // ready is a rail without frames of its own that delivers a new frame clearly sooner than the
 // planned one; -1: none.
 func (c *Core[F]) ready(it *Item[F]) (rail int) {
 	rail = -1
 	planned := &c.links[it.Rail]
+	if c.untested(planned) && planned.data.len() == 0 {
+		return rail
+	}
 	soonest := math.Inf(1)
 	for r := range it.Rails.All() {
 		if r == it.Rail || r >= len(c.links) {

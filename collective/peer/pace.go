@@ -29,15 +29,17 @@ func (p *pace) known() bool { return p.bytes > 0 }
 // rate is in bytes per second.
 func (p *pace) rate() float64 { return p.bytes / p.seconds }
 
-// add takes an interval that ended now, in which the rail carried so many bytes.
+// add takes an interval that ended now, in which the rail carried so many bytes. A long one counts
+// as one of paceMemory: a rail that has stood still must not need as long to be quick again.
 func (p *pace) add(bytes int, took, now time.Duration) {
-	seconds := took.Seconds()
+	seconds := min(took.Seconds(), paceMemory)
+	carried := float64(bytes) * seconds / took.Seconds()
 	off := seconds // of the first one nothing was expected
 	if p.known() {
-		off -= float64(bytes) / p.rate()
+		off -= carried / p.rate()
 	}
 	keep := math.Exp(-seconds / paceMemory)
-	p.bytes = p.bytes*keep + float64(bytes)
+	p.bytes = p.bytes*keep + carried
 	p.seconds = p.seconds*keep + seconds
 	p.squares = p.squares*keep*keep + off*off
 	p.at = now

@@ -136,6 +136,8 @@ type Core[F any] struct {
 	closing []*closing[F] // closed generations that aren't settled
 	waiting int           // bytes of data that wait in queues
 
+	misjudged time.Duration // when shares last were clearly wrong; 0: never
+
 	// What waits until any rail is up.
 	orphanAhead deque[Item[F]]
 	orphanData  queue[F]
