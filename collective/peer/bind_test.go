@@ -317,7 +317,7 @@ func TestARailThatWasSlowIsMeasuredAgain(t *testing.T) {
 	b.run()
 	b.rates[1] = 200 * mbit
 	began := b.now
-	for b.now-began < 3*paceStale {
+	for b.now-began < 3*time.Second {
 		b.send(20, 20)
 		b.run()
 	}
@@ -325,6 +325,51 @@ func TestARailThatWasSlowIsMeasuredAgain(t *testing.T) {
 	b.send(100, 100)
 	if took, bound := b.run(), b.bound(200); took > bound*105/100+bedDelay {
 		t.Errorf("the rails carry %d in %v, the bound is %v", b.carried, took, bound)
+	}
+}
+
+// TestAnEstimateCountsForASecond: until then a rail that was slow is not tried.
+func TestAnEstimateCountsForASecond(t *testing.T) {
+	b := newBed(t, 200*mbit, 5*mbit)
+	b.send(80, 10)
+	b.run()
+	b.now += 500 * time.Millisecond
+	clear(b.carried)
+	b.send(10, 10)
+	if b.run(); b.carried[1] != 0 {
+		t.Errorf("the rails carried %d", b.carried)
+	}
+}
+
+// TestWhatAcknowledgementsMayHideMovesNothing: two delays of 10 ms are more than these shares lose.
+func TestWhatAcknowledgementsMayHideMovesNothing(t *testing.T) {
+	b := newBed(t, 200*mbit, 200*mbit)
+	for operation := range 10 {
+		clear(b.carried)
+		b.send(45, 55)
+		if b.run(); b.carried[0] != 45*bedFrame {
+			t.Errorf("operation %d: the rails carried %d", operation, b.carried)
+		}
+	}
+}
+
+// TestARailThatStandsStillIsNotWaitedFor: it looks later and later, and no acknowledgement tells of it.
+func TestARailThatStandsStillIsNotWaitedFor(t *testing.T) {
+	b := newBed(t, 200*mbit, mbit)
+	b.send(80, 10)
+	b.run()
+	b.rates[0] = 0
+	b.send(80, 4) // more than the limit in flight
+	if n := b.core.InFlight(1); n != 0 {
+		t.Fatalf("%d bytes are on the slow rail at once", n)
+	}
+	b.now += 900 * time.Millisecond
+	var fx Effects[int]
+	b.core.At(b.now)
+	b.core.Overdue(&fx)
+	b.carryOut(&fx)
+	if b.core.InFlight(1) == 0 {
+		t.Error("the slow rail waits on")
 	}
 }
 
