@@ -38,6 +38,9 @@ type Config struct {
 
 	// Balance says where the rails' shares come from. All nodes must have the same.
 	Balance BalanceMode
+	// PinFrames keeps each frame on the rail that its share names, while that is up. Without it a sender gives a frame
+	// to another rail of the operation where that one delivers it clearly sooner, as acknowledgements tell.
+	PinFrames bool
 	// Order says whether the order of sums may follow the network. All nodes must have the same.
 	Order OrderMode
 	// Probe has each rail measured by itself when a communicator forms, for at most some 100 ms, so that the first

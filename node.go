@@ -73,7 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	inner, err := membership.Start(ctx, membership.Config{
 		Engine: engine.Config{
 			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase,
-			WaitSpin:    cfg.WaitSpin,
+			WaitSpin: cfg.WaitSpin, PinFrames: cfg.PinFrames,
 			MemoryLimit: cfg.MemoryLimit, Measured: cfg.measured(), Free: cfg.Order == OrderFree,
 		},
 		Balancing: balancing.Config{

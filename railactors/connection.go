@@ -153,6 +153,8 @@ func (c *connection) ackDue() {
 // owns the writing side.
 func (c *connection) fill(limit int, small bool) (total int) {
 	p := c.peer
+	now := p.fabric.now()
+	p.core.At(now)
 	c.bufs = c.bufs[:0]
 	n := 0
 	put := func(h *wire.Header, payload []byte) {
@@ -194,7 +196,7 @@ func (c *connection) fill(limit int, small bool) (total int) {
 	}
 	c.urgent = 0
 	if n > 0 {
-		p.signals[c.rail].sent.Store(int64(p.fabric.now()))
+		p.signals[c.rail].sent.Store(int64(now))
 		p.wrote()
 	}
 	return total

@@ -69,7 +69,7 @@ func (a *arrival) Torn(_ uint64, err error) {
 	n.changed.Broadcast()
 }
 
-func (n *testNode) Land(from *Peer, h *wire.Header) (Landing, error) {
+func (n *testNode) Land(from *Peer, _ int, h *wire.Header) (Landing, error) {
 	if n.land != nil {
 		return n.land(from, h)
 	}

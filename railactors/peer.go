@@ -155,7 +155,7 @@ func (p *Peer) Send(fr *Frame) {
 		return
 	}
 	it := peer.Item[*Frame]{
-		Frame: fr, Rail: fr.Rail, Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
+		Frame: fr, Rail: fr.Rail, Rails: fr.Rails, Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
 		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
 	}
 	if !it.Ahead && fr.Header.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
@@ -173,6 +173,9 @@ func (p *Peer) Send(fr *Frame) {
 		}
 		p.tellLost()
 		return
+	}
+	if it.Rails != 0 {
+		p.core.At(p.fabric.now())
 	}
 	p.core.Send(it, &fx.Effects)
 	p.unlock(fx)

@@ -3,6 +3,7 @@ package railactors
 import (
 	"errors"
 
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 )
@@ -18,6 +19,7 @@ var ErrRevoked = errors.New("memory was revoked")
 type Frame struct {
 	Header  wire.Header // the pair fills in Number, Ack and Credit
 	Rail    int         // that is to carry it; while it is down, another one does
+	Rails   peer.Rails  // of data: those that may carry it if they are sooner; none: Rail alone
 	Payload []byte      // read until the frame is released, never written
 	Owner   FrameOwner  // nil where nobody asks
 	Tag     uint64      // the owner's
@@ -53,9 +55,9 @@ type Receiver interface {
 
 // Inbound is the operations' side: what pairs deliver. No method may block.
 type Inbound interface {
-	// Land is asked by a pair's reader for each data frame, before it reads the payload. h is valid during the call.
-	// An error is a violation of the protocol: the connection is closed with it.
-	Land(from *Peer, h *wire.Header) (Landing, error)
+	// Land is asked by a pair's reader for each data frame, before it reads the payload, with the rail that carried
+	// it. h is valid during the call. An error is a violation of the protocol: the connection is closed with it.
+	Land(from *Peer, rail int, h *wire.Header) (Landing, error)
 	// Granted: a Grant frame arrived.
 	Granted(from *Peer, h *wire.Header) error
 	// Wanted: a Want frame arrived: the peer has eager frames of (Comm, Seq) and no credit.

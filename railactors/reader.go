@@ -209,7 +209,8 @@ func (r *reader) frame() error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	signal.heard.Store(int64(p.fabric.now()))
+	now := p.fabric.now()
+	signal.heard.Store(int64(now))
 	h := &r.h
 	if err := wire.Decode(r.header[:], h); err != nil {
 		return err
@@ -225,17 +226,18 @@ func (r *reader) frame() error {
 	}
 	// What is at hand is read without waiting: nobody needs to be able to interrupt it.
 	ask := h.Kind == wire.KindData && (int(h.Length) > inlineBytes || r.conn.Buffered() < int(h.Length))
-	if err := r.account(h, ask); err != nil {
+	if err := r.account(h, now, ask); err != nil {
 		return err
 	}
 	return r.dispatch(h, ask)
 }
 
 // account takes what every header says: acknowledgement and credit.
-func (r *reader) account(h *wire.Header, ask bool) error {
+func (r *reader) account(h *wire.Header, now time.Duration, ask bool) error {
 	p := r.peer
 	fx := newEffects()
 	p.mu.Lock()
+	p.core.At(now)
 	err := p.core.Acked(r.rail, r.generation, h.Ack, &fx.Effects)
 	if err == nil {
 		err = p.core.Credited(h.Credit, &fx.Effects)
@@ -298,7 +300,7 @@ func (r *reader) count(h *wire.Header, credit bool) {
 // data brings a frame's payload to where it belongs.
 func (r *reader) data(h *wire.Header, ask bool) error {
 	p := r.peer
-	l, err := p.fabric.in.Land(p, h)
+	l, err := p.fabric.in.Land(p, r.rail, h)
 	if err == nil && l.Receiver != nil && len(l.Dst) != int(h.Length) {
 		err = fmt.Errorf("%w: %d bytes of room for a frame of %d", fault.ErrInternal, len(l.Dst), h.Length)
 		l.Receiver.Torn(l.Tag, err)

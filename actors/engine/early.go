@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 )
@@ -18,6 +17,7 @@ type earlyFrame struct {
 	operation *Operation
 	from      *railactors.Peer
 	rank      op.Rank
+	rail      int // that carried it
 	header    wire.Header
 	data      []byte
 	own       bool // data is not the pool's
@@ -31,7 +31,7 @@ type earlyGrant struct {
 }
 
 // landEarly makes room for a frame that came before its operation. Under mu.
-func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer,
+func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer, rail int,
 	h *wire.Header) (railactors.Landing, error) {
 	if h.Flags&wire.FlagEager == 0 {
 		return railactors.Landing{}, &earlyError{h.Seq, "data that was not granted"}
@@ -39,7 +39,7 @@ func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer,
 	if len(o.early) >= maxEarly*o.group.Size {
 		return railactors.Landing{}, &earlyError{h.Seq, "too many early frames"}
 	}
-	e := &earlyFrame{operation: o, from: from, rank: rank, header: *h,
+	e := &earlyFrame{operation: o, from: from, rank: rank, rail: rail, header: *h,
 		data: o.group.engine.Pool.Get(int(h.Length))}
 	if e.data == nil { // the pool is at its limit: credits bound what this can be
 		e.data, e.own = make([]byte, h.Length), true
@@ -151,6 +151,9 @@ func (e *earlyFrame) deliver() {
 	o.holds++
 	defer o.leave()
 	p, ref, loc, err := o.place(e.rank, &e.header)
+	if err == nil {
+		o.landing(p.lane, e.rail, e.header.Length)
+	}
 	o.mu.Unlock()
 	if err != nil {
 		o.refuse(e.rank, &e.header, err)
@@ -159,7 +162,7 @@ func (e *earlyFrame) deliver() {
 	}
 	copy(p.at(loc), e.data)
 	e.drop()
-	o.step(p.lane, task.Event{Kind: task.Arrived, Ref: ref})
+	o.arrived(p.lane, e.rail, ref)
 }
 
 // drop frees the frame and gives its credit back.

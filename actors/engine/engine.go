@@ -16,6 +16,7 @@ type Config struct {
 	WaitSpin    time.Duration // how long callers poll for a small operation's frames; 0: not at all
 	MemoryLimit int64         // bytes of scratch and copies
 	Measured    bool          // tables follow what the rails are measured to do
+	PinFrames   bool          // each frame goes over the rail that its share names, while that is up
 	Free        bool          // of several algorithms the one that is measured to be fastest
 }
 

@@ -233,7 +233,7 @@ func (g *Group) Remaining() (in, out int64, running int) {
 }
 
 // Land answers a reader: where does this data frame go?
-func (g *Group) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+func (g *Group) Land(from *railactors.Peer, rail int, h *wire.Header) (railactors.Landing, error) {
 	rank, o, err := g.match(from, h)
 	if err != nil {
 		return railactors.Landing{}, err
@@ -242,7 +242,7 @@ func (g *Group) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 		g.late(rank, h, false)
 		return railactors.Landing{}, nil
 	}
-	return o.land(rank, from, h)
+	return o.land(rank, from, rail, h)
 }
 
 // Granted takes a frame of flow control: a rank has started the operation, and has room.

@@ -51,7 +51,7 @@ func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := wire.Header{Kind: wire.KindData, Flags: wire.FlagEager | wire.FlagUncredited, Length: 1000}
-	landing, err := o.landEarly(1, nil, &h)
+	landing, err := o.landEarly(1, nil, 0, &h)
 	o.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -39,16 +40,18 @@ type Operation struct {
 	unresolved, unretired int // parts
 
 	// Written by Configure before phase running, constant after.
-	request *Request
-	work    *Work
-	shape   shape
-	memory  [3][]byte // by task.Memory; scratch is the parts'
-	combine op.Combine
-	owner   Owner // nil: nobody has called it here
+	request  *Request
+	work     *Work
+	shape    shape
+	memory   [3][]byte // by task.Memory; scratch is the parts'
+	combine  op.Combine
+	carriers peer.Rails // that may carry a frame instead of the planned one; none: frames keep to the plan
+	owner    Owner      // nil: nobody has called it here
 
-	// The lanes' clocks, under mu; finish is empty where nobody wants to know.
+	// The rails' clocks, under mu; rails is empty where nobody wants to know.
 	begun     time.Time
-	finish    []time.Time // by lane: its last arrival
+	rails     []railClock // by index
+	strayed   bool        // a frame came over another rail than planned
 	failovers uint64      // of the group, at the launch
 }
 
@@ -141,15 +144,16 @@ func (o *Operation) leave() {
 }
 
 // land answers a reader. It comes with mu locked, and unlocks it.
-func (o *Operation) land(rank op.Rank, from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+func (o *Operation) land(rank op.Rank, from *railactors.Peer, rail int, h *wire.Header) (railactors.Landing, error) {
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
-		return o.landEarly(rank, from, h)
+		return o.landEarly(rank, from, rail, h)
 	}
 	p, ref, loc, err := o.place(rank, h)
-	if err == nil { // the task counts the landing, and with that keeps the operation
+	if err == nil {
+		o.landing(p.lane, rail, h.Length) // the task counts the landing, and with that keeps the operation
 		defer o.mu.Unlock()
-		return railactors.Landing{Dst: p.at(loc), Receiver: o, Tag: tag(ref, p.lane)}, nil
+		return railactors.Landing{Dst: p.at(loc), Receiver: o, Tag: tag(ref, p.lane, rail)}, nil
 	}
 	o.holds++
 	defer o.leave()
@@ -210,26 +214,35 @@ func (o *Operation) refuse(rank op.Rank, h *wire.Header, err error) {
 	o.fail(err)
 }
 
-// A landing's tag is the task's reference and the lane.
-func tag(r task.Ref, lane int) uint64 { return uint64(uint32(r)) | uint64(lane)<<32 }
+// A tag is the task's reference, the lane, and, of a landing, the rail that carried the frame.
+func tag(r task.Ref, lane, rail int) uint64 {
+	return uint64(uint32(r)) | uint64(uint16(lane))<<32 | uint64(rail)<<48
+}
 
-func untag(t uint64) (task.Ref, int) { return task.Ref(uint32(t)), int(t >> 32) }
+func untag(t uint64) (r task.Ref, lane, rail int) {
+	return task.Ref(uint32(t)), int(uint16(t >> 32)), int(t >> 48)
+}
 
 // Arrived implements railactors.Receiver.
 func (o *Operation) Arrived(t uint64) {
-	ref, lane := untag(t)
-	o.step(lane, task.Event{Kind: task.Arrived, Ref: ref})
+	ref, lane, rail := untag(t)
+	o.arrived(lane, rail, ref)
+}
+
+// arrived: a frame of a lane is in its place; a rail carried it.
+func (o *Operation) arrived(lane, rail int, ref task.Ref) {
+	o.stepOn(lane, rail, task.Event{Kind: task.Arrived, Ref: ref})
 }
 
 // Torn implements railactors.Receiver.
 func (o *Operation) Torn(t uint64, _ error) {
-	ref, lane := untag(t)
+	ref, lane, _ := untag(t)
 	o.step(lane, task.Event{Kind: task.Torn, Ref: ref})
 }
 
 // Released implements railactors.FrameOwner, for borrowed frames.
 func (o *Operation) Released(f *railactors.Frame, err error) {
-	ref, lane := untag(f.Tag)
+	ref, lane, _ := untag(f.Tag)
 	recycle(f)
 	if err != nil && err != railactors.ErrRevoked {
 		o.fail(err)

@@ -31,6 +31,7 @@ const (
 // startParts readies the parts and starts their tasks. Under mu.
 func (o *Operation) startParts() error {
 	lanes := o.shape.config.Plan.Lanes
+	o.carriers = 0
 	for len(o.parts) < len(lanes) {
 		o.parts = append(o.parts, part{})
 	}
@@ -40,6 +41,7 @@ func (o *Operation) startParts() error {
 		}
 		p := &o.parts[lane]
 		p.operation, p.lane, p.rail, p.active = o, lane, lane, true
+		o.carriers.Add(lane)
 		p.prepare()
 		o.unresolved++
 		o.unretired++
@@ -47,6 +49,9 @@ func (o *Operation) startParts() error {
 	if o.request.External != nil {
 		o.unresolved++
 		o.unretired++
+	}
+	if o.group.engine.Config.PinFrames || o.carriers&(o.carriers-1) == 0 {
+		o.carriers = 0
 	}
 	o.startClocks()
 	for i := range o.parts {
@@ -139,14 +144,17 @@ func (o *Operation) carryStart() {
 }
 
 // step feeds a lane's task one event and carries out what it answers.
-func (o *Operation) step(lane int, e task.Event) {
+func (o *Operation) step(lane int, e task.Event) { o.stepOn(lane, lane, e) }
+
+// stepOn is step for an event that a rail brought.
+func (o *Operation) stepOn(lane, rail int, e task.Event) {
 	var space [8]task.Action
 	o.mu.Lock()
 	o.holds++
 	defer o.leave()
 	p := &o.parts[lane]
-	if lane < len(o.finish) {
-		o.clock(e.Kind, lane)
+	if rail < len(o.rails) {
+		o.clock(e.Kind, rail)
 	}
 	actions, err := p.task.Step(e, space[:0])
 	o.mu.Unlock()

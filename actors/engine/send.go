@@ -51,7 +51,7 @@ func (p *part) send(a *task.Action) {
 	o := p.operation
 	span := &o.shape.config.Plan.Lanes[p.lane].Spans[a.Span]
 	f := frames.Get().(*railactors.Frame)
-	f.Header, f.Rail = o.header(wire.KindData), p.rail
+	f.Header, f.Rail, f.Rails = o.header(wire.KindData), p.rail, o.carriers
 	f.Header.Lane = uint16(p.lane)
 	f.Header.Step, f.Header.Block = uint32(a.Step), uint32(a.Mark)
 	f.Header.Round, f.Header.Count = uint32(span.First), uint32(span.Count)
@@ -67,7 +67,7 @@ func (p *part) send(a *task.Action) {
 	if copied {
 		f.Owner = o.group.engine.copies
 	} else {
-		f.Payload, f.Owner, f.Tag = p.at(a.Loc), o, tag(a.Ref, p.lane)
+		f.Payload, f.Owner, f.Tag = p.at(a.Loc), o, tag(a.Ref, p.lane, 0)
 		if a.AckNow {
 			f.Header.Flags |= wire.FlagAckNow
 		}

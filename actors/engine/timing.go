@@ -10,11 +10,18 @@ import (
 	"github.com/polyrail/polyrail/collective/task"
 )
 
+// railClock is what a rail brought of an operation. A lane is planned for the rail of its number.
+// But the sender binds each frame to a rail late: what counts is the rail that carried it.
+type railClock struct {
+	bytes int64     // of frames that landed
+	last  time.Time // arrival
+}
+
 // startClocks readies the rails' clocks (Nezha's Timer, §III-E) of an operation that teaches the
 // balancer something. Such a one is divided among ranks, could be among rails, and its caller left
 // the algorithm open. Others cost no look at the clock. Under mu.
 func (o *Operation) startClocks() {
-	o.begun, o.finish, o.failovers = time.Time{}, o.finish[:0], o.group.Failovers.Load()
+	o.begun, o.rails, o.strayed, o.failovers = time.Time{}, o.rails[:0], false, o.group.Failovers.Load()
 	r := o.request
 	if !o.group.Measured() || r.Kind.Empty() || r.External != nil || r.Algorithm != op.Auto ||
 		r.Rail != 0 || r.bytes == 0 ||
@@ -22,7 +29,7 @@ func (o *Operation) startClocks() {
 		return
 	}
 	for range o.shape.config.Plan.Lanes {
-		o.finish = append(o.finish, time.Time{})
+		o.rails = append(o.rails, railClock{})
 	}
 	if o.shape.eager {
 		o.begun = time.Now()
@@ -53,13 +60,22 @@ func (o *Operation) sample() int {
 	return 1
 }
 
-// clock notes an event on a lane. A lane's time ends with its last arrival; sends and
+// landing notes which rail carries a frame of a lane. Under mu.
+func (o *Operation) landing(lane, rail int, bytes uint32) {
+	if rail >= len(o.rails) {
+		return
+	}
+	o.rails[rail].bytes += int64(bytes)
+	o.strayed = o.strayed || rail != lane
+}
+
+// clock notes an event on a rail. A rail's time ends with its last arrival; sends and
 // acknowledgements of ours are in some other rank's arrivals. It begins, for all rails alike, when
 // this rank takes part. An eager operation sends at once, so it begins at the launch. Others begin
 // with the first grant or frame of another rank: before it this rank only waits for one that is
 // late. What is left of such waiting, for ranks further round the ring, rank 0 takes out
 // (balance.Collector). Under mu.
-func (o *Operation) clock(kind task.EventKind, lane int) {
+func (o *Operation) clock(kind task.EventKind, rail int) {
 	if kind != task.Arrived && kind != task.Granted {
 		return
 	}
@@ -68,7 +84,7 @@ func (o *Operation) clock(kind task.EventKind, lane int) {
 		o.begun = now
 	}
 	if kind == task.Arrived {
-		o.finish[lane] = now
+		o.rails[rail].last = now
 	}
 }
 
@@ -92,10 +108,10 @@ func (t *Timed) Recycle() { timings.Put(t) }
 var timings = sync.Pool{New: func() any { return new(Timed) }}
 
 // Timed is what the rails took for an operation that has ended well, or nil where that says
-// nothing. It says nothing where rails came or went, or where one is down and others than planned
-// carried its frames. So a rail has its share again as soon as it is back.
+// nothing. It says nothing where rails came or went, or where one is down and others carried its
+// frames. So a rail has its share again as soon as it is back.
 func (o *Operation) Timed() *Timed {
-	if len(o.finish) == 0 || o.cause != nil || o.failovers != o.group.Failovers.Load() ||
+	if len(o.rails) == 0 || o.cause != nil || o.failovers != o.group.Failovers.Load() ||
 		o.group.degraded.Load() {
 		return nil
 	}
@@ -104,23 +120,31 @@ func (o *Operation) Timed() *Timed {
 	t.Table, t.Bytes, t.StandsFor, t.Rails, t.Finished = o.shape.table, o.shape.config.Plan.Bytes,
 		o.sample(), t.Rails[:0], 0
 	t.Began = o.begun.Sub(processBegan)
-	for lane, last := range o.finish {
-		if last.After(o.begun) {
-			t.Rails = append(t.Rails, balance.RailTime{Rail: lane, Bytes: o.carried(lane),
-				Elapsed: last.Sub(o.begun)})
+	for rail, c := range o.rails {
+		if c.last.After(o.begun) {
+			t.Rails = append(t.Rails, balance.RailTime{Rail: rail, Bytes: o.carried(rail),
+				Elapsed: c.last.Sub(o.begun)})
 		}
 	}
 	return t
 }
 
-// carried is how much of the operation a lane carries, over all ranks. Of an allreduce each rank
-// has all blocks; of other kinds it follows from the rounds.
-func (o *Operation) carried(lane int) int64 {
+// carried is how much of the operation a rail carries, over all ranks. If all frames came as
+// planned that is the plan: of an allreduce each rank has all blocks; of other kinds it follows
+// from the rounds. Otherwise it is the rail's part of what came here.
+func (o *Operation) carried(rail int) int64 {
 	p := o.shape.config.Plan
-	if o.request.Kind == op.KindAllReduce {
-		return int64(p.Lanes[lane].Bytes)
+	switch {
+	case o.strayed:
+		total := int64(0)
+		for i := range o.rails {
+			total += o.rails[i].bytes
+		}
+		return int64(float64(p.Bytes) * float64(o.rails[rail].bytes) / float64(max(total, 1)))
+	case o.request.Kind == op.KindAllReduce:
+		return int64(p.Lanes[rail].Bytes)
 	}
-	return int64(p.Bytes) * int64(p.Lanes[lane].Rounds) / int64(p.Rounds)
+	return int64(p.Bytes) * int64(p.Lanes[rail].Rounds) / int64(p.Rounds)
 }
 
 // Measured reports whether the group's rails are balanced by measurement, or its algorithms chosen.

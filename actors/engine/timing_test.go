@@ -19,7 +19,7 @@ func timedOperation(t *testing.T) *Operation {
 	o.shape.config.Plan = plan.New(l, plan.Rounds(l.Rounds, []uint32{3, 1}), cost)
 	o.failovers = g.Failovers.Load()
 	o.begun = time.Unix(0, 0)
-	o.finish = []time.Time{o.begun.Add(3 * time.Millisecond), o.begun.Add(2 * time.Millisecond)}
+	o.rails = []railClock{{last: o.begun.Add(3 * time.Millisecond)}, {last: o.begun.Add(2 * time.Millisecond)}}
 	return o
 }
 

@@ -50,7 +50,7 @@ func (x *Transfers) locked() *p2p.Core[*Transfer] {
 			Rank: x.group.Rank, Size: x.group.Size, Rails: x.group.engine.Rails,
 			EagerBytes: transferEager, CreditBytes: transferCredit, WindowBytes: transferWindow,
 			Granted: transferGranted, Open: maxTransfers,
-			Help: x.group.engine.Config.Measured, // weights that the user has set are kept
+			Help: !x.group.engine.Config.PinFrames,
 		})
 	}
 	return x.core
@@ -131,6 +131,11 @@ func (x *Transfers) transmit(f *p2p.Frame[*Transfer], fx *transferEffects) {
 	case p2p.Eager:
 		fr.Payload = work.Data
 	case p2p.Part:
+		for rail := range e.Rails {
+			if !e.Config.PinFrames && work.Carries(rail) {
+				fr.Rails.Add(rail)
+			}
+		}
 		fr.Payload, fr.Owner, fr.Tag = work.Work.buf[f.Offset:f.Offset+f.Length], work.Work, uint64(f.Rail)
 	case p2p.Cancel:
 		fr.Owner = (*cancelNotice)(work.Work)

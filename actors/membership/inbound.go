@@ -18,9 +18,9 @@ import (
 // This file is about what the fabric tells the node. It implements railactors.Inbound.
 
 // Land implements railactors.Inbound.
-func (n *node) Land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+func (n *node) Land(from *railactors.Peer, rail int, h *wire.Header) (railactors.Landing, error) {
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
-		return m.group.Land(from, h)
+		return m.group.Land(from, rail, h)
 	}
 	if m := (*n.groups.Load())[engine.TransferID(h.Comm)]; m != nil {
 		return m.group.Transfers.Land(from, h)

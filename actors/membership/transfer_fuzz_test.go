@@ -117,7 +117,7 @@ func feed(t *testing.T, n *node, other *railactors.Peer, fate byte, raw []byte, 
 		_ = n.Granted(other, &h) // an error closes the connection
 		return
 	}
-	l, err := n.Land(other, &h)
+	l, err := n.Land(other, 0, &h)
 	if err != nil || l.Receiver == nil {
 		return
 	}

@@ -41,6 +41,8 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.DurationVar(&cfg.OperationTimeout, "operation-timeout", cfg.OperationTimeout, "an operation that takes longer fails (0: no limit)")
 	settings.Var(fs, &cfg.Balance, "balance", "MODE", polyrail.ParseBalanceMode, polyrail.BalanceMode.String,
 		"shares of the rails: measured, or static by their weights (as soon as one is set; else equal)")
+	settings.Var(fs, &cfg.PinFrames, "pin-frames", "on|off", parseSwitch, formatSwitch,
+		"each frame keeps to the rail that its share names, even where another one delivers it clearly sooner")
 	settings.Var(fs, &cfg.Order, "order", "MODE", polyrail.ParseOrderMode, polyrail.OrderMode.String,
 		"order of sums: fixed, or free to follow the algorithm that is measured to be fastest")
 	settings.Var(fs, &cfg.Probe, "probe", "on|off", parseSwitch, formatSwitch, "measure each rail when a communicator forms")

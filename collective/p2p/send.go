@@ -179,6 +179,9 @@ func (s *Send[W]) cut() {
 	}
 }
 
+// Carries reports whether a rail has a share of the message.
+func (s *Send[W]) Carries(rail int) bool { return s.weights[rail] > 0 }
+
 // up is the next multiple of Granule.
 func up(n int) int { return (n + Granule - 1) / Granule * Granule }
 

@@ -35,6 +35,15 @@ func (d *deque[T]) popFront() T {
 	return v
 }
 
+func (d *deque[T]) popBack() T {
+	p := d.at(d.n - 1)
+	v := *p
+	var zero T
+	*p = zero
+	d.n--
+	return v
+}
+
 // remove takes out the elements that match, in order.
 func (d *deque[T]) remove(match func(*T) bool, taken func(T)) {
 	for range d.n {
@@ -56,4 +65,46 @@ func (d *deque[T]) room() {
 		grown[i] = *d.at(i)
 	}
 	d.buf, d.head = grown, 0
+}
+
+// queue is frames of data that wait, and their bytes. The core has the sum of all of them.
+type queue[F any] struct {
+	deque[Item[F]]
+	bytes   int
+	waiting *int // of the core
+}
+
+func (q *queue[F]) count(bytes int) {
+	q.bytes += bytes
+	*q.waiting += bytes
+}
+
+func (q *queue[F]) pushBack(it Item[F]) {
+	q.count(it.Bytes)
+	q.deque.pushBack(it)
+}
+
+func (q *queue[F]) pushFront(it Item[F]) {
+	q.count(it.Bytes)
+	q.deque.pushFront(it)
+}
+
+func (q *queue[F]) popFront() Item[F] {
+	it := q.deque.popFront()
+	q.count(-it.Bytes)
+	return it
+}
+
+func (q *queue[F]) popBack() Item[F] {
+	it := q.deque.popBack()
+	q.count(-it.Bytes)
+	return it
+}
+
+// remove takes out the frames that match, in order.
+func (q *queue[F]) remove(match func(*Item[F]) bool, taken func(Item[F])) {
+	q.deque.remove(match, func(it Item[F]) {
+		q.count(-it.Bytes)
+		taken(it)
+	})
 }

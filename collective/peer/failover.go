@@ -63,7 +63,7 @@ func (c *Core[F]) close(rail int, l *link[F], fx *Effects[F]) *closing[F] {
 	l.cut = Cut{Generation: l.generation, Unacknowledged: l.unacknowledged()}
 	l.up = false
 	r.move = Move{Rail: rail, To: make([]int, len(c.links))}
-	l.unacked, l.inFlight = deque[entry[F]]{}, 0
+	l.unacked, l.inFlight, l.traffic = deque[entry[F]]{}, 0, traffic{}
 	for l.ahead.len() > 0 {
 		c.route(l.ahead.popFront(), fx)
 	}
@@ -73,6 +73,7 @@ func (c *Core[F]) close(rail int, l *link[F], fx *Effects[F]) *closing[F] {
 		r.move.add(c.route(it, fx), it.Bytes)
 	}
 	r.move.Cut = l.cut
+	c.wakeAll(fx)
 	// A statement doesn't wait for another one: two that were on their way over each other's
 	// rails when those broke would wait for each other.
 	for i := range r.unacked.len() {
@@ -214,7 +215,7 @@ func (c *Core[F]) again(e *entry[F], fx *Effects[F]) (rail int) {
 	it := e.Item
 	it.Resent = true
 	ahead, data := &c.orphanAhead, &c.orphanData
-	if rail = c.carrier(it.Rail); rail >= 0 {
+	if rail = c.carrier(it.Rail, it.Bytes); rail >= 0 {
 		ahead, data = &c.links[rail].ahead, &c.links[rail].data
 		fx.Wake.Add(rail)
 	}
@@ -262,6 +263,7 @@ func (c *Core[F]) revokeQueued(match func(F) bool, fx *Effects[F]) {
 		c.used -= uint64(it.Credit)
 		fx.release(it.Frame, Revoked)
 	}
+	defer c.wakeAll(fx)
 	for i := range c.links {
 		c.links[i].ahead.remove(matches, refund)
 		c.links[i].data.remove(matches, refund)
@@ -297,10 +299,10 @@ func (c *Core[F]) Lose(fx *Effects[F]) {
 		l.up = false
 		ring(&l.unacked)
 		queue(&l.ahead)
-		queue(&l.data)
+		queue(&l.data.deque)
 	}
 	queue(&c.orphanAhead)
-	queue(&c.orphanData)
+	queue(&c.orphanData.deque)
 	queue(&c.starved)
 	c.closing = nil
 	clear(c.starving)

@@ -1,6 +1,8 @@
 package peer
 
 import (
+	"time"
+
 	"pgregory.net/rapid"
 )
 
@@ -61,11 +63,14 @@ type world struct {
 	cfg   Config
 	sides [2]*side
 	sent  int
+
+	now, pause time.Duration // how late it is, and what passes from event to event
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t}
 	w.cfg = Config{Rails: rapid.IntRange(1, 3).Draw(t, "rails"), InFlightBytes: 100, AckBytes: 50, CreditBytes: 20, AckDelay: 1}
+	w.pause = rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond, time.Second}).Draw(t, "pause")
 	credit := rapid.SampledFrom([]uint64{0, 10, 70, 1000}).Draw(t, "credit")
 	for i := range w.sides {
 		s := &side{w: w, me: i, core: New[*frame](w.cfg), ends: make([]*end, w.cfg.Rails),
@@ -79,6 +84,8 @@ func newWorld(t *rapid.T) *world {
 // do calls the core and carries out what it asks for.
 func (s *side) do(call func(fx *Effects[*frame])) {
 	var fx Effects[*frame]
+	s.w.now += s.w.pause
+	s.core.At(s.w.now)
 	call(&fx)
 	for i := 0; i < len(fx.Wants); i++ {
 		op := fx.Wants[i].Op
@@ -129,6 +136,7 @@ func (s *side) send() {
 	t := s.w.t
 	s.w.sent++
 	it := Item[*frame]{Frame: &frame{id: s.w.sent}, Rail: rapid.IntRange(0, s.w.cfg.Rails-1).Draw(t, "rail"),
+		Rails: Rails(rapid.IntRange(0, 7).Draw(t, "rails")),
 		Bytes: rapid.IntRange(1, 60).Draw(t, "bytes"), Op: Operation{Comm: 1, Seq: uint64(rapid.IntRange(1, 3).Draw(t, "seq"))}}
 	if rapid.Bool().Draw(t, "eager") {
 		it.Credit = it.Bytes

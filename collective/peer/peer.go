@@ -58,6 +58,7 @@ type Operation struct{ Comm, Seq uint64 }
 type Item[F any] struct {
 	Frame      F
 	Rail       int       // that it is planned for; another one carries it if that isn't up
+	Rails      Rails     // of data: those that may carry it while Rail is up; none: Rail alone
 	Bytes      int       // header and payload
 	Ahead      bool      // control: before all data, outside the limit in flight
 	Credit     int       // eager bytes that it costs; 0 for frames that take none
@@ -130,11 +131,16 @@ func (e *Effects[F]) Reset() {
 // Core is one node's state towards another. Methods are not safe for concurrent use.
 type Core[F any] struct {
 	cfg     Config
+	now     time.Duration // of the latest event
 	links   []link[F]
 	closing []*closing[F] // closed generations that aren't settled
+	waiting int           // bytes of data that wait in queues
+
+	misjudged time.Duration // when shares last were clearly wrong; 0: never
 
 	// What waits until any rail is up.
-	orphanAhead, orphanData deque[Item[F]]
+	orphanAhead deque[Item[F]]
+	orphanData  queue[F]
 
 	// Credit as a sender: used − returned ≤ limit, but for a limit that fell.
 	limit, used, returned uint64
@@ -154,13 +160,16 @@ type link[F any] struct {
 	used       []uint64 // the latest that were in use here, ascending; at most maxUsed
 	cut        Cut      // the latest
 
-	ahead, data deque[Item[F]] // to be written
+	ahead deque[Item[F]] // to be written
+	data  queue[F]       // likewise
 
 	sent     uint64 // number of the last frame taken
 	written  uint64 // no writer holds frames up to this one
 	acked    uint64
 	unacked  deque[entry[F]] // the last of them is number sent
 	inFlight int             // bytes of data in unacked
+	traffic  traffic
+	pace     pace
 
 	received   uint64
 	owedFrames int // received, not yet acknowledged
@@ -184,7 +193,12 @@ func New[F any](cfg Config) *Core[F] {
 	if cfg.Rails < 1 || cfg.Rails > MaxRails {
 		panic(fmt.Sprintf("peer: %d rails", cfg.Rails))
 	}
-	return &Core[F]{cfg: cfg, links: make([]link[F], cfg.Rails), starving: make(map[Operation]int)}
+	c := &Core[F]{cfg: cfg, links: make([]link[F], cfg.Rails), starving: make(map[Operation]int)}
+	c.orphanData.waiting = &c.waiting
+	for i := range c.links {
+		c.links[i].data.waiting = &c.waiting
+	}
+	return c
 }
 
 // Idle reports whether nothing is queued, unacknowledged or unsettled.

@@ -34,7 +34,7 @@ func (c *Core[F]) ReturnCredit(bytes int, fx *Effects[F]) {
 	c.givenBack += uint64(bytes)
 	c.creditOwed += bytes
 	// If no rail is up, the next statement's header tells it.
-	if rail := c.carrier(0); rail >= 0 {
+	if rail := c.carrier(0, 0); rail >= 0 {
 		c.owe(rail, &c.links[rail], c.creditOwed >= c.cfg.CreditBytes, fx)
 	}
 }

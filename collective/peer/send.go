@@ -29,10 +29,10 @@ func (c *Core[F]) spend(bytes int) bool {
 	return true
 }
 
-// route queues a frame on its planned rail, on the least loaded one where that isn't up, or
-// keeps it until some rail is: -1.
+// route queues a frame on its planned rail, on one that delivers it sooner, on any where the planned
+// one isn't up, or keeps it until some rail is: -1.
 func (c *Core[F]) route(it Item[F], fx *Effects[F]) (rail int) {
-	rail = c.carrier(it.Rail)
+	rail = c.carrier(it.Rail, it.Bytes)
 	if rail < 0 {
 		if it.Ahead {
 			c.orphanAhead.pushBack(it)
@@ -41,40 +41,29 @@ func (c *Core[F]) route(it Item[F], fx *Effects[F]) (rail int) {
 		}
 		return rail
 	}
-	l := &c.links[rail]
 	if it.Ahead {
-		l.ahead.pushBack(it)
+		c.links[rail].ahead.pushBack(it)
 	} else {
-		l.data.pushBack(it)
+		if it.Rails != 0 && rail == it.Rail {
+			if r := c.ready(&it); r >= 0 {
+				rail = r
+			}
+		}
+		c.links[rail].data.pushBack(it)
 	}
 	fx.Wake.Add(rail)
 	return rail
 }
 
-// carrier is the rail that takes a frame planned for this one, or -1.
-func (c *Core[F]) carrier(planned int) int {
-	if planned < len(c.links) && c.links[planned].up {
-		return planned
+// next is the frame that the rail's writer takes; nil: there is nothing that may go.
+func (c *Core[F]) next(rail int, l *link[F]) (it *Item[F], data source[F]) {
+	if l.ahead.len() > 0 {
+		return l.ahead.at(0), data
 	}
-	best, load := -1, 0
-	for i := range c.links {
-		l := &c.links[i]
-		if n := l.data.len() + l.unacked.len(); l.up && (best < 0 || n < load) {
-			best, load = i, n
-		}
+	if data = c.nextData(rail, l); data.queue != nil {
+		it = data.at()
 	}
-	return best
-}
-
-// next is the queue that the rail's writer takes from, or nil if there is nothing that may go.
-func (c *Core[F]) next(l *link[F]) *deque[Item[F]] {
-	switch {
-	case l.ahead.len() > 0:
-		return &l.ahead
-	case l.data.len() > 0 && (l.inFlight == 0 || l.inFlight+l.data.at(0).Bytes <= c.cfg.InFlightBytes):
-		return &l.data
-	}
-	return nil
+	return it, data
 }
 
 // NextBytes is the size of the frame that Take would return; 0 if there is none.
@@ -83,8 +72,8 @@ func (c *Core[F]) NextBytes(rail int, generation uint64) int {
 	if l == nil {
 		return 0
 	}
-	if q := c.next(l); q != nil {
-		return q.at(0).Bytes
+	if it, _ := c.next(rail, l); it != nil {
+		return it.Bytes
 	}
 	return 0
 }
@@ -95,16 +84,19 @@ func (c *Core[F]) Take(rail int, generation uint64) (it Item[F], number uint64, 
 	if l == nil {
 		return it, 0, false
 	}
-	q := c.next(l)
-	if q == nil {
+	front, data := c.next(rail, l)
+	switch {
+	case front == nil:
 		return it, 0, false
+	case data.queue == nil:
+		it = l.ahead.popFront()
+	default:
+		it = data.pop()
+		l.inFlight += it.Bytes
+		l.traffic.handOut(it.Bytes, l.sent, c.now)
 	}
-	it = q.popFront()
 	l.sent++
 	l.unacked.pushBack(entry[F]{Item: it})
-	if !it.Ahead {
-		l.inFlight += it.Bytes
-	}
 	return it, l.sent, true
 }
 
@@ -134,8 +126,16 @@ func (c *Core[F]) Acked(rail int, generation, count uint64, fx *Effects[F]) erro
 	if count < l.acked || count > l.sent {
 		return fmt.Errorf("acknowledges %d frames after %d of %d", count, l.acked, l.sent)
 	}
+	bytes := 0
+	for n := l.acked + 1; n <= count; n++ {
+		if e := l.at(n); !e.Ahead {
+			bytes += e.Bytes
+		}
+	}
 	l.acked = count
+	l.traffic.acknowledge(&l.pace, bytes, count, l.sent, c.now)
 	c.forget(rail, l, fx)
+	c.wakeAll(fx)
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (c *Core[F]) forget(rail int, l *link[F], fx *Effects[F]) {
 			fx.release(e.Frame, Delivered)
 		}
 	}
-	if c.next(l) != nil {
+	if it, _ := c.next(rail, l); it != nil {
 		fx.Wake.Add(rail)
 	}
 }

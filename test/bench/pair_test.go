@@ -30,7 +30,7 @@ type end struct {
 	frames  sync.Pool
 }
 
-func (e *end) Land(_ *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+func (e *end) Land(_ *railactors.Peer, _ int, h *wire.Header) (railactors.Landing, error) {
 	return railactors.Landing{Dst: e.room[:h.Length], Receiver: e}, nil
 }
 

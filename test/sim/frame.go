@@ -34,10 +34,12 @@ type frame struct {
 	seq      uint64
 
 	// Data and grants.
-	version uint32 // of the table
-	lane    int    // which is also the number of the planned rail
-	first   int    // round
-	count   int    // rounds; of a grant: spans
+	version uint32     // of the table
+	lane    int        // which is also the number of the planned rail
+	rails   peer.Rails // that may carry it
+	rail    int        // that carried it, once it was received
+	first   int        // round
+	count   int        // rounds; of a grant: spans
 	mark    int
 	step    int
 	length  int // bytes
@@ -101,7 +103,7 @@ func (s *Sim) send(f *frame) {
 	it := peer.Item[*frame]{Frame: f, Bytes: headerBytes + f.length, Op: peer.Operation{Seq: f.seq}}
 	if f.kind == dataFrame {
 		s.stats.Frames++
-		it.Rail = f.lane
+		it.Rail, it.Rails = f.lane, f.rails
 		if f.eager {
 			it.Credit = it.Bytes
 		}
@@ -110,6 +112,7 @@ func (s *Sim) send(f *frame) {
 	}
 	d := s.side(f.from, f.to)
 	fx := s.effects()
+	d.core.At(s.elapsed())
 	d.core.Send(it, fx)
 	s.stats.Starved += len(fx.Wants)
 	s.carryOut(d, fx)

@@ -41,11 +41,16 @@ func (s *Sim) time(r *rank) time.Duration {
 	return r.clock.start + time.Duration(float64(time.Duration(s.now)*tick)*r.clock.pace)
 }
 
+// elapsed is the time as the peers' cores are told it.
+func (s *Sim) elapsed() time.Duration { return time.Duration(s.now) * tick }
+
 // timing is what an operation's rank knows of its rails.
 type timing struct {
 	begun     time.Duration
 	began     bool
-	last      []time.Duration // arrival, by lane; 0: nothing came
+	last      []time.Duration // arrival, by rail that carried it; 0: nothing came
+	bytes     []int64         // by rail
+	strayed   bool            // a frame came over another rail than planned
 	disturbed int
 }
 
@@ -114,14 +119,15 @@ func (s *Sim) startClocks(o *operation) {
 	if !s.setup.measured || o.call.bytes == 0 {
 		return
 	}
-	o.timing = timing{last: make([]time.Duration, s.setup.rails), disturbed: o.rank.disturbed}
+	o.timing = timing{last: make([]time.Duration, s.setup.rails),
+		bytes: make([]int64, s.setup.rails), disturbed: o.rank.disturbed}
 	if o.call.eager {
 		o.timing.begun, o.timing.began = s.time(o.rank), true
 	}
 }
 
-// tick notes a grant or an arrival.
-func (s *Sim) tick(o *operation, lane int, arrived bool) {
+// tick notes a grant for a lane, or the arrival of a frame.
+func (s *Sim) tick(o *operation, lane int, f *frame) {
 	t := &o.timing
 	if t.last == nil {
 		return
@@ -130,8 +136,10 @@ func (s *Sim) tick(o *operation, lane int, arrived bool) {
 	if !t.began {
 		t.begun, t.began = now, true
 	}
-	if arrived {
-		t.last[lane] = now
+	if f != nil {
+		t.last[f.rail] = now
+		t.bytes[f.rail] += int64(f.length)
+		t.strayed = t.strayed || f.rail != lane
 	}
 }
 
@@ -141,13 +149,20 @@ func (s *Sim) timed(o *operation) {
 	if t.last == nil || t.disturbed != r.disturbed {
 		return
 	}
+	var total int64
+	for _, bytes := range t.bytes {
+		total += bytes
+	}
 	var times []balance.RailTime
 	for rail, last := range t.last {
 		if last <= t.begun {
 			continue
 		}
-		times = append(times, balance.RailTime{Rail: rail, Bytes: int64(o.plan.Lanes[rail].Bytes),
-			Elapsed: last - t.begun})
+		bytes := int64(o.plan.Lanes[rail].Bytes)
+		if t.strayed {
+			bytes = int64(float64(o.plan.Bytes) * float64(t.bytes[rail]) / float64(total))
+		}
+		times = append(times, balance.RailTime{Rail: rail, Bytes: bytes, Elapsed: last - t.begun})
 	}
 	r.overlap.Own(t.begun, times)
 	set, full := r.timer.Add(o.call.table.Version, balance.ClassOf(int64(o.call.bytes)), times)

@@ -65,7 +65,7 @@ func (s *Sim) connectAll() {
 			}
 			d.core = peer.New[*frame](peer.Config{
 				Rails: s.setup.rails, InFlightBytes: s.setup.inFlightBytes, AckBytes: s.setup.ackBytes,
-				CreditBytes: s.setup.creditBytes / 4, AckDelay: time.Duration(s.setup.ackDelay),
+				CreditBytes: s.setup.creditBytes / 4, AckDelay: time.Duration(s.setup.ackDelay) * tick,
 			})
 			fx := s.effects()
 			d.core.Limit(uint64(s.setup.creditBytes), fx)
@@ -237,11 +237,15 @@ func (s *Sim) ackDue(e *end) {
 // nothing else carries it.
 func (s *Sim) write(e *end, ackOwed bool) {
 	core, rail, generation := e.side.core, e.conn.rail, e.conn.generation
+	core.At(s.elapsed())
 	took := 0
 	for ; !e.closed; took++ {
 		it, _, ok := core.Take(rail, generation)
 		if !ok {
 			break
+		}
+		if planned := e.side.ends[it.Rail]; !it.Ahead && it.Rail != rail && planned != nil {
+			s.stats.Strayed++
 		}
 		if used := core.InFlight(rail); !it.Ahead && used > s.setup.inFlightBytes && used != it.Bytes {
 			s.fail("rank %d has %d bytes unacknowledged on rail %d to rank %d, the limit is %d",
@@ -285,7 +289,7 @@ func (s *Sim) transmit(e *end, f *frame, uncredited bool) {
 	}
 	to := e.other
 	p.arrives = max(to.last, s.now+s.travel())
-	if s.setup.measured && f != nil { // one frame after the other
+	if s.setup.perKiB[e.conn.rail] > 0 && f != nil { // one frame after the other
 		p.arrives = max(to.last, s.now) + s.travel()/4 + (headerBytes+uint64(f.length))*s.setup.perKiB[e.conn.rail]>>10
 		p.arrives = max(p.arrives, s.now+s.travel())
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/task"
@@ -145,6 +146,7 @@ func (s *Sim) sendData(p *part, a *task.Action) {
 	span := &p.plan.Lanes[p.lane].Spans[a.Span]
 	f := s.newFrame(dataFrame, p.rank, s.ranks[a.To])
 	f.seq, f.version, f.lane, f.first, f.count = p.seq, p.call.table.Version, p.lane, span.First, span.Count
+	f.rails = p.carriers()
 	f.mark, f.step, f.length, f.ackNow, f.eager = a.Mark, a.Step, a.Loc.Len, a.AckNow, p.call.eager
 	memory := p.at(a.Loc)
 	if f.length <= s.setup.copyBytes && p.rank.pooled+f.length <= s.setup.poolBytes {
@@ -160,6 +162,16 @@ func (s *Sim) sendData(p *part, a *task.Action) {
 	f.shadow = s.floats.get(len(memory))
 	copy(f.shadow, memory)
 	s.send(f)
+}
+
+// carriers are the rails that may carry a frame: those that the plan has something for.
+func (p *part) carriers() (rails peer.Rails) {
+	for lane := range p.plan.Lanes {
+		if p.plan.Lanes[lane].Rounds > 0 {
+			rails.Add(lane)
+		}
+	}
+	return rails
 }
 
 // arrived: a frame is whole in its place.

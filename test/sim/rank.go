@@ -141,7 +141,7 @@ func (s *Sim) replay(o *operation) {
 		r.earlyBytes[f.from.id] -= f.length + headerBytes
 		s.returnCredit(f)
 		ref, place := s.place(o, f)
-		s.tick(o, f.lane, true)
+		s.tick(o, f.lane, f)
 		s.arrived(o.parts[f.lane], ref, place, f.memory)
 		s.floats.put(f.memory)
 	}
@@ -177,7 +177,7 @@ func (s *Sim) grantTo(o *operation, g grant) {
 	if p.retired {
 		return // a later grant overtook this one, and the part is over
 	}
-	s.tick(o, g.lane, false)
+	s.tick(o, g.lane, nil)
 	s.step(p, task.Event{Kind: task.Granted, From: g.from, Limit: g.limit})
 }
 

@@ -25,6 +25,7 @@ func (s *Sim) arrive(e *end) {
 	}
 	p, d := &e.inbox[0], e.side
 	fx := s.effects()
+	d.core.At(s.elapsed())
 	s.failIf(d.core.Acked(e.conn.rail, e.conn.generation, p.ack, fx), "rank %d", d.me.id)
 	s.failIf(d.core.Credited(p.credit, fx), "rank %d", d.me.id)
 	if p.frame != nil && p.frame.kind == dataFrame {
@@ -105,6 +106,7 @@ func (s *Sim) receive(e *end, p *packet) {
 	length, ackNow := f.length, f.ackNow // the sender may let go of f as soon as it hears
 	s.meet(e, f, Received)
 	if f.kind == dataFrame {
+		f.rail = e.conn.rail
 		s.checkLent(f)
 		s.data(f, p)
 	} else {
@@ -128,7 +130,7 @@ func (s *Sim) data(f *frame, p *packet) {
 	if f.eager && !p.uncredited {
 		s.returnCredit(f)
 	}
-	s.tick(o, f.lane, true)
+	s.tick(o, f.lane, f)
 	s.arrived(o.parts[f.lane], p.landed, p.place, f.memory)
 }
 

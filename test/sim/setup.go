@@ -109,6 +109,9 @@ func (s *Sim) draw() setup {
 		skewed:      pick(s, 0, 10, 50),
 		narrow:      pick(s, 0, 30),
 	}
+	for rail := range p.perKiB { // some carry one frame after the other, and not equally fast
+		p.perKiB[rail] = pick[uint64](s, 0, 0, 50, 500)
+	}
 	p.maxBytes = 64 << 10 / p.ranks // about as much work for any number of ranks
 	if p.miniature {
 		p.maxBytes = 12 << 10 / p.ranks

@@ -37,6 +37,7 @@ type Stats struct {
 	Borrowed   int // of them, read from user memory or scratch until acknowledged
 	Torn       int // of them, broke off in the middle and came again
 	Resent     int // frames that went again over another connection
+	Strayed    int // frames that another rail carried than the one that they were planned for, which was up
 	Starved    int // waits for eager credit
 	Capped     int // times that a writer left frames because too much was in flight
 	Cuts       int // connections that broke
@@ -68,6 +69,7 @@ func (s *Stats) add(o *Stats) {
 	s.Borrowed += o.Borrowed
 	s.Torn += o.Torn
 	s.Resent += o.Resent
+	s.Strayed += o.Strayed
 	s.Cuts += o.Cuts
 	s.Tables += o.Tables
 	s.Switched += o.Switched

@@ -84,7 +84,8 @@ func requireEverythingMet(t *testing.T, s *Stats) {
 	}
 	for what, count := range map[string]int{
 		"early frames": s.Early, "starved frames": s.Starved, "capped frames": s.Capped, "borrowed frames": s.Borrowed,
-		"torn frames": s.Torn, "frames sent again": s.Resent, "cut connections": s.Cuts, "committed tables": s.Tables, "operations under a later table": s.Switched,
+		"torn frames": s.Torn, "frames sent again": s.Resent, "frames on other rails than planned": s.Strayed,
+		"cut connections": s.Cuts, "committed tables": s.Tables, "operations under a later table": s.Switched,
 		"answers of too late": s.TooLate, "held calls": s.Held, "operations longer than their window": s.SpansPast,
 		"narrowed windows": s.Narrowed, "uneven operations": s.Uneven, "operations that skip": s.Skipped,
 	} {

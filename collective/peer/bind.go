@@ -1,0 +1,241 @@
+package peer
+
+import (
+	"math"
+	"time"
+)
+
+// This file decides which rail carries a frame of data (docs/decisions/032). The decision is made
+// when the frame is handed out; until then it waits in the queue of the rail that it is planned for.
+
+// At tells the time, counted from any fixed moment, of the events that follow.
+func (c *Core[F]) At(now time.Duration) { c.now = max(c.now, now) }
+
+// span is a time from now, in seconds, and the bounds within which its estimate is trusted.
+type span struct{ early, late float64 }
+
+// arrival is when the rail would deliver the last of so many bytes that it has yet to hand out;
+// known is false while nothing is known of its rate.
+func (c *Core[F]) arrival(l *link[F], bytes int) (s span, known bool) {
+	if !l.pace.known() {
+		return s, false
+	}
+	t := c.backlog(l) + float64(bytes)/l.pace.rate()
+	doubt := l.pace.doubt()
+	return span{t * max(0, 1-doubt), t * (1 + doubt)}, true
+}
+
+// backlog is how long the rail will take for what is on its way, in seconds.
+func (c *Core[F]) backlog(l *link[F]) float64 {
+	if l.traffic.bytes == 0 {
+		return 0
+	}
+	rate, elapsed := l.pace.rate(), (c.now - l.traffic.since).Seconds()
+	// Without an acknowledgement no more than the oldest frame can have passed. When that is
+	// overdue, what follows is late by as much.
+	oldest := float64(l.oldest()) / rate
+	overdue := elapsed - oldest - c.cfg.AckDelay.Seconds()
+	return max(float64(l.traffic.bytes)/rate-min(elapsed, oldest), 0) + max(overdue, 0)
+}
+
+// oldest is the size of the first frame of data on its way.
+func (l *link[F]) oldest() int {
+	for n := l.acked + 1; n <= l.sent; n++ {
+		if e := l.at(n); !e.Ahead {
+			return e.Bytes
+		}
+	}
+	return 0
+}
+
+// sooner reports whether rail a delivers clearly sooner than rail b: by more than both estimates
+// may be off, and by more than the acknowledgements of both may be late. While shares have shown to
+// be wrong, by such a gain within the last second, one of these delays is enough.
+func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
+	at, known := c.arrival(a, aBytes)
+	if !known {
+		return false
+	}
+	than, known := c.arrival(b, bBytes)
+	gain, delay := than.early-at.late, c.cfg.AckDelay.Seconds()
+	if !known || gain <= delay {
+		return false
+	}
+	if gain > 2*delay {
+		c.misjudged = c.now
+	}
+	return c.misjudged > 0 && c.now-c.misjudged <= paceStale
+}
+
+// outdone reports whether the rail leaves the first frame of its queue to another one, which
+// delivers it clearly sooner even after all that waits there. Of rails that carry nothing and
+// have nothing to carry none is waited for.
+func (c *Core[F]) outdone(rail int, l *link[F]) bool {
+	it := l.data.at(0)
+	if it.Rails == 0 || c.untested(l) {
+		return false
+	}
+	for r := range it.Rails.All() {
+		if r == rail || r >= len(c.links) {
+			continue
+		}
+		if o := &c.links[r]; o.up && o.traffic.bytes+o.data.bytes > 0 && c.sooner(o, o.data.bytes+it.Bytes, l, it.Bytes) {
+			return true
+		}
+	}
+	return false
+}
+
+// untested reports whether the rail carries nothing and was not measured for long.
+func (c *Core[F]) untested(l *link[F]) bool {
+	return l.traffic.bytes == 0 && c.now-l.pace.at > paceStale
+}
+
+// ready is a rail without frames of its own that delivers a new frame clearly sooner than the
+// planned one; -1: none.
+func (c *Core[F]) ready(it *Item[F]) (rail int) {
+	rail = -1
+	planned := &c.links[it.Rail]
+	if c.untested(planned) && planned.data.len() == 0 {
+		return rail
+	}
+	soonest := math.Inf(1)
+	for r := range it.Rails.All() {
+		if r == it.Rail || r >= len(c.links) {
+			continue
+		}
+		o := &c.links[r]
+		if !o.up || o.data.len() > 0 || !c.room(o, it.Bytes) || !c.sooner(o, it.Bytes, planned, planned.data.bytes+it.Bytes) {
+			continue
+		}
+		if at, _ := c.arrival(o, it.Bytes); at.late < soonest {
+			rail, soonest = r, at.late
+		}
+	}
+	return rail
+}
+
+// source is where a frame of data is taken from.
+type source[F any] struct {
+	queue *queue[F] // nil: there is none
+	back  bool
+}
+
+func (s source[F]) at() *Item[F] {
+	if s.back {
+		return s.queue.at(s.queue.len() - 1)
+	}
+	return s.queue.at(0)
+}
+
+func (s source[F]) pop() Item[F] {
+	if s.back {
+		return s.queue.popBack()
+	}
+	return s.queue.popFront()
+}
+
+// nextData is the frame of data that the rail would hand out now.
+func (c *Core[F]) nextData(rail int, l *link[F]) (s source[F]) {
+	if l.data.len() == 0 {
+		s = c.steal(rail, l)
+	} else if !c.outdone(rail, l) {
+		s.queue = &l.data
+	}
+	if s.queue != nil && !c.room(l, s.at().Bytes) {
+		s.queue = nil
+	}
+	return s
+}
+
+// steal is what a rail that has run dry takes from another one: from the one that would be busy
+// for longest, the first frame if that rail leaves it to others, otherwise the last one.
+func (c *Core[F]) steal(rail int, l *link[F]) (s source[F]) {
+	if c.waiting == 0 || !l.pace.known() {
+		return s
+	}
+	most := 0.0
+	for r := range c.links {
+		v := &c.links[r]
+		if r == rail || !v.up || v.data.len() == 0 || !v.pace.known() {
+			continue
+		}
+		first, last := source[F]{&v.data, false}, source[F]{&v.data, true}
+		longest, _ := c.arrival(v, v.data.bytes)
+		switch {
+		case longest.early <= most:
+		case c.mayTake(rail, l, first, v, first.at().Bytes) && c.outdone(r, v):
+			s, most = first, longest.early
+		case c.mayTake(rail, l, last, v, v.data.bytes):
+			s, most = last, longest.early
+		}
+	}
+	return s
+}
+
+// mayTake reports whether the rail may carry the frame and delivers it clearly sooner than
+// rail v, which has so many bytes to hand out until then.
+func (c *Core[F]) mayTake(rail int, l *link[F], s source[F], v *link[F], bytes int) bool {
+	it := s.at()
+	return it.Rails.Has(rail) && c.room(l, it.Bytes) && c.sooner(l, it.Bytes, v, bytes)
+}
+
+// room reports whether the limit in flight lets the rail hand out so many bytes.
+func (c *Core[F]) room(l *link[F], bytes int) bool {
+	return l.inFlight == 0 || l.inFlight+bytes <= c.cfg.InFlightBytes
+}
+
+// carrier is the rail that takes a frame planned for this one, or -1. Of a rail that isn't up the
+// frames go where they arrive first.
+func (c *Core[F]) carrier(planned, bytes int) int {
+	if planned < len(c.links) && c.links[planned].up {
+		return planned
+	}
+	best, soonest := -1, 0.0
+	common := c.commonRate()
+	for r := range c.links {
+		l := &c.links[r]
+		if !l.up {
+			continue
+		}
+		t := float64(l.traffic.bytes+l.data.bytes+bytes) / common
+		if l.pace.known() {
+			t = c.backlog(l) + float64(l.data.bytes+bytes)/l.pace.rate()
+		}
+		if best < 0 || t < soonest {
+			best, soonest = r, t
+		}
+	}
+	return best
+}
+
+// commonRate is what a rail of which nothing is known is taken for: the mean of the others.
+func (c *Core[F]) commonRate() float64 {
+	sum, n := 0.0, 0
+	for r := range c.links {
+		if l := &c.links[r]; l.up && l.pace.known() {
+			sum += l.pace.rate()
+			n++
+		}
+	}
+	if n == 0 {
+		return 1
+	}
+	return sum / float64(n)
+}
+
+// Overdue is called now and then while something is on its way. A rail that keeps others waiting
+// without an acknowledgement looks later and later: they take what it was to carry.
+func (c *Core[F]) Overdue(fx *Effects[F]) { c.wakeAll(fx) }
+
+// wakeAll wakes the rails that have something to hand out: what others carry has changed.
+func (c *Core[F]) wakeAll(fx *Effects[F]) {
+	if c.waiting == 0 {
+		return
+	}
+	for r := range c.links {
+		if l := &c.links[r]; l.up && c.nextData(r, l).queue != nil {
+			fx.Wake.Add(r)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package peer
+
+import (
+	"math"
+	"time"
+)
+
+// pace is what acknowledgements tell of a rail's rate, and how far that may be off. It is made of
+// intervals between two acknowledgements in which the rail had something to carry all the time.
+type pace struct {
+	bytes, seconds float64 // sums over the intervals; older ones weigh less
+	squares        float64 // of the intervals' errors, in square seconds, likewise
+	at             time.Duration
+}
+
+const (
+	// paceMemory is the busy time, in seconds, after which an interval weighs a third (1/e). A rail
+	// that changes is known again after about twice that.
+	paceMemory = 0.1
+	// deviations is how many standard errors an estimate is trusted within: 95 % of the cases.
+	deviations = 2
+	// paceStale is how long an estimate counts without a new interval. Then the rail carries what is
+	// planned for it again, a frame at a time: one that carries nothing would never be measured.
+	paceStale = time.Second
+)
+
+func (p *pace) known() bool { return p.bytes > 0 }
+
+// rate is in bytes per second.
+func (p *pace) rate() float64 { return p.bytes / p.seconds }
+
+// add takes an interval that ended now, in which the rail carried so many bytes. A long one counts
+// as one of paceMemory: a rail that has stood still must not need as long to be quick again.
+func (p *pace) add(bytes int, took, now time.Duration) {
+	seconds := min(took.Seconds(), paceMemory)
+	carried := float64(bytes) * seconds / took.Seconds()
+	off := seconds // of the first one nothing was expected
+	if p.known() {
+		off -= carried / p.rate()
+	}
+	keep := math.Exp(-seconds / paceMemory)
+	p.bytes = p.bytes*keep + carried
+	p.seconds = p.seconds*keep + seconds
+	p.squares = p.squares*keep*keep + off*off
+	p.at = now
+}
+
+// doubt is the relative error that the rate may have.
+func (p *pace) doubt() float64 { return deviations * math.Sqrt(p.squares) / p.seconds }
+
+// traffic is what a generation has on its way, as far as acknowledgements have told.
+type traffic struct {
+	bytes int           // of data, handed out and not acknowledged
+	since time.Duration // the last acknowledgement, or when there began to be something
+	mark  uint64        // number of the last frame handed out until then
+}
+
+// handOut: a frame of data is handed out, after frame number last.
+func (t *traffic) handOut(bytes int, last uint64, now time.Duration) {
+	if t.bytes == 0 {
+		t.since, t.mark = now, last
+	}
+	t.bytes += bytes
+}
+
+// acknowledge: frames up to number count, of so many bytes of data, have arrived; last was handed
+// out so far. Only while something of an earlier moment is still on its way was the rail busy all
+// the time. Otherwise it was at least as quick as it looks: it may have waited for frames, and the
+// acknowledgement for its timer.
+func (t *traffic) acknowledge(p *pace, bytes int, count, last uint64, now time.Duration) {
+	if t.bytes -= bytes; bytes == 0 {
+		return
+	}
+	if took := now - t.since; took > 0 {
+		busy := count < t.mark
+		if busy || p.known() && float64(bytes) > p.rate()*took.Seconds() {
+			p.add(bytes, took, now)
+		}
+	}
+	t.since, t.mark = now, last
+}
