@@ -14,23 +14,23 @@ func (c *Core[F]) At(now time.Duration) { c.now = max(c.now, now) }
 // span is a time from now, in seconds, and the bounds within which its estimate is trusted.
 type span struct{ early, late float64 }
 
-// arrival is when the rail would deliver the last of so many bytes that it has yet to hand out;
-// known is false while nothing is known of its rate.
-func (c *Core[F]) arrival(l *link[F], bytes int) (s span, known bool) {
-	if !l.pace.known() {
+// arrival is when the rail would deliver the last of so many bytes that it has yet to hand out,
+// at this pace; known is false while there is none.
+func (c *Core[F]) arrival(l *link[F], p *pace, bytes int) (s span, known bool) {
+	if !p.known() {
 		return s, false
 	}
-	t := c.backlog(l) + float64(bytes)/l.pace.rate()
-	doubt := l.pace.doubt()
+	t := c.backlog(l, p.rate()) + float64(bytes)/p.rate()
+	doubt := p.doubt()
 	return span{t * max(0, 1-doubt), t * (1 + doubt)}, true
 }
 
 // backlog is how long the rail will take for what is on its way, in seconds.
-func (c *Core[F]) backlog(l *link[F]) float64 {
+func (c *Core[F]) backlog(l *link[F], rate float64) float64 {
 	if l.traffic.bytes == 0 {
 		return 0
 	}
-	rate, elapsed := l.pace.rate(), (c.now - l.traffic.since).Seconds()
+	elapsed := (c.now - l.traffic.since).Seconds()
 	// Without an acknowledgement no more than the oldest frame can have passed. When that is
 	// overdue, what follows is late by as much.
 	oldest := float64(l.oldest()) / rate
@@ -52,11 +52,11 @@ func (l *link[F]) oldest() int {
 // may be off, and by more than the acknowledgements of both may be late. While shares have shown to
 // be wrong, by such a gain within the last second, one of these delays is enough.
 func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
-	at, known := c.arrival(a, aBytes)
+	at, known := c.arrival(a, a.quick(), aBytes)
 	if !known {
 		return false
 	}
-	than, known := c.arrival(b, bBytes)
+	than, known := c.arrival(b, &b.pace, bBytes)
 	gain, delay := than.early-at.late, c.cfg.AckDelay.Seconds()
 	if !known || gain <= delay {
 		return false
@@ -108,7 +108,7 @@ func (c *Core[F]) ready(it *Item[F]) (rail int) {
 		if !o.up || o.data.len() > 0 || !c.room(o, it.Bytes) || !c.sooner(o, it.Bytes, planned, planned.data.bytes+it.Bytes) {
 			continue
 		}
-		if at, _ := c.arrival(o, it.Bytes); at.late < soonest {
+		if at, _ := c.arrival(o, o.quick(), it.Bytes); at.late < soonest {
 			rail, soonest = r, at.late
 		}
 	}
@@ -151,7 +151,7 @@ func (c *Core[F]) nextData(rail int, l *link[F]) (s source[F]) {
 // steal is what a rail that has run dry takes from another one: from the one that would be busy
 // for longest, the first frame if that rail leaves it to others, otherwise the last one.
 func (c *Core[F]) steal(rail int, l *link[F]) (s source[F]) {
-	if c.waiting == 0 || !l.pace.known() {
+	if c.waiting == 0 {
 		return s
 	}
 	most := 0.0
@@ -161,7 +161,7 @@ func (c *Core[F]) steal(rail int, l *link[F]) (s source[F]) {
 			continue
 		}
 		first, last := source[F]{&v.data, false}, source[F]{&v.data, true}
-		longest, _ := c.arrival(v, v.data.bytes)
+		longest, _ := c.arrival(v, &v.pace, v.data.bytes)
 		switch {
 		case longest.early <= most:
 		case c.mayTake(rail, l, first, v, first.at().Bytes) && c.outdone(r, v):
@@ -199,8 +199,8 @@ func (c *Core[F]) carrier(planned, bytes int) int {
 			continue
 		}
 		t := float64(l.traffic.bytes+l.data.bytes+bytes) / common
-		if l.pace.known() {
-			t = c.backlog(l) + float64(l.data.bytes+bytes)/l.pace.rate()
+		if p := l.quick(); p.known() {
+			t = c.backlog(l, p.rate()) + float64(l.data.bytes+bytes)/p.rate()
 		}
 		if best < 0 || t < soonest {
 			best, soonest = r, t
@@ -213,8 +213,8 @@ func (c *Core[F]) carrier(planned, bytes int) int {
 func (c *Core[F]) commonRate() float64 {
 	sum, n := 0.0, 0
 	for r := range c.links {
-		if l := &c.links[r]; l.up && l.pace.known() {
-			sum += l.pace.rate()
+		if l := &c.links[r]; l.up && l.quick().known() {
+			sum += l.quick().rate()
 			n++
 		}
 	}

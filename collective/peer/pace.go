@@ -67,7 +67,8 @@ func (t *traffic) handOut(bytes int, last uint64, now time.Duration) {
 // out so far. Only while something of an earlier moment is still on its way was the rail busy all
 // the time. Otherwise it was at least as quick as it looks: it may have waited for frames, and the
 // acknowledgement for its timer.
-func (t *traffic) acknowledge(p *pace, bytes int, count, last uint64, now time.Duration) {
+func (l *link[F]) acknowledge(bytes int, count uint64, now time.Duration) {
+	t, p := &l.traffic, &l.pace
 	if t.bytes -= bytes; bytes == 0 {
 		return
 	}
@@ -76,6 +77,18 @@ func (t *traffic) acknowledge(p *pace, bytes int, count, last uint64, now time.D
 		if busy || p.known() && float64(bytes) > p.rate()*took.Seconds() {
 			p.add(bytes, took, now)
 		}
+		if !busy {
+			l.least.add(bytes, took, now)
+		}
 	}
-	t.since, t.mark = now, last
+	t.since, t.mark = now, l.sent
+}
+
+// quick is what the rail may be counted on: its pace, or else what it carried at least. A rail that
+// has too little to do is never busy for long enough to have a pace.
+func (l *link[F]) quick() *pace {
+	if l.pace.known() {
+		return &l.pace
+	}
+	return &l.least
 }

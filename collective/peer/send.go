@@ -133,7 +133,7 @@ func (c *Core[F]) Acked(rail int, generation, count uint64, fx *Effects[F]) erro
 		}
 	}
 	l.acked = count
-	l.traffic.acknowledge(&l.pace, bytes, count, l.sent, c.now)
+	l.acknowledge(bytes, count, c.now)
 	c.forget(rail, l, fx)
 	c.wakeAll(fx)
 	return nil
