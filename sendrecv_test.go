@@ -233,7 +233,7 @@ func TestUnexpectedMessagesTakeBoundedMemory(t *testing.T) {
 }
 
 func TestLargeMessagesGoByTheSharesOfTheRails(t *testing.T) {
-	inBed(t, 2, 2, func(c *Config) { c.Rails[0].Weight = 3 }, func(b *bed) {
+	inBed(t, 2, 2, func(c *Config) { c.Rails[0].Weight, c.PinFrames = 3, true }, func(b *bed) {
 		comms := b.form("train")
 		b.each(func(i int) error {
 			buf := make([]int32, 4<<20)

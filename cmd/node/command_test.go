@@ -157,7 +157,7 @@ func sample(flag *pflag.Flag) string {
 		return "static"
 	case "order":
 		return "free"
-	case "probe":
+	case "probe", "pin-frames":
 		return "off"
 	case "log-level":
 		return "error"

@@ -169,8 +169,8 @@ type link[F any] struct {
 	unacked  deque[entry[F]] // the last of them is number sent
 	inFlight int             // bytes of data in unacked
 	traffic  traffic
-	pace     pace            // over intervals in which the rail was busy
-	least    pace            // over others
+	pace     pace // over intervals in which the rail was busy
+	least    pace // over others
 
 	received   uint64
 	owedFrames int // received, not yet acknowledged
