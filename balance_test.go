@@ -151,7 +151,7 @@ func TestSmallOperationsBetweenBarriersAreMeasured(t *testing.T) {
 
 func TestWeightsTurnTheBalancerOff(t *testing.T) {
 	adapt, _ := limitedRails(40e6, 10e6)
-	inBed(t, 2, 2, func(c *Config) { adapt(c); c.Rails[1].Weight = 3 }, func(b *bed) {
+	inBed(t, 2, 2, func(c *Config) { adapt(c); c.Rails[1].Weight, c.PinFrames = 3, true }, func(b *bed) {
 		comms := b.form("train")
 		if got, _ := b.share(comms, 30, 1<<20); got < 0.23 || got > 0.27 {
 			t.Errorf("the first rail carries %.3f, want the configured 0.25", got)

@@ -38,8 +38,9 @@ type Config struct {
 
 	// Balance says where the rails' shares come from. All nodes must have the same.
 	Balance BalanceMode
-	// PinFrames keeps each frame on the rail that its share names, while that is up. Without it a sender gives a frame
-	// to another rail of the operation where that one delivers it clearly sooner, as acknowledgements tell.
+	// PinFrames keeps each frame on the rail that its share names, while that is up. Without it a
+	// sender gives a frame to another rail of the operation where that one delivers it clearly
+	// sooner, as acknowledgements tell: weights that are wrong are then not kept to the byte.
 	PinFrames bool
 	// Order says whether the order of sums may follow the network. All nodes must have the same.
 	Order OrderMode
