@@ -37,6 +37,34 @@ func TestAnOperationReportsWhatEachRailCarriedAndTook(t *testing.T) {
 	}
 }
 
+// Frames bind to rails late: half of what was planned for the second rail came over the first.
+func TestARailIsTimedByWhatItCarried(t *testing.T) {
+	o := timedOperation(t)
+	const frame = 1 << 10
+	for i := range 100 {
+		lane := i / 75
+		rail := lane
+		if i >= 88 {
+			rail = 0
+		}
+		o.landing(lane, rail, frame)
+	}
+	m := o.Timed()
+	if m == nil || len(m.Rails) != 2 {
+		t.Fatalf("timed: %+v", m)
+	}
+	if want := int64(1<<20) * 87 / 100; m.Rails[0].Bytes != want || m.Rails[1].Bytes != 1<<20-want-1 {
+		t.Errorf("the rails carried %d and %d bytes of %d", m.Rails[0].Bytes, m.Rails[1].Bytes, 1<<20)
+	}
+}
+
+func TestATagHoldsReferenceLaneAndRail(t *testing.T) {
+	ref, lane, rail := untag(tag(1<<31-1, 1<<16-1, 63))
+	if ref != 1<<31-1 || lane != 1<<16-1 || rail != 63 {
+		t.Errorf("reference %d, lane %d, rail %d", ref, lane, rail)
+	}
+}
+
 func TestAnOperationThatAFailoverHitIsNotMeasured(t *testing.T) {
 	o := timedOperation(t)
 	o.group.Failovers.Add(1)
