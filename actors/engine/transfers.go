@@ -131,9 +131,11 @@ func (x *Transfers) transmit(f *p2p.Frame[*Transfer], fx *transferEffects) {
 	case p2p.Eager:
 		fr.Payload = work.Data
 	case p2p.Part:
-		for rail := range e.Rails {
-			if !e.Config.PinFrames && work.Carries(rail) {
-				fr.Rails.Add(rail)
+		if !e.Config.PinFrames {
+			for rail := range e.Rails {
+				if work.Carries(rail) {
+					fr.Rails.Add(rail)
+				}
 			}
 		}
 		fr.Payload, fr.Owner, fr.Tag = work.Work.buf[f.Offset:f.Offset+f.Length], work.Work, uint64(f.Rail)

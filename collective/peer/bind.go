@@ -20,9 +20,15 @@ func (c *Core[F]) arrival(l *link[F], p *pace, bytes int) (s span, known bool) {
 	if !p.known() {
 		return s, false
 	}
-	t := c.backlog(l, p.rate()) + float64(bytes)/p.rate()
+	t := c.delivery(l, p, bytes)
 	doubt := p.doubt()
 	return span{t * max(0, 1-doubt), t * (1 + doubt)}, true
+}
+
+// delivery is how long the rail takes at this pace for what is on its way and so many bytes after it,
+// in seconds.
+func (c *Core[F]) delivery(l *link[F], p *pace, bytes int) float64 {
+	return c.backlog(l, p.rate()) + float64(bytes)/p.rate()
 }
 
 // backlog is how long the rail will take for what is on its way, in seconds.
@@ -200,7 +206,7 @@ func (c *Core[F]) carrier(planned, bytes int) int {
 		}
 		t := float64(l.traffic.bytes+l.data.bytes+bytes) / common
 		if p := l.quick(); p.known() {
-			t = c.backlog(l, p.rate()) + float64(l.data.bytes+bytes)/p.rate()
+			t = c.delivery(l, p, l.data.bytes+bytes)
 		}
 		if best < 0 || t < soonest {
 			best, soonest = r, t

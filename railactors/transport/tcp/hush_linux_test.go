@@ -46,6 +46,22 @@ func send(t *testing.T, c transport.Conn, n int) {
 	}
 }
 
+// finds requires that polling has n bytes.
+func finds(t *testing.T, poller transport.Poller, n int) {
+	t.Helper()
+	if got, err := poller.Poll(); got != n || err != nil {
+		t.Fatalf("polled %d bytes, want %d: %v", got, n, err)
+	}
+}
+
+// asleep is a poller that is hushed, with a goroutine in Await.
+func asleep(poller transport.Poller) (awaited chan error) {
+	poller.Hush(true)
+	awaited = make(chan error)
+	go func() { awaited <- poller.Await() }()
+	return awaited
+}
+
 func TestWhatArrivesWhileSomebodyPollsWakesNobodyElse(t *testing.T) {
 	near, poller, far := polled(t)
 	poller.Hush(true)
@@ -54,9 +70,7 @@ func TestWhatArrivesWhileSomebodyPollsWakesNobodyElse(t *testing.T) {
 	if readable(t, near) {
 		t.Error("hushed, and woken by 100 bytes")
 	}
-	if n, err := poller.Poll(); n != 100 || err != nil {
-		t.Errorf("polled %d bytes, %v", n, err)
-	}
+	finds(t, poller, 100)
 	far.Close()
 	if err := poller.Await(); err != nil { // the end of the stream wakes
 		t.Error(err)
@@ -65,18 +79,14 @@ func TestWhatArrivesWhileSomebodyPollsWakesNobodyElse(t *testing.T) {
 
 func TestWhatCameWhileHushedIsNotMissed(t *testing.T) {
 	near, poller, far := polled(t)
-	poller.Hush(true)
-	awaited := make(chan error)
-	go func() { awaited <- poller.Await() }()
+	awaited := asleep(poller)
 	send(t, far, 100)
 	arrived(t, near, 100)
 	poller.Hush(false)
 	if err := <-awaited; err != nil {
 		t.Error(err)
 	}
-	if n, err := poller.Poll(); n != 100 || err != nil {
-		t.Errorf("polled %d bytes, %v", n, err)
-	}
+	finds(t, poller, 100)
 }
 
 // A frame's payload may come after its header. Who reads it waits behind the goroutine that has the
@@ -84,14 +94,10 @@ func TestWhatCameWhileHushedIsNotMissed(t *testing.T) {
 func TestAReadWaitsForItsRestWhileHushed(t *testing.T) {
 	for _, size := range []int{1 << 10, 16 << 10, 512 << 10} {
 		near, poller, far := polled(t)
-		poller.Hush(true)
-		awaited := make(chan error)
-		go func() { awaited <- poller.Await() }()
+		awaited := asleep(poller)
 		send(t, far, 64)
 		arrived(t, near, 64)
-		if n, err := poller.Poll(); n != 64 || err != nil {
-			t.Fatalf("polled %d bytes, %v", n, err)
-		}
+		finds(t, poller, 64)
 		if _, err := near.ReadFull(make([]byte, 64)); err != nil {
 			t.Fatal(err)
 		}

@@ -86,9 +86,9 @@ func (c *Chart) Draw(file string, size func(int) string) error {
 		return err
 	}
 	// Who reads it may lack the font that the text was measured with.
-	text := bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans;"),
+	drawn := bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,sans-serif;"))
-	return os.WriteFile(file, text, 0o644)
+	return os.WriteFile(file, drawn, 0o644)
 }
 
 // systems are those of all panels: one has the same color everywhere.
@@ -201,22 +201,17 @@ func (s *Series) xys() (xys plotter.XYs) {
 	return xys
 }
 
-// sizeTicks marks every fourth power of two.
+// sizeTicks marks every second power of two.
 type sizeTicks struct{ size func(int) string }
 
 // Ticks implements plot.Ticker.
 func (t sizeTicks) Ticks(least, most float64) (ticks []plot.Tick) {
-	const first, last = 0, 60
-	for power := first; power <= last; power += 2 {
+	const last = 60
+	for power := 0; power <= last; power += 2 {
 		bytes := float64(int64(1) << power)
-		if bytes < least || bytes > most {
-			continue
+		if bytes >= least && bytes <= most {
+			ticks = append(ticks, plot.Tick{Value: bytes, Label: t.size(int(bytes))})
 		}
-		tick := plot.Tick{Value: bytes}
-		if power%2 == 0 {
-			tick.Label = t.size(int(bytes))
-		}
-		ticks = append(ticks, tick)
 	}
 	return ticks
 }

@@ -1,0 +1,73 @@
+package railactors
+
+// This file is about callers that look for their operations' frames themselves while they wait
+// (docs/decisions/017).
+
+// Poll looks for frames of the peer on a rail, without waiting, and handles them on the calling
+// goroutine: a caller that polls while it waits spares its operation the wake-up of
+// a reader and its own. It reports whether there was anything.
+func (p *Peer) Poll(rail int) bool {
+	c := p.pollable[rail].Load()
+	if c == nil || !c.reader.turn.TryLock() {
+		return false
+	}
+	defer c.reader.yield()
+	if n, _ := c.reader.poller.Poll(); n == 0 { // an error is for the reader's own goroutine to find
+		return false
+	}
+	if !c.hold() {
+		return false
+	}
+	defer c.leave()
+	if err := c.reader.guard(c.reader.take); err != nil {
+		c.fail(err)
+	}
+	return true
+}
+
+// Pollable reports whether Poll can find anything on the rail as it is connected now.
+func (p *Peer) Pollable(rail int) bool { return p.pollable[rail].Load() != nil }
+
+// Attend says that the caller is about to Poll a rail, over and over, until Leave: what arrives
+// meanwhile wakes nobody else.
+func (p *Peer) Attend(rail int) { p.attend(rail, 1) }
+
+// Leave ends Attend.
+func (p *Peer) Leave(rail int) { p.attend(rail, -1) }
+
+func (p *Peer) attend(rail int, n int32) {
+	p.attended[rail].Add(n)
+	if c := p.pollable[rail].Load(); c != nil {
+		c.reader.hush()
+	}
+}
+
+// yield gives the turn back.
+func (r *reader) yield() {
+	r.turn.Unlock()
+	r.hush()
+}
+
+// hush has the reader's goroutine sleep through input while somebody attends to the rail, and only
+// then. Where the turn is taken, who has it calls this afterwards.
+func (r *reader) hush() {
+	for {
+		on := r.peer.attended[r.rail].Load() > 0
+		if r.hushed.Load() == on || !r.turn.TryLock() {
+			return
+		}
+		r.poller.Hush(on)
+		r.hushed.Store(on)
+		r.turn.Unlock()
+	}
+}
+
+// hold is for a goroutine that comes to an open connection; it ends with leave.
+func (c *connection) hold() bool {
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	if c.open {
+		c.holders++
+	}
+	return c.open
+}
