@@ -68,7 +68,7 @@ worlds: ## the balancer's score in simulated networks; ARGS=-update replaces the
 faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with what happens
 	$(GO) test -count=1 -v -timeout 4h -run Random ./test/faults $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
-steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators cost 31 KB each
+steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators
 	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
 
 rounds: ## ROUNDS=n times a rank is lost and comes back, or leaves (3 s a round)

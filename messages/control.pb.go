@@ -833,12 +833,15 @@ func (x *Windows) GetDisturbed() bool {
 }
 
 type TableEntry struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Family uint32                 `protobuf:"varint,5,opt,name=family,proto3" json:"family,omitempty"` // of kinds; entries ascend by it
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of kinds; entries ascend by it.
+	Family uint32 `protobuf:"varint,5,opt,name=family,proto3" json:"family,omitempty"`
 	// The class holds sizes up to this. Entries ascend, the last is open (0).
-	MaxBytes      int64    `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
-	Algorithm     uint32   `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`    // 0: by the fixed rule
-	Weights       []uint32 `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"` // by rail, in parts of the sum of all
+	MaxBytes int64 `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// 0: by the fixed rule.
+	Algorithm uint32 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	// By rail, in parts of the sum of all.
+	Weights       []uint32 `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

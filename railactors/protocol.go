@@ -55,8 +55,9 @@ type Receiver interface {
 
 // Inbound is the operations' side: what pairs deliver. No method may block.
 type Inbound interface {
-	// Land is asked by a pair's reader for each data frame, before it reads the payload, with the rail that carried
-	// it. h is valid during the call. An error is a violation of the protocol: the connection is closed with it.
+	// Land is asked by a pair's reader for each data frame, before it reads the payload, with the
+	// rail that carried it. h is valid during the call. An error is a violation of the protocol: the
+	// connection is closed with it.
 	Land(from *Peer, rail int, h *wire.Header) (Landing, error)
 	// Granted: a Grant frame arrived.
 	Granted(from *Peer, h *wire.Header) error

@@ -15,16 +15,20 @@ import (
 
 // world is a set of rails that obey the model, with noise, and a balancer that has to find out.
 type world struct {
-	rng    *rand.Rand
-	alpha  []float64 // seconds
-	rate   []float64 // bytes/s, as seen by an operation
-	noise  float64
-	ranks  int
-	crowd  float64   // how much slower rails are when several of them work
-	mood   float64   // deviation, in logarithms, of what a busy host does to all rails alike, from one set or probe to the next
-	stalls float64   // part of the windows in which a rail took up to twice as long
-	uneven bool      // operations take as long as the rail that ends last in each of them, and windows say so
-	probed float64   // how much longer a probe takes than operations do: behind a shaper what follows a pause goes in a burst; 0: as long
+	rng   *rand.Rand
+	alpha []float64 // seconds
+	rate  []float64 // bytes/s, as seen by an operation
+	noise float64
+	ranks int
+	crowd float64 // how much slower rails are when several of them work
+	// mood is the deviation, in logarithms, of what a busy host does to all rails alike, from one set
+	// or probe to the next.
+	mood   float64
+	stalls float64 // part of the windows in which a rail took up to twice as long
+	uneven bool    // operations take as long as the rail that ends last in each of them, and windows say so
+	// probed is how much longer a probe takes than operations do; 0: as long. Behind a shaper what
+	// follows a pause goes in a burst.
+	probed float64
 	tails  float64   // part of a rail's operations that take several times as long
 	drift  float64   // deviation, in logarithms, of a rate's steps from set to set
 	cross  float64   // part of the sets with which other traffic comes, for twenty sets on average

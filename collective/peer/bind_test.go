@@ -223,7 +223,8 @@ func (b *bed) bound(frames int) time.Duration {
 
 const mbit = 1e6 / 8
 
-// TestEqualSharesOfUnequalRailsEndTogether: nobody adapts the shares, and the first operation teaches the rates.
+// TestEqualSharesOfUnequalRailsEndTogether: nobody adapts the shares, and the first
+// operation teaches the rates.
 func TestEqualSharesOfUnequalRailsEndTogether(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -260,8 +261,9 @@ func TestSharesThatAreRightAreKept(t *testing.T) {
 	}
 }
 
-// TestRailsThatChangeAndBreakHoldNothingUp: rates change while frames wait, and connections are lost. Each frame arrives
-// once, a rail that becomes slower costs what it had on its way, and one that becomes quicker is used again.
+// TestRailsThatChangeAndBreakHoldNothingUp: rates change while frames wait, and connections
+// are lost. Each frame arrives once. A rail that becomes slower costs what it had on its way, and one
+// that becomes quicker is used again.
 func TestRailsThatChangeAndBreakHoldNothingUp(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -306,8 +308,8 @@ func TestADeadRailsFramesGoByRate(t *testing.T) {
 	}
 }
 
-// TestARailThatWasSlowIsMeasuredAgain: while it was slow it carried nothing. A second later what is planned for it is
-// a trial, a frame at a time.
+// TestARailThatWasSlowIsMeasuredAgain: while it was slow it carried nothing. A second later
+// what is planned for it is a trial, a frame at a time.
 func TestARailThatWasSlowIsMeasuredAgain(t *testing.T) {
 	b := newBed(t, 200*mbit, 200*mbit)
 	b.send(100, 100)
@@ -387,8 +389,8 @@ func TestFramesThatNameNoOtherRailKeepTheirs(t *testing.T) {
 	}
 }
 
-// TestPaceKnowsHowFarItMayBeOff: 2 standard errors hold the true rate in 95 % of the cases, and a rate that has
-// changed is known again after 0.2 s of busy time.
+// TestPaceKnowsHowFarItMayBeOff: 2 standard errors hold the true rate in 95 % of the cases. A
+// rate that has changed is known again after 0.2 s of busy time.
 func TestPaceKnowsHowFarItMayBeOff(t *testing.T) {
 	within, samples, squares := 0, 0.0, 0.0
 	for seed := range uint64(500) {
