@@ -9,3 +9,13 @@ func (c *Communicator) Transfers() *engine.Transfers { return c.inner.Transfers(
 
 // Elements is b as elements, which it must hold in whole numbers.
 func Elements[T Element](b []byte) []T { return elements[T](b) }
+
+// Announced is what operations have announced to the peers and not sent, in bytes.
+func (c *Communicator) Announced(rails int) (bytes int) {
+	for _, p := range c.inner.Group.Peers {
+		for rail := 0; p != nil && rail < rails; rail++ {
+			bytes += max(p.Expected(rail), -p.Expected(rail))
+		}
+	}
+	return bytes
+}

@@ -157,7 +157,8 @@ func (p *Peer) Send(fr *Frame) {
 	}
 	it := peer.Item[*Frame]{
 		Frame: fr, Rail: fr.Rail, Rails: fr.Rails, Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
-		Op: peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
+		Announced: fr.Announced,
+		Op:        peer.Operation{Comm: fr.Header.Comm, Seq: fr.Header.Seq},
 	}
 	if !it.Ahead && fr.Header.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
 		it.Credit = len(fr.Payload) + wire.EagerCost
@@ -180,6 +181,21 @@ func (p *Peer) Send(fr *Frame) {
 	}
 	p.core.Send(it, &fx.Effects)
 	p.unlock(fx)
+}
+
+// Expect announces that Send will be given so many bytes more of data, with headers, for a rail.
+// Frames that are Announced count as sent. A negative number takes back what won't be.
+func (p *Peer) Expect(rail, bytes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.core.Expect(rail, bytes)
+}
+
+// Expected is what was announced for a rail and has yet to be sent.
+func (p *Peer) Expected(rail int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.core.Expected(rail)
 }
 
 // SendControl sends a control message over whichever rail is up, ahead of data. It fails when the

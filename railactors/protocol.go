@@ -17,12 +17,13 @@ var ErrRevoked = errors.New("memory was revoked")
 
 // Frame is one frame to be sent. The sender fills it and leaves it alone until it is released.
 type Frame struct {
-	Header  wire.Header // the pair fills in Number, Ack and Credit
-	Rail    int         // that is to carry it; while it is down, another one does
-	Rails   peer.Rails  // of data: those that may carry it if they are sooner; none: Rail alone
-	Payload []byte      // read until the frame is released, never written
-	Owner   FrameOwner  // nil where nobody asks
-	Tag     uint64      // the owner's
+	Header    wire.Header // the pair fills in Number, Ack and Credit
+	Rail      int         // that is to carry it; while it is down, another one does
+	Rails     peer.Rails  // of data: those that may carry it if they are sooner; none: Rail alone
+	Announced bool        // of data: Peer.Expect has counted it
+	Payload   []byte      // read until the frame is released, never written
+	Owner     FrameOwner  // nil where nobody asks
+	Tag       uint64      // the owner's
 }
 
 // FrameOwner is also the key under which Fabric.Revoke finds frames and landings.

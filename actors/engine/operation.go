@@ -48,6 +48,9 @@ type Operation struct {
 	carriers peer.Rails // that may carry a frame instead of the planned one; none: frames keep to the plan
 	owner    Owner      // nil: nobody has called it here
 
+	announced bool       // peers know what is to come; written before phase running
+	outgoing  []outgoing // of the start
+
 	// The rails' clocks, under mu; rails is empty where nobody wants to know.
 	begun     time.Time
 	rails     []railClock // by index
@@ -80,6 +83,7 @@ func (o *Operation) reuse(g *Group, seq uint64) {
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
 	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
+	o.announced = false
 }
 
 // release drops what a pooled operation must not keep alive.
@@ -92,6 +96,7 @@ func (o *Operation) release() {
 	}
 	clear(o.early[:cap(o.early)])
 	clear(o.wants[:cap(o.wants)])
+	clear(o.outgoing[:cap(o.outgoing)])
 }
 
 // Launch starts a numbered operation on its caller's goroutine, which then
@@ -116,6 +121,7 @@ func (o *Operation) Launch() {
 	if err != nil {
 		o.fail(err)
 	}
+	announce(o.outgoing, 1)
 	o.carryStart()
 	if o.request.External != nil {
 		o.runExternal()
@@ -328,8 +334,10 @@ func (o *Operation) abort(g *Group, seq uint64, cause error) {
 		o.discard()
 		return
 	}
+	out := o.stillOutgoing(nil)
 	resolved := o.abortParts()
 	o.mu.Unlock()
+	announce(out, -1)
 	if resolved {
 		o.resolve()
 	}

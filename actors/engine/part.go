@@ -54,6 +54,8 @@ func (o *Operation) startParts() error {
 		o.carriers = 0
 	}
 	o.startClocks()
+	o.announced = o.carriers != 0 && !o.shape.eager
+	o.outgoing = o.stillOutgoing(o.outgoing[:0])
 	for i := range o.parts {
 		if p := &o.parts[i]; p.active {
 			var err error

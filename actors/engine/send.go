@@ -52,6 +52,7 @@ func (p *part) send(a *task.Action) {
 	span := &o.shape.config.Plan.Lanes[p.lane].Spans[a.Span]
 	f := frames.Get().(*railactors.Frame)
 	f.Header, f.Rail, f.Rails = o.header(wire.KindData), p.rail, o.carriers
+	f.Announced = o.announced
 	f.Header.Lane = uint16(p.lane)
 	f.Header.Step, f.Header.Block = uint32(a.Step), uint32(a.Mark)
 	f.Header.Round, f.Header.Count = uint32(span.First), uint32(span.Count)

@@ -31,6 +31,9 @@ func (c *Core[F]) delivery(l *link[F], p *pace, bytes int) float64 {
 	return c.backlog(l, p.rate()) + float64(bytes)/p.rate()
 }
 
+// toCome is how many bytes the rail has yet to hand out, announced ones included.
+func (l *link[F]) toCome() int { return l.data.bytes + l.expected }
+
 // backlog is how long the rail will take for what is on its way, in seconds.
 func (c *Core[F]) backlog(l *link[F], rate float64) float64 {
 	if l.traffic.bytes == 0 {
@@ -74,7 +77,7 @@ func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
 }
 
 // outdone reports whether the rail leaves the first frame of its queue to another one, which
-// delivers it clearly sooner even after all that waits there. Of rails that carry nothing and
+// delivers it clearly sooner even after all that is to come there. Of rails that carry nothing and
 // have nothing to carry none is waited for.
 func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 	it := l.data.at(0)
@@ -85,7 +88,8 @@ func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 		if r == rail || r >= len(c.links) {
 			continue
 		}
-		if o := &c.links[r]; o.up && o.traffic.bytes+o.data.bytes > 0 && c.sooner(o, o.data.bytes+it.Bytes, l, it.Bytes) {
+		o := &c.links[r]
+		if o.up && o.traffic.bytes+o.toCome() > 0 && c.sooner(o, o.toCome()+it.Bytes, l, it.Bytes) {
 			return true
 		}
 	}
@@ -111,10 +115,11 @@ func (c *Core[F]) ready(it *Item[F]) (rail int) {
 			continue
 		}
 		o := &c.links[r]
-		if !o.up || o.data.len() > 0 || !c.room(o, it.Bytes) || !c.sooner(o, it.Bytes, planned, planned.data.bytes+it.Bytes) {
+		if !o.up || o.data.len() > 0 || !c.room(o, it.Bytes) ||
+			!c.sooner(o, o.toCome()+it.Bytes, planned, planned.toCome()+it.Bytes) {
 			continue
 		}
-		if at, _ := c.arrival(o, o.quick(), it.Bytes); at.late < soonest {
+		if at, _ := c.arrival(o, o.quick(), o.toCome()+it.Bytes); at.late < soonest {
 			rail, soonest = r, at.late
 		}
 	}
@@ -167,12 +172,12 @@ func (c *Core[F]) steal(rail int, l *link[F]) (s source[F]) {
 			continue
 		}
 		first, last := source[F]{&v.data, false}, source[F]{&v.data, true}
-		longest, _ := c.arrival(v, &v.pace, v.data.bytes)
+		longest, _ := c.arrival(v, &v.pace, v.toCome())
 		switch {
 		case longest.early <= most:
 		case c.mayTake(rail, l, first, v, first.at().Bytes) && c.outdone(r, v):
 			s, most = first, longest.early
-		case c.mayTake(rail, l, last, v, v.data.bytes):
+		case c.mayTake(rail, l, last, v, v.toCome()):
 			s, most = last, longest.early
 		}
 	}
@@ -183,7 +188,7 @@ func (c *Core[F]) steal(rail int, l *link[F]) (s source[F]) {
 // rail v, which has so many bytes to hand out until then.
 func (c *Core[F]) mayTake(rail int, l *link[F], s source[F], v *link[F], bytes int) bool {
 	it := s.at()
-	return it.Rails.Has(rail) && c.room(l, it.Bytes) && c.sooner(l, it.Bytes, v, bytes)
+	return it.Rails.Has(rail) && c.room(l, it.Bytes) && c.sooner(l, l.toCome()+it.Bytes, v, bytes)
 }
 
 // room reports whether the limit in flight lets the rail hand out so many bytes.
@@ -204,9 +209,9 @@ func (c *Core[F]) carrier(planned, bytes int) int {
 		if !l.up {
 			continue
 		}
-		t := float64(l.traffic.bytes+l.data.bytes+bytes) / common
+		t := float64(l.traffic.bytes+l.toCome()+bytes) / common
 		if p := l.quick(); p.known() {
-			t = c.delivery(l, p, l.data.bytes+bytes)
+			t = c.delivery(l, p, l.toCome()+bytes)
 		}
 		if best < 0 || t < soonest {
 			best, soonest = r, t

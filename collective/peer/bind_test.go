@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -261,6 +260,33 @@ func TestSharesThatAreRightAreKept(t *testing.T) {
 	}
 }
 
+// TestARailWithMuchToComeTakesNothing: operations hand their frames over rail by rail, and as their
+// operands come. A rail that has nothing to carry for a moment stays with the plan.
+func TestARailWithMuchToComeTakesNothing(t *testing.T) {
+	for _, announced := range []bool{true, false} {
+		b := newBed(t, 200*mbit, 50*mbit)
+		b.send(80, 20)
+		b.run()
+		clear(b.carried)
+		if announced {
+			b.core.Expect(0, 80*bedFrame)
+		}
+		for range 20 {
+			b.frame(1, 0b11)
+		}
+		if announced {
+			b.core.Expect(0, -80*bedFrame)
+		}
+		for range 80 {
+			b.frame(0, 0b11)
+		}
+		b.run()
+		if more := b.carried[0] > 80*bedFrame; more == announced {
+			t.Errorf("announced %v: the rails carried %d", announced, b.carried)
+		}
+	}
+}
+
 // TestRailsThatChangeAndBreakHoldNothingUp: rates change while frames wait, and connections
 // are lost. Each frame arrives once. A rail that becomes slower costs what it had on its way, and one
 // that becomes quicker is used again.
@@ -386,50 +412,5 @@ func TestFramesThatNameNoOtherRailKeepTheirs(t *testing.T) {
 		if b.run(); b.carried[0] != b.carried[1] {
 			t.Errorf("the rails carried %d", b.carried)
 		}
-	}
-}
-
-// TestPaceKnowsHowFarItMayBeOff: 2 standard errors hold the true rate in 95 % of the cases. A
-// rate that has changed is known again after 0.2 s of busy time.
-func TestPaceKnowsHowFarItMayBeOff(t *testing.T) {
-	within, samples, squares := 0, 0.0, 0.0
-	for seed := range uint64(500) {
-		rng := rand.New(rand.NewPCG(seed, 3))
-		var p pace
-		add := func(rate, scatter float64, busy time.Duration) {
-			for end := busy; busy > 0; {
-				took := time.Duration((5 + 10*rng.Float64()) * 1e6)
-				busy -= took
-				p.add(int(rate*took.Seconds()*(1+scatter*rng.NormFloat64())), took, end-busy)
-			}
-		}
-		add(1e7, 0.3, time.Second)
-		off := p.rate()/1e7 - 1
-		if squares += off * off; math.Abs(off) <= p.doubt() {
-			within++
-		}
-		samples++
-		add(2.5e6, 0.05, 200*time.Millisecond)
-		if r := p.rate(); r > 2.5e6*1.6 {
-			t.Fatalf("seed %d: taken for %.2g bytes a second, 0.2 s after it fell to 2.5e6", seed, r)
-		}
-	}
-	if share := float64(within) / samples; share < 0.90 || share > 0.995 {
-		t.Errorf("the true rate is within the doubt in %.1f %% of the cases", 100*share)
-	}
-	if off := math.Sqrt(squares / samples); off > 0.085 {
-		t.Errorf("off by %.1f %% where the intervals scatter by 30 %%", 100*off)
-	}
-}
-
-// TestALoneFrameTellsNoRate: its acknowledgement may have waited for a timer.
-func TestALoneFrameTellsNoRate(t *testing.T) {
-	b := newBed(t, 200*mbit, 200*mbit)
-	for range 10 {
-		b.send(1, 1)
-		b.run()
-	}
-	if b.core.links[0].pace.known() {
-		t.Errorf("taken for %.0f bytes a second", b.core.links[0].pace.rate())
 	}
 }

@@ -35,7 +35,7 @@ func (c *Core[F]) Connected(rail int, generation uint64, fx *Effects[F]) bool {
 		l.used = slices.Delete(l.used, 0, 1)
 	}
 	*l = link[F]{up: true, generation: generation, floor: generation, used: append(l.used, generation),
-		cut: l.cut, ahead: l.ahead, data: l.data} // empty, but with memory
+		cut: l.cut, expected: l.expected, ahead: l.ahead, data: l.data} // empty, but with memory
 	for c.orphanAhead.len() > 0 {
 		l.ahead.pushBack(c.orphanAhead.popFront())
 	}

@@ -53,35 +53,40 @@ type traffic struct {
 	bytes int           // of data, handed out and not acknowledged
 	since time.Duration // the last acknowledgement, or when there began to be something
 	mark  uint64        // number of the last frame handed out until then
+	part  int           // bytes on their way then of which some may have arrived
+	dry   bool          // since then there was nothing to hand out for a moment
 }
 
 // handOut: a frame of data is handed out, after frame number last.
 func (t *traffic) handOut(bytes int, last uint64, now time.Duration) {
 	if t.bytes == 0 {
-		t.since, t.mark = now, last
+		t.since, t.mark, t.part, t.dry = now, last, 0, false
 	}
 	t.bytes += bytes
 }
 
 // acknowledge: frames up to number count, of so many bytes of data, have arrived; last was handed
-// out so far. Only while something of an earlier moment is still on its way was the rail busy all
-// the time. Otherwise it was at least as quick as it looks: it may have waited for frames, and the
-// acknowledgement for its timer.
+// out so far. The rail was busy all the time if something of an earlier moment is still on its way, or
+// if there was always more to hand out. Otherwise it was at least as quick as it looks: it may have
+// waited for frames, and the acknowledgement for its timer.
 func (l *link[F]) acknowledge(bytes int, count uint64, now time.Duration) {
 	t, p := &l.traffic, &l.pace
 	if t.bytes -= bytes; bytes == 0 {
 		return
 	}
 	if took := now - t.since; took > 0 {
-		busy := count < t.mark
-		if busy || p.known() && float64(bytes) > p.rate()*took.Seconds() {
+		busy := count < t.mark || !t.dry
+		switch least := bytes - t.part; {
+		case busy:
 			p.add(bytes, took, now)
+		case p.known() && float64(least) > p.rate()*took.Seconds():
+			p.add(least, took, now)
 		}
 		if !busy {
 			l.least.add(bytes, took, now)
 		}
 	}
-	t.since, t.mark = now, l.sent
+	t.since, t.mark, t.part, t.dry = now, l.sent, l.oldest(), l.data.len() == 0
 }
 
 // quick is what the rail may be counted on: its pace, or else what it carried at least. A rail that

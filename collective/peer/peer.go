@@ -60,6 +60,7 @@ type Item[F any] struct {
 	Rail       int       // that it is planned for; another one carries it if that isn't up
 	Rails      Rails     // of data: those that may carry it while Rail is up; none: Rail alone
 	Bytes      int       // header and payload
+	Announced  bool      // of data: Expect has counted it
 	Ahead      bool      // control: before all data, outside the limit in flight
 	Credit     int       // eager bytes that it costs; 0 for frames that take none
 	Op         Operation // under which it can be granted without credit
@@ -169,6 +170,7 @@ type link[F any] struct {
 	unacked  deque[entry[F]] // the last of them is number sent
 	inFlight int             // bytes of data in unacked
 	traffic  traffic
+	expected int  // bytes of data that operations have yet to send for it
 	pace     pace // over intervals in which the rail was busy
 	least    pace // over others
 

@@ -4,6 +4,9 @@ import "fmt"
 
 // Send accepts a frame: it is queued on a rail, or waits for credit.
 func (c *Core[F]) Send(it Item[F], fx *Effects[F]) {
+	if it.Announced && it.Rail < len(c.links) {
+		c.links[it.Rail].expected -= it.Bytes
+	}
 	if it.Credit == 0 {
 		c.route(it, fx)
 		return
@@ -94,6 +97,7 @@ func (c *Core[F]) Take(rail int, generation uint64) (it Item[F], number uint64, 
 		it = data.pop()
 		l.inFlight += it.Bytes
 		l.traffic.handOut(it.Bytes, l.sent, c.now)
+		l.traffic.dry = l.traffic.dry || l.data.len() == 0
 	}
 	l.sent++
 	l.unacked.pushBack(entry[F]{Item: it})
@@ -224,3 +228,14 @@ func (c *Core[F]) EagerGranted(op Operation, fx *Effects[F]) {
 	})
 	c.feed(fx) // one of them may have been in the way
 }
+
+// Expect: operations are going to send so many bytes more of data, with headers, planned for a rail.
+// Frames that are Announced count as sent. Fewer than none: what was to come won't.
+func (c *Core[F]) Expect(rail, bytes int) {
+	if rail < len(c.links) {
+		c.links[rail].expected += bytes
+	}
+}
+
+// Expected is what is still to come for a rail.
+func (c *Core[F]) Expected(rail int) int { return c.links[rail].expected }

@@ -219,3 +219,20 @@ func grow[T any](s []T, n int) []T {
 	}
 	return s[:n]
 }
+
+// Outgoing is what has yet to be handed out over a link of Program.To: frames, and their bytes.
+func (t *Task) Outgoing(link int) (frames, bytes int) {
+	for at := range t.Program.Code {
+		in := &t.Program.Code[at]
+		if in.Kind != schedule.Send || in.Link != link {
+			continue
+		}
+		for span := range t.lane.Spans {
+			if t.state[t.ref(span, at)] == waiting {
+				frames++
+				bytes += t.bytes(span, in.Blocks)
+			}
+		}
+	}
+	return frames, bytes
+}

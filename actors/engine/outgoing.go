@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// outgoing is what a peer is going to be given for a rail: bytes of data with headers. Frames bind to
+// rails by what each of them has yet to carry. A rail without a frame at the moment may have
+// most of an operation before it (docs/decisions/032).
+type outgoing struct {
+	to    *railactors.Peer
+	rail  int
+	bytes int
+}
+
+// stillOutgoing appends what the parts have yet to hand to peers, if the operation announces that.
+// Small ones don't: they are over before a better rail could be known. Under mu.
+func (o *Operation) stillOutgoing(all []outgoing) []outgoing {
+	if !o.announced {
+		return all
+	}
+	for i := range o.parts {
+		p := &o.parts[i]
+		if !p.active {
+			continue
+		}
+		for link, to := range p.task.Program.To {
+			if frames, bytes := p.task.Outgoing(link); frames > 0 {
+				all = append(all, outgoing{o.group.Peers[to], p.rail, bytes + frames*wire.Size})
+			}
+		}
+	}
+	return all
+}
+
+// announce tells the peers of it; a sign of -1 takes it back. Nothing is locked.
+func announce(all []outgoing, sign int) {
+	for _, a := range all {
+		a.to.Expect(a.rail, sign*a.bytes)
+	}
+}
