@@ -230,3 +230,26 @@ func TestANodeWhoseAddressesChangeIsInTheNextViewWithThem(t *testing.T) {
 		t.Errorf("rails of b are %v", got)
 	}
 }
+
+// A proposal is repeated, and meets its member after the barrier: that one has formed the view, and
+// the proposer has yet to hear of its own barrier's end.
+func TestAProposalThatComesLateEndsNoBarrier(t *testing.T) {
+	s := newStage(t, "a", "b")
+	s.hold = true
+	var late *Propose
+	s.lose = func(_, _ string, m Message) bool {
+		if p, ok := m.(*Propose); ok {
+			late = p
+		}
+		return false
+	}
+	s.ask("x", 2, "a", "b")
+	for id := range s.entered {
+		s.step("b", BarrierDone{id, nil})
+		s.step("b", Received{"a", 1, late})
+		s.run()
+		s.step("a", BarrierDone{id, nil})
+	}
+	s.run()
+	s.expectView("a", "b")
+}

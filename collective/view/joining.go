@@ -23,6 +23,9 @@ func (c *Core) proposed(from string, m *Propose) {
 		return
 	}
 	c.saw(v.Ballot)
+	if slices.Contains(c.entered[:], v.ID) {
+		return // repeated, and overtaken by its Commit: the proposer may be in the barrier still
+	}
 	n := c.names[v.Name]
 	if n != nil && n.part != nil && n.part.view.ID == v.ID {
 		if n.part.accepted && !n.part.entered {
