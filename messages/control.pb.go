@@ -682,7 +682,7 @@ type Window struct {
 	Family        uint32                 `protobuf:"varint,8,opt,name=family,proto3" json:"family,omitempty"` // of kinds; the same in all windows of a set
 	Rail          uint32                 `protobuf:"varint,1,opt,name=rail,proto3" json:"rail,omitempty"`
 	SizeClass     uint32                 `protobuf:"varint,2,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	Table         uint32                 `protobuf:"varint,3,opt,name=table,proto3" json:"table,omitempty"` // version under which it was measured
+	Split         uint32                 `protobuf:"varint,3,opt,name=split,proto3" json:"split,omitempty"` // digest of how its operations were divided
 	Operations    uint32                 `protobuf:"varint,4,opt,name=operations,proto3" json:"operations,omitempty"`
 	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`                          // mean
 	ElapsedNs     int64                  `protobuf:"varint,6,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"` // mean
@@ -742,9 +742,9 @@ func (x *Window) GetSizeClass() uint32 {
 	return 0
 }
 
-func (x *Window) GetTable() uint32 {
+func (x *Window) GetSplit() uint32 {
 	if x != nil {
-		return x.Table
+		return x.Split
 	}
 	return 0
 }
@@ -1462,7 +1462,7 @@ const file_control_proto_rawDesc = "" +
 	"\x04rail\x18\x01 \x01(\rR\x04rail\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x02 \x01(\rR\tsizeClass\x12\x14\n" +
-	"\x05table\x18\x03 \x01(\rR\x05table\x12\x1e\n" +
+	"\x05split\x18\x03 \x01(\rR\x05split\x12\x1e\n" +
 	"\n" +
 	"operations\x18\x04 \x01(\rR\n" +
 	"operations\x12\x14\n" +

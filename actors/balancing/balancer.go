@@ -77,7 +77,7 @@ func (b *balancer) family(f table.Family) *balancedFamily {
 		},
 		Owners: func(a op.Algorithm) int { return max(1, schedule.Parts(f.Kind(), a, g.Size)) },
 	}
-	collector := balance.NewCollector(g.Size, n.engine.Rails, inForce.Version,
+	collector := balance.NewCollector(g.Size, n.engine.Rails, b.splits(f),
 		int64(n.engine.Config.EagerBytes))
 	if f == table.AllReduces {
 		setup.Ranges = n.config.Algorithms
@@ -106,7 +106,7 @@ func (b *balancer) Receive(ctx actor.Context) {
 	case *Timings:
 		b.windows(ctx, m)
 	case TableSwitched:
-		b.switched(uint32(m))
+		b.switched()
 	case TablePinned:
 		b.pinned = true
 	case *probed:
@@ -145,7 +145,7 @@ func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 		busy = max(busy, r.Elapsed)
 	}
 	b.control.Busy += busy * time.Duration(m.StandsFor)
-	set, full := b.timer(m.Family).Add(m.Table, balance.ClassOf(int64(m.Bytes)), m.Rails)
+	set, full := b.timer(m.Family).Add(m.Table, m.Split, balance.ClassOf(int64(m.Bytes)), m.Rails)
 	m.Recycle()
 	if !began.IsZero() {
 		b.control.Spent += sampled * time.Since(began)
@@ -183,14 +183,20 @@ func (b *balancer) drop() {
 	}
 }
 
-// switched: windows of another table count from now on.
-func (b *balancer) switched(version uint32) {
+// switched: another table is in force.
+func (b *balancer) switched() {
 	b.proposed = false
-	for _, f := range b.families {
-		if f != nil {
-			f.collector.Switch(version)
+	for f, family := range b.families {
+		if family != nil {
+			family.collector.Switch(b.splits(table.Family(f)))
 		}
 	}
+}
+
+// splits are how the table in force divides the classes of a family.
+func (b *balancer) splits(f table.Family) func(balance.Class) uint32 {
+	t := b.group.Table.Load()
+	return func(c balance.Class) uint32 { return balance.SplitOf(t, f, c) }
 }
 
 // windows takes another rank's timings.

@@ -47,9 +47,8 @@ type Propose struct {
 	Done     chan error // has room for the answer
 }
 
-// TableSwitched tells rank 0's balancer which table's windows count from now on. Sent by the
-// coordinator.
-type TableSwitched uint32
+// TableSwitched tells rank 0's balancer that another table is in force. Sent by the coordinator.
+type TableSwitched struct{}
 
 // TablePinned tells rank 0's balancer that a caller has set the table: it measures, and changes
 // nothing any more. Sent by the coordinator.

@@ -118,7 +118,7 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 		return err
 	}
 	c.group.Table.Store(c.member.Table())
-	c.group.node.tell(c.balancer, balancing.TableSwitched(m.Version))
+	c.group.node.tell(c.balancer, balancing.TableSwitched{})
 	c.group.node.Registry.TableChanged(c.group, m.Version)
 	c.group.node.Log.Info("table committed", "communicator", c.group.Name, "version", m.Version,
 		"after", m.Effective)

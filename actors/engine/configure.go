@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/reduce"
@@ -48,15 +49,14 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 		}
 		o.combine = combine
 	}
-	entry := t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes))
 	desc := &o.shape.desc
 	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))
-	desc.Algorithm = choose(r, entry.Algorithm, g.Size)
-	cut, err := g.cuts.of(g, r, t.Version, entry.Weights, desc.Algorithm)
+	desc.Algorithm = choose(r, t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes)).Algorithm, g.Size)
+	cut, err := g.cuts.of(g, r, t, desc.Algorithm)
 	if err != nil {
 		return err
 	}
-	o.shape.table = t.Version
+	o.shape.table, o.shape.split = t.Version, cut.split
 	o.shape.eager = r.bytes <= g.engine.Config.EagerBytes
 	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager)
 	config := &o.shape.config
@@ -196,7 +196,8 @@ const maxCuts = 256
 type cut struct {
 	program *schedule.Program
 	plan    *plan.Plan
-	counts  []int // of the calls that it is for
+	split   uint32 // of its size class (balance.SplitOf)
+	counts  []int  // of the calls that it is for
 }
 
 // cutKey is what a cut follows from, but for the counts.
@@ -218,12 +219,12 @@ func newCuts() cuts {
 	return cuts{make(map[schedule.Spec]*schedule.Program), make(map[cutKey]*cut)}
 }
 
-// of is the cut of a call under a table's weights.
-func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Algorithm) (*cut, error) {
+// of is the cut of a call under a table.
+func (k *cuts) of(g *Group, r *Request, t *table.Table, a op.Algorithm) (*cut, error) {
 	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.Rank, N: g.Size, Root: r.Root,
 		Base:    g.engine.Config.BcubeBase,
 		InPlace: r.Kind == op.KindAllToAll && same(r.Dst, r.Src)}
-	key := cutKey{spec, table, r.bytes, max(1, r.DType.Size()), r.Rail}
+	key := cutKey{spec, t.Version, r.bytes, max(1, r.DType.Size()), r.Rail}
 	if old := k.cuts[key]; old != nil && slices.Equal(old.counts, r.Counts) {
 		return old, nil
 	}
@@ -238,6 +239,8 @@ func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Alg
 		}
 		k.programs[spec] = program
 	}
+	family := table.FamilyOf(r.Kind)
+	weights := t.LookupIn(family, int64(r.bytes)).Weights
 	if r.Rail > 0 {
 		weights = make([]uint32, len(weights))
 		weights[r.Rail-1] = 1
@@ -245,6 +248,7 @@ func (k *cuts) of(g *Group, r *Request, table uint32, weights []uint32, a op.Alg
 	cost := schedule.CostOf(r.Kind, a, g.Size, spec.Base)
 	l := plan.NewLayout(r.bytes, key.elemSize, r.parts(g.Size, a), program.Blocks, cost)
 	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost),
+		split:  balance.SplitOf(t, family, balance.ClassOf(int64(r.bytes))),
 		counts: slices.Clone(r.Counts)}
 	if len(k.cuts) >= maxCuts {
 		clear(k.cuts)

@@ -71,6 +71,7 @@ type shape struct {
 	desc   op.Descriptor
 	digest uint64
 	table  uint32
+	split  uint32 // how it divides operations of this class
 	eager  bool
 	config task.Config // of every part, but for lane and window
 

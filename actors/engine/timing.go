@@ -91,9 +91,10 @@ func (o *Operation) clock(kind task.EventKind, rail int) {
 // Timed is what the rails took for an operation.
 type Timed struct {
 	Family    table.Family
-	Table     uint32
-	Bytes     int // the operation's size
-	StandsFor int // how many operations it is one of
+	Table     uint32 // its version
+	Split     uint32 // how it divides operations of this class (balance.SplitOf)
+	Bytes     int    // the operation's size
+	StandsFor int    // how many operations it is one of
 	Rails     []balance.RailTime
 	Began     time.Duration // of its rails' times, since the process began
 	Finished  int           // the balancer's: how many of Rails were reported
@@ -117,8 +118,8 @@ func (o *Operation) Timed() *Timed {
 	}
 	t := timings.Get().(*Timed)
 	t.Family = table.FamilyOf(o.request.Kind)
-	t.Table, t.Bytes, t.StandsFor, t.Rails, t.Finished = o.shape.table, o.shape.config.Plan.Bytes,
-		o.sample(), t.Rails[:0], 0
+	t.Table, t.Split, t.Bytes = o.shape.table, o.shape.split, o.shape.config.Plan.Bytes
+	t.StandsFor, t.Rails, t.Finished = o.sample(), t.Rails[:0], 0
 	t.Began = o.begun.Sub(processBegan)
 	for rail, c := range o.rails {
 		if c.last.After(o.begun) {

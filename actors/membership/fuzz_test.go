@@ -84,7 +84,7 @@ func FuzzControl(f *testing.F) {
 		{{Body: &messages.Control_Ready{Ready: &messages.Ready{Version: 2}}}},
 		{{Body: &messages.Control_TooLate{TooLate: &messages.TooLate{Version: 2, Next: 1 << 63}}}},
 		{{Body: &messages.Control_Windows{Windows: &messages.Windows{Disturbed: true}}}, {Body: &messages.Control_Windows{Windows: &messages.Windows{
-			Windows: []*messages.Window{{Rail: 0, SizeClass: 20, Table: 1, Operations: 10, Bytes: 1 << 20, ElapsedNs: 1}, {Rail: 9, SizeClass: 99, Bytes: -1, ElapsedNs: -1}}}}}},
+			Windows: []*messages.Window{{Rail: 0, SizeClass: 20, Split: 1, Operations: 10, Bytes: 1 << 20, ElapsedNs: 1}, {Rail: 9, SizeClass: 99, Bytes: -1, ElapsedNs: -1}}}}}},
 		{{Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Rank: 99, Code: 99, LostRank: 7, LostNode: "b", Operation: &messages.Descriptor{Kind: 999, Name: "x"}}}}},
 		{{Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1 << 63, Rank: 1, Code: 1, Reason: strings.Repeat("no", 1000)}}}},
 		{{Body: &messages.Control_Leave{Leave: &messages.Leave{Last: 1 << 63}}}, {Body: &messages.Control_LeaveAck{LeaveAck: &messages.LeaveAck{}}}},

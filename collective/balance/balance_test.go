@@ -31,10 +31,13 @@ func TestClassesAreUpperPowersOfTwo(t *testing.T) {
 	})
 }
 
+// alike are splits of all classes at once.
+func alike(split uint32) func(Class) uint32 { return func(Class) uint32 { return split } }
+
 // warm is a timer under whose table operations of that class have run for a while.
 func warm(table uint32, class Class) *Timer {
 	timer := NewTimer(0)
-	timer.Add(table, class, []RailTime{{0, 1, transient - 1}})
+	timer.Add(table, table, class, []RailTime{{0, 1, transient - 1}})
 	return timer
 }
 
@@ -42,7 +45,7 @@ func warm(table uint32, class Class) *Timer {
 func fillSet(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(i int) time.Duration) Window {
 	t.Helper()
 	for i := 0; ; i++ {
-		set, full := timer.Add(version, 10, []RailTime{{Rail: rail, Bytes: 1000, Elapsed: elapsed(i)}})
+		set, full := timer.Add(version, version, 10, []RailTime{{Rail: rail, Bytes: 1000, Elapsed: elapsed(i)}})
 		if full != (i == WindowOperations-1) {
 			t.Fatalf("operation %d: set full: %v", i+1, full)
 		}
@@ -58,7 +61,7 @@ func fillSet(t *testing.T, timer *Timer, rail int, version uint32, elapsed func(
 func TestTimerGivesTheMeanOfTenOperationsWithoutTheSlowest(t *testing.T) {
 	timer := warm(3, 10)
 	w := fillSet(t, timer, 1, 3, func(i int) time.Duration { return time.Duration(i+1) * time.Millisecond })
-	want := Window{Rail: 1, Class: 10, Table: 3, Operations: 9, Bytes: 1000, Elapsed: 5 * time.Millisecond, Whole: 5 * time.Millisecond}
+	want := Window{Rail: 1, Class: 10, Split: 3, Operations: 9, Bytes: 1000, Elapsed: 5 * time.Millisecond, Whole: 5 * time.Millisecond}
 	if w != want {
 		t.Errorf("window is %+v, want %+v", w, want)
 	}
@@ -74,7 +77,7 @@ func TestTheWindowsOfASetAreOfTheSameOperations(t *testing.T) {
 		if i == 4 { // the slowest operation counts for neither rail
 			elapsed = []time.Duration{2 * time.Millisecond, time.Second}
 		}
-		set, full := timer.Add(1, 7, []RailTime{{0, 300, elapsed[0]}, {1, 100, elapsed[1]}})
+		set, full := timer.Add(1, 1, 7, []RailTime{{0, 300, elapsed[0]}, {1, 100, elapsed[1]}})
 		if full != (i == WindowOperations-1) {
 			t.Fatalf("operation %d: full %v", i, full)
 		}
@@ -93,7 +96,7 @@ func TestARailThatOnlyLargerOperationsUseHasItsOwnMean(t *testing.T) {
 		if i%2 == 0 {
 			samples = append(samples, RailTime{1, 10, 2 * time.Second})
 		}
-		if set, full := timer.Add(1, 7, samples); full {
+		if set, full := timer.Add(1, 1, 7, samples); full {
 			const whole = 13 * time.Second / 9 // four of two seconds, five of one
 			want := []Window{{0, 7, 1, 9, 100, time.Second, whole, 0, 0},
 				{1, 7, 1, 4, 10, 2 * time.Second, whole, 0, 0}}
@@ -108,12 +111,12 @@ func TestTimerKeepsClassesApart(t *testing.T) {
 	timer := NewTimer(0)
 	for range WindowOperations - 1 {
 		for class := range Class(4) {
-			if _, full := timer.Add(1, class, []RailTime{{0, 1, time.Second}}); full {
+			if _, full := timer.Add(1, 1, class, []RailTime{{0, 1, time.Second}}); full {
 				t.Fatalf("class %v: full after fewer than ten", class)
 			}
 		}
 	}
-	if set, full := timer.Add(1, 2, []RailTime{{0, 1, time.Second}}); !full || set[0].Class != 2 {
+	if set, full := timer.Add(1, 1, 2, []RailTime{{0, 1, time.Second}}); !full || set[0].Class != 2 {
 		t.Errorf("the tenth gave %+v, %v", set, full)
 	}
 }
@@ -121,14 +124,14 @@ func TestTimerKeepsClassesApart(t *testing.T) {
 func TestTimerNeverMixesTables(t *testing.T) {
 	timer := NewTimer(0)
 	for range WindowOperations - 1 {
-		timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}})
+		timer.Add(1, 1, 10, []RailTime{{0, 1000, time.Hour}})
 	}
 	w := fillSet(t, timer, 0, 2, func(int) time.Duration { return time.Second })
-	if w.Elapsed != time.Second || w.Table != 2 {
+	if w.Elapsed != time.Second || w.Split != 2 {
 		t.Errorf("window under table 2 is %+v", w)
 	}
 	for range 2 * WindowOperations {
-		if _, full := timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}}); full {
+		if _, full := timer.Add(1, 1, 10, []RailTime{{0, 1000, time.Hour}}); full {
 			t.Fatal("operations under an old table filled a window")
 		}
 	}
@@ -137,7 +140,7 @@ func TestTimerNeverMixesTables(t *testing.T) {
 func TestTimerDropsWhatAFailoverDisturbed(t *testing.T) {
 	timer := NewTimer(0)
 	for range WindowOperations - 1 {
-		timer.Add(1, 10, []RailTime{{0, 1000, time.Hour}})
+		timer.Add(1, 1, 10, []RailTime{{0, 1000, time.Hour}})
 	}
 	timer.Drop()
 	if w := fillSet(t, timer, 0, 1, func(int) time.Duration { return time.Second }); w.Elapsed != time.Second {
@@ -148,7 +151,7 @@ func TestTimerDropsWhatAFailoverDisturbed(t *testing.T) {
 func TestShortOperationsFillLongerWindows(t *testing.T) {
 	timer := warm(1, 3)
 	for i := 1; ; i++ {
-		if set, full := timer.Add(1, 3, []RailTime{{0, 8, 10 * time.Microsecond}}); full {
+		if set, full := timer.Add(1, 1, 3, []RailTime{{0, 8, 10 * time.Microsecond}}); full {
 			if w := set[0]; w.Operations != i-1 || i < 100 || i > 102 || w.Elapsed != 10*time.Microsecond {
 				t.Errorf("the window of operation %d is %+v", i, w)
 			}
@@ -166,7 +169,7 @@ func TestTheFirstOperationsUnderATableDoNotCount(t *testing.T) {
 			if time.Duration(n)*elapsed < transient {
 				elapsed /= 2
 			}
-			set, full := timer.Add(table+1, 16, []RailTime{{0, 1000, elapsed}})
+			set, full := timer.Add(table+1, table+1, 16, []RailTime{{0, 1000, elapsed}})
 			if !full {
 				continue
 			}
@@ -182,13 +185,13 @@ func TestWindowsGrowWhileTheTableStays(t *testing.T) {
 	timer, before := NewTimer(0), uint32(0)
 	next := func(table uint32) (operations int) {
 		if table != before { // the first ones are passed over
-			timer.Add(table, 3, []RailTime{{0, 8, transient - 1}})
+			timer.Add(table, table, 3, []RailTime{{0, 8, transient - 1}})
 			before = table
 		}
 		for {
-			set, full := timer.Add(table, 3, []RailTime{{0, 8, 100 * time.Microsecond}})
+			set, full := timer.Add(table, table, 3, []RailTime{{0, 8, 100 * time.Microsecond}})
 			if operations++; full {
-				if w := set[0]; w.Operations != operations-1 || w.Table != table {
+				if w := set[0]; w.Operations != operations-1 || w.Split != table {
 					t.Errorf("the window after %d operations is %+v", operations, w)
 				}
 				return operations
@@ -206,7 +209,7 @@ func TestWindowsGrowWhileTheTableStays(t *testing.T) {
 }
 
 func TestAMergedSetSaysWhatOperationsTookWithTheWaitingAndWithout(t *testing.T) {
-	c := NewCollector(2, 2, 1, 0)
+	c := NewCollector(2, 2, alike(1), 0)
 	first, second := setOf(1, 50, 40), setOf(1, 60, 50) // the second has waited for 10
 	for i := range 2 {
 		first[i].Whole, second[i].Whole = 55, 66
@@ -232,7 +235,7 @@ func TestAMergedSetSaysWhatOperationsTookWithTheWaitingAndWithout(t *testing.T) 
 // setOf is what a rank reports of its rails, in order.
 func setOf(version uint32, elapsed ...time.Duration) (set []Window) {
 	for rail, e := range elapsed {
-		set = append(set, Window{Rail: rail, Class: 20, Table: version, Operations: WindowOperations, Bytes: 500, Elapsed: e})
+		set = append(set, Window{Rail: rail, Class: 20, Split: version, Operations: WindowOperations, Bytes: 500, Elapsed: e})
 	}
 	return set
 }
@@ -269,7 +272,7 @@ func TestCollectorTakesOutTheWaitingAndKeepsASlowLink(t *testing.T) {
 		{"eager, one rail works alone", 1 << 20, [][]Window{setOf(1, 60), setOf(1, 40)}, []time.Duration{50}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := merge(t, NewCollector(len(c.sets), 2, 1, c.eagerBytes), c.sets...); !slices.Equal(got, c.want) {
+			if got := merge(t, NewCollector(len(c.sets), 2, alike(1), c.eagerBytes), c.sets...); !slices.Equal(got, c.want) {
 				t.Errorf("the rails took %v, want %v", got, c.want)
 			}
 		})
@@ -277,7 +280,7 @@ func TestCollectorTakesOutTheWaitingAndKeepsASlowLink(t *testing.T) {
 }
 
 func TestCollectorTakesTheFirstSetOfARankThatIsAhead(t *testing.T) {
-	c := NewCollector(2, 2, 1, 0)
+	c := NewCollector(2, 2, alike(1), 0)
 	for _, e := range []time.Duration{5, 1} {
 		if _, complete, err := c.Observe(1, setOf(1, e, e)); complete || err != nil {
 			t.Fatal(complete, err)
@@ -289,7 +292,7 @@ func TestCollectorTakesTheFirstSetOfARankThatIsAhead(t *testing.T) {
 }
 
 func TestCollectorDropsWindowsOfAnotherTable(t *testing.T) {
-	c := NewCollector(2, 2, 4, 64<<10)
+	c := NewCollector(2, 2, alike(4), 64<<10)
 	for _, version := range []uint32{3, 5} {
 		if _, complete, err := c.Observe(1, setOf(version, 9)); complete || err != nil {
 			t.Fatal(complete, err)
@@ -298,7 +301,7 @@ func TestCollectorDropsWindowsOfAnotherTable(t *testing.T) {
 	if _, complete, _ := c.Observe(0, setOf(4, 1)); complete {
 		t.Fatal("a window of another table counted")
 	}
-	c.Switch(5)
+	c.Switch(alike(5))
 	if _, complete, _ := c.Observe(1, setOf(5, 2)); complete {
 		t.Fatal("a window from before the switch counted")
 	}
@@ -307,8 +310,55 @@ func TestCollectorDropsWindowsOfAnotherTable(t *testing.T) {
 	}
 }
 
+// A commit touches the classes that it divides in another way, and no others.
+func TestATableThatChangesOneClassKeepsTheOthers(t *testing.T) {
+	entries := func(version, second uint32) *table.Table {
+		return &table.Table{Version: version, Entries: []table.Entry{
+			{MaxBytes: 1 << 10, Weights: []uint32{1, 0}}, {MaxBytes: 3 << 10, Weights: []uint32{1, 1}},
+			{Weights: []uint32{second, 1}}}}
+	}
+	first, second := entries(1, 2), entries(2, 3)
+	changed := func(c Class) bool { return SplitOf(first, 0, c) != SplitOf(second, 0, c) }
+	if changed(10) || changed(11) || !changed(12) || !changed(13) {
+		t.Fatalf("classes from 1 to 8 KiB changed: %v, %v, %v, %v", changed(10), changed(11), changed(12), changed(13))
+	}
+	timer := NewTimer(0)
+	full := func(of *table.Table, c Class) (full bool) {
+		_, full = timer.Add(of.Version, SplitOf(of, 0, c), c, []RailTime{{0, 1000, time.Second}})
+		return full
+	}
+	for range WindowOperations - 1 {
+		if full(first, 11) || full(first, 12) {
+			t.Fatal("full after fewer than ten")
+		}
+	}
+	if !full(second, 11) || full(second, 12) {
+		t.Error("want class 11 to go on, and class 12 to begin anew")
+	}
+	c := NewCollector(2, 2, func(c Class) uint32 { return SplitOf(first, 0, c) }, 0)
+	set := func(class Class, of *table.Table) []Window {
+		s := setOf(SplitOf(of, 0, class), 1)
+		for i := range s {
+			s[i].Class = class
+		}
+		return s
+	}
+	for _, class := range []Class{11, 12} {
+		if _, complete, err := c.Observe(0, set(class, first)); complete || err != nil {
+			t.Fatal(complete, err)
+		}
+	}
+	c.Switch(func(c Class) uint32 { return SplitOf(second, 0, c) })
+	if _, complete, _ := c.Observe(1, set(11, second)); !complete {
+		t.Error("class 11 has lost a rank's windows")
+	}
+	if _, complete, _ := c.Observe(1, set(12, second)); complete {
+		t.Error("class 12 counts windows of the old table")
+	}
+}
+
 func TestCollectorDropsWhatAFailoverDisturbed(t *testing.T) {
-	c := NewCollector(2, 1, 1, 0)
+	c := NewCollector(2, 1, alike(1), 0)
 	if _, complete, err := c.Observe(0, setOf(1, 1000)); complete || err != nil {
 		t.Fatal(complete, err)
 	}
@@ -324,7 +374,7 @@ func TestCollectorDropsWhatAFailoverDisturbed(t *testing.T) {
 }
 
 func TestCollectorRefusesWhatNoRankSends(t *testing.T) {
-	c := NewCollector(2, 2, 1, 64<<10)
+	c := NewCollector(2, 2, alike(1), 64<<10)
 	refuse := func(rank int, change func(set []Window), word string) {
 		t.Helper()
 		set := setOf(1, 1, 1)
@@ -340,7 +390,7 @@ func TestCollectorRefusesWhatNoRankSends(t *testing.T) {
 	refuse(1, func(s []Window) { s[1].Rail = 0 }, "rail 0 after the one of rail 0")
 	refuse(1, func(s []Window) { s[0].Class = Classes }, "class 63")
 	refuse(1, func(s []Window) { s[1].Class = 9 }, "classes 20 and 9")
-	refuse(1, func(s []Window) { s[1].Table = 9 }, "tables 1 and 9")
+	refuse(1, func(s []Window) { s[1].Split = 9 }, "splits 1 and 9")
 	refuse(1, func(s []Window) { s[0].Operations = 0 }, "0 operations")
 	refuse(1, func(s []Window) { s[0].Elapsed = -1 }, "-1ns")
 	refuse(1, func(s []Window) { s[0].Bytes = -1 }, "-1 bytes")

@@ -36,7 +36,7 @@ type buckets struct {
 // flown is an operation in flight.
 type flown struct {
 	bytes int
-	table uint32
+	table *table.Table
 	began float64
 	ended float64
 	times []RailTime
@@ -98,7 +98,7 @@ func (w *buckets) shares(bytes int) []int {
 
 // run begins an operation as soon as the depth allows, and returns the one that ended for it.
 func (w *buckets) run(bytes int, shares []int) (done flown) {
-	o := flown{bytes: bytes, table: w.tables, began: w.now}
+	o := flown{bytes: bytes, table: w.table, began: w.now}
 	rounds := 0
 	for _, s := range shares {
 		rounds += s
@@ -147,7 +147,8 @@ func (w *buckets) step(bytes int) (size int, observed bool) {
 		return 0, false
 	}
 	w.overlap.Own(seconds(o.began), o.times)
-	set, full := w.timer.Add(o.table, ClassOf(int64(o.bytes)), o.times)
+	class := ClassOf(int64(o.bytes))
+	set, full := w.timer.Add(o.table.Version, SplitOf(o.table, table.AllReduces, class), class, o.times)
 	if !full {
 		return 0, false
 	}

@@ -9,6 +9,8 @@ package balance
 import (
 	"fmt"
 	"math/bits"
+
+	"github.com/polyrail/polyrail/collective/table"
 )
 
 // Class is a size class: all operations whose size rounds up to the same power of two.
@@ -27,6 +29,12 @@ func ClassOf(bytes int64) Class {
 
 // MaxBytes is the largest size in the class.
 func (c Class) MaxBytes() int64 { return 1 << c }
+
+// SplitOf says by a digest how a table runs the operations of a family and a class: ranks that have
+// the same one divide them alike.
+func SplitOf(t *table.Table, f table.Family, c Class) uint32 {
+	return t.Digest(f, c.MaxBytes()/2, c.MaxBytes())
+}
 
 // Valid reports whether c is a class: classes come from the network.
 func (c Class) Valid() bool { return c < Classes }

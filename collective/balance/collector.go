@@ -21,8 +21,8 @@ import (
 // With a single rail at work, waiting and a slow link look the same; then the reference itself counts.
 type Collector struct {
 	ranks, rails int
-	eager        Class // the largest whose operations don't wait for their receivers
-	table        uint32
+	eager        Class           // the largest whose operations don't wait for their receivers
+	splits       [Classes]uint32 // in force
 	columns      map[Class]*column
 	some         bool // not all ranks measure: in some kinds a rank receives nothing
 
@@ -35,11 +35,11 @@ type column struct {
 	missing int
 }
 
-// NewCollector merges the windows of that many ranks about that many rails, measured under
-// that table version. Operations up to eagerBytes are sent eagerly.
-func NewCollector(ranks, rails int, table uint32, eagerBytes int64) *Collector {
+// NewCollector merges the windows of that many ranks about that many rails, of operations that are
+// divided as the splits say (SplitOf). Operations up to eagerBytes are sent eagerly.
+func NewCollector(ranks, rails int, splits func(Class) uint32, eagerBytes int64) *Collector {
 	c := &Collector{ranks: ranks, rails: rails, eager: ClassOf(eagerBytes), columns: make(map[Class]*column)}
-	c.Switch(table)
+	c.Switch(splits)
 	return c
 }
 
@@ -50,10 +50,14 @@ func (c *Collector) Some() *Collector {
 	return c
 }
 
-// Switch begins anew under another table version, the one that was just committed.
-func (c *Collector) Switch(table uint32) {
-	c.table, c.since = table, nil
-	clear(c.columns)
+// Switch begins anew with the classes that another table divides in another way.
+func (c *Collector) Switch(splits func(Class) uint32) {
+	for class := range c.splits {
+		if split := splits(Class(class)); split != c.splits[class] {
+			c.splits[class] = split
+			delete(c.columns, Class(class))
+		}
+	}
 }
 
 // Disturbed: a rail was lost or has come back between two of the ranks. What operations took that it hit says
@@ -77,7 +81,7 @@ func (c *Collector) tainted(rank int, class Class) bool {
 	return !later
 }
 
-// Observe takes a rank's set of windows; one of another table version is dropped. When all ranks have
+// Observe takes a rank's set of windows; one of operations that were divided in another way is dropped. When all ranks have
 // reported one for its class, complete is true and merged is what the operations took; the next
 // round begins. Of a rank that is ahead of the others the first set counts. An error names the
 // rank; nothing is changed by it.
@@ -89,7 +93,7 @@ func (c *Collector) Observe(rank int, set []Window) (merged []Window, complete b
 		return nil, false, fmt.Errorf("rank %d: %w", rank, err)
 	}
 	class := set[0].Class
-	if set[0].Table != c.table || c.tainted(rank, class) {
+	if set[0].Split != c.splits[class] || c.tainted(rank, class) {
 		return nil, false, nil
 	}
 	col := c.columns[class]

@@ -26,7 +26,7 @@ const (
 type Window struct {
 	Rail       int // index
 	Class      Class
-	Table      uint32        // version under which all of them ran
+	Split      uint32        // how all of them were divided (SplitOf)
 	Operations int           // in which the rail took part, without the slowest
 	Bytes      int64         // mean, of what the rail carried
 	Elapsed    time.Duration // mean
@@ -78,8 +78,8 @@ func validateSet(set []Window, rails int) error {
 			return fmt.Errorf("window of size class %d, there are %d", uint8(w.Class), Classes)
 		case w.Family >= table.Families || w.Family != first.Family:
 			return fmt.Errorf("a set of windows of %v and %v", first.Family, w.Family)
-		case w.Class != first.Class || w.Table != first.Table:
-			return fmt.Errorf("a set of windows of classes %d and %d, tables %d and %d", uint8(first.Class), uint8(w.Class), first.Table, w.Table)
+		case w.Class != first.Class || w.Split != first.Split:
+			return fmt.Errorf("a set of windows of classes %d and %d, splits %x and %x", uint8(first.Class), uint8(w.Class), first.Split, w.Split)
 		case w.Operations < 1 || w.Operations > maxOperations:
 			return fmt.Errorf("window of %d operations", w.Operations)
 		case w.Bytes < 0 || w.Elapsed < 0 || w.Whole < 0 || w.Whole != first.Whole:
@@ -100,13 +100,14 @@ type RailTime struct {
 type Timer struct {
 	Family  table.Family // of the operations
 	divided Class        // the smallest that can be divided
-	table   uint32
 	classes [Classes]sums
 }
 
 // sums is what a class's next set is made of.
 type sums struct {
-	passed     time.Duration // of operations since the table took over, up to transient
+	table, split uint32 // of its latest operation
+
+	passed     time.Duration // of operations since the split is in force, up to transient
 	needed     time.Duration // to be complete; 0: as for the first one
 	operations int
 	elapsed    time.Duration // of the operations, each as long as its slowest rail
@@ -124,21 +125,19 @@ type sum struct {
 // NewTimer has seen nothing. Operations below splitBytes are never divided.
 func NewTimer(splitBytes int64) *Timer { return &Timer{divided: ClassOf(splitBytes)} }
 
-// Add takes one operation's times, of each rail that carried a part of it, and the version of the table that
-// divided it. full: set is complete, and the next one begins.
-// Times under an older table are ignored; a newer table begins all sets anew, after what is transient.
-func (t *Timer) Add(version uint32, class Class, times []RailTime) (set []Window, full bool) {
-	if version < t.table || len(times) == 0 {
+// Add takes one operation's times, of each rail that carried a part of it, the version of the table
+// that divided it, and how that divides its class. full: set is complete, and the next one begins.
+// Times under an older table are ignored. A newer one that divides the class in another way begins
+// its set anew, after what is transient.
+func (t *Timer) Add(version, split uint32, class Class, times []RailTime) (set []Window, full bool) {
+	s := &t.classes[class]
+	if version < s.table || len(times) == 0 {
 		return nil, false
 	}
-	if version > t.table {
-		t.table = version
-		t.Drop()
-		for c := range t.classes {
-			t.classes[c].needed, t.classes[c].passed = 0, 0
-		}
+	if s.table = version; split != s.split {
+		s.reset()
+		s.split, s.needed, s.passed = split, 0, 0
 	}
-	s := &t.classes[class]
 	var elapsed time.Duration
 	for _, m := range times {
 		elapsed = max(elapsed, m.Elapsed)
@@ -165,14 +164,14 @@ func (t *Timer) Add(version uint32, class Class, times []RailTime) (set []Window
 	if s.operations < WindowOperations || s.elapsed-s.slowest < max(s.needed, windowElapsed) && s.operations < maxOperations {
 		return nil, false
 	}
-	set = s.windows(t.Family, version, class)
+	set = s.windows(t.Family, class)
 	s.needed = min(2*max(s.needed, windowElapsed), quietElapsed)
 	s.reset()
 	return set, true
 }
 
 // windows are the means without the slowest operation. A rail that worked in that one alone has none.
-func (s *sums) windows(family table.Family, version uint32, class Class) (set []Window) {
+func (s *sums) windows(family table.Family, class Class) (set []Window) {
 	for _, m := range s.worst {
 		r := &s.rails[m.Rail]
 		r.operations--
@@ -182,7 +181,7 @@ func (s *sums) windows(family table.Family, version uint32, class Class) (set []
 	whole := (s.elapsed - s.slowest) / time.Duration(s.operations-1)
 	for rail, r := range s.rails {
 		if r.operations > 0 {
-			set = append(set, Window{Family: family, Rail: rail, Class: class, Table: version,
+			set = append(set, Window{Family: family, Rail: rail, Class: class, Split: s.split,
 				Operations: r.operations,
 				Bytes:      r.bytes / int64(r.operations),
 				Elapsed:    r.elapsed / time.Duration(r.operations), Whole: whole})

@@ -93,6 +93,25 @@ func (t *Table) LookupIn(f Family, bytes int64) *Entry {
 	return t.LookupIn(AllReduces, bytes)
 }
 
+// Digest is a hash of all that the table says of a family's operations of more than from and up to
+// to bytes. Two tables that run them alike have the same one. The table must be valid.
+func (t *Table) Digest(f Family, from, to int64) uint32 {
+	h := uint64(14695981039346656037) // FNV-1a, by words
+	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
+	for size := from + 1; ; {
+		e := t.LookupIn(f, size)
+		add(uint64(e.Algorithm))
+		for _, w := range e.Weights {
+			add(uint64(w))
+		}
+		if e.MaxBytes == 0 || e.MaxBytes >= to {
+			return uint32(h ^ h>>32)
+		}
+		size = e.MaxBytes + 1
+		add(uint64(size))
+	}
+}
+
 // Of are the entries of one family.
 func (t *Table) Of(f Family) (entries []Entry) {
 	for _, e := range t.Entries {

@@ -90,6 +90,11 @@ func fixedRule(bytes int64) op.Algorithm {
 // splitBytes is where operations of a measured run begin to be divided.
 const splitBytes = 1 << 10
 
+// splitsOf is how a table divides the classes.
+func splitsOf(t *table.Table) func(balance.Class) uint32 {
+	return func(c balance.Class) uint32 { return balance.SplitOf(t, table.AllReduces, c) }
+}
+
 // startControl makes the clocks, and rank 0's balancer.
 func (s *Sim) startControl(first *table.Table) {
 	s.helm = helm{}
@@ -110,7 +115,7 @@ func (s *Sim) startControl(first *table.Table) {
 	if s.setup.free {
 		setup.Free = func(int64) []op.Algorithm { return []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} }
 	}
-	s.helm.collector = balance.NewCollector(s.setup.ranks, s.setup.rails, first.Version, int64(s.setup.eagerBytes))
+	s.helm.collector = balance.NewCollector(s.setup.ranks, s.setup.rails, splitsOf(first), int64(s.setup.eagerBytes))
 	s.helm.balancer = balance.NewBalancer(setup)
 }
 
@@ -165,7 +170,8 @@ func (s *Sim) timed(o *operation) {
 		times = append(times, balance.RailTime{Rail: rail, Bytes: bytes, Elapsed: last - t.begun})
 	}
 	r.overlap.Own(t.begun, times)
-	set, full := r.timer.Add(o.call.table.Version, balance.ClassOf(int64(o.call.bytes)), times)
+	class := balance.ClassOf(int64(o.call.bytes))
+	set, full := r.timer.Add(o.call.table.Version, splitsOf(o.call.table)(class), class, times)
 	if full {
 		f := s.newFrame(windowsFrame, r, s.ranks[0])
 		f.windows = set
@@ -212,7 +218,7 @@ func (s *Sim) committed(commit *table.Commit) {
 		return
 	}
 	s.helm.proposed = false
-	s.helm.collector.Switch(commit.Version)
+	s.helm.collector.Switch(splitsOf(s.ranks[0].member.Table()))
 	s.helm.effective = append(s.helm.effective, commit.Effective)
 }
 
