@@ -33,6 +33,7 @@ func (fx *effects) free() {
 // unlock releases mu and carries out the effects; fx is used up.
 func (p *Peer) unlock(fx *effects) {
 	p.expand(fx)
+	p.count(p.cause == nil && p.core.Busy())
 	released := fx.Released
 	cause := p.cause
 	p.mu.Unlock()
@@ -58,6 +59,17 @@ func (p *Peer) unlock(fx *effects) {
 	if finish {
 		p.finish()
 	}
+}
+
+// count keeps the number of peers that are sent to. Under mu.
+func (p *Peer) count(busy bool) {
+	switch {
+	case busy && !p.busy:
+		p.fabric.busy.Add(1)
+	case p.busy && !busy:
+		p.fabric.busy.Add(-1)
+	}
+	p.busy = busy
 }
 
 func outcomeError(o peer.Outcome, cause error) error {

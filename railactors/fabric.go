@@ -45,6 +45,7 @@ type Fabric struct {
 	ctx    context.Context // ends with done
 	cancel context.CancelFunc
 
+	busy     atomic.Int64   // peers that are sent to
 	epochs   atomic.Int64   // of actors
 	children sync.WaitGroup // peer and pair actors that run
 
@@ -115,6 +116,9 @@ func (f *Fabric) closeDevices() {
 
 // now is the time since the fabric's start. It is never 0.
 func (f *Fabric) now() time.Duration { return time.Since(f.start) }
+
+// sharing is how many peers share the rails now.
+func (f *Fabric) sharing() int { return int(f.busy.Load()) }
 
 // railIndex finds a rail by name; -1 if there is none.
 func (f *Fabric) railIndex(name string) int {

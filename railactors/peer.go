@@ -64,6 +64,7 @@ type Peer struct {
 	met           peer.Rails    // rails that were connected once
 	attempts      []error       // by rail index: what the last attempt to connect came to
 	unquiet       int           // connections of which some goroutine may hold memory
+	busy          bool          // counted in Fabric.busy
 	parted        bool          // a farewell came in
 	farewell      bool          // a farewell went out
 	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
@@ -177,7 +178,7 @@ func (p *Peer) Send(fr *Frame) {
 		return
 	}
 	if it.Rails != 0 {
-		p.core.At(p.fabric.now())
+		p.core.At(p.fabric.now(), p.fabric.sharing())
 	}
 	p.core.Send(it, &fx.Effects)
 	p.unlock(fx)

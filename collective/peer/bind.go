@@ -8,8 +8,29 @@ import (
 // This file decides which rail carries a frame of data (docs/decisions/032). The decision is made
 // when the frame is handed out; until then it waits in the queue of the rail that it is planned for.
 
-// At tells the time, counted from any fixed moment, of the events that follow.
-func (c *Core[F]) At(now time.Duration) { c.now = max(c.now, now) }
+// At tells the time of the events that follow, counted from any fixed moment, and to how many peers
+// this node sends now.
+func (c *Core[F]) At(now time.Duration, peers int) { c.now, c.sharing = max(c.now, now), peers }
+
+// Busy reports whether data is on its way to the peer, waits, or was announced.
+func (c *Core[F]) Busy() bool {
+	for r := range c.links {
+		if l := &c.links[r]; l.traffic.bytes > 0 || l.toCome() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sharedDoubt is how far a pair's rate may be off, relatively, where many peers share the rail:
+// connections that meet there get parts that differ, and change. Frames that follow these load one
+// rail for all.
+const sharedDoubt = 0.5
+
+// doubt is the relative error that a pace may have.
+func (c *Core[F]) doubt(p *pace) float64 {
+	return p.doubt() + sharedDoubt*(1-1/float64(max(c.sharing, 1)))
+}
 
 // span is a time from now, in seconds, and the bounds within which its estimate is trusted.
 type span struct{ early, late float64 }
@@ -21,7 +42,7 @@ func (c *Core[F]) arrival(l *link[F], p *pace, bytes int) (s span, known bool) {
 		return s, false
 	}
 	t := c.delivery(l, p, bytes)
-	doubt := p.doubt()
+	doubt := c.doubt(p)
 	return span{t * max(0, 1-doubt), t * (1 + doubt)}, true
 }
 

@@ -18,6 +18,7 @@ type bed struct {
 	delivered map[int]int // the rail that carried a frame
 	carried   []int       // bytes by rail
 	waiting   int         // frames that were not delivered
+	sharing   int         // peers that share the rails
 }
 
 // way is a rail's connection.
@@ -131,7 +132,7 @@ func (b *bed) send(shares ...int) {
 func (b *bed) frame(rail int, rails Rails) {
 	b.waiting++
 	var fx Effects[int]
-	b.core.At(b.now)
+	b.core.At(b.now, b.sharing)
 	b.core.Send(Item[int]{Frame: len(b.delivered) + b.waiting, Rail: rail, Rails: rails, Bytes: bedFrame}, &fx)
 	b.carryOut(&fx)
 }
@@ -204,7 +205,7 @@ func (b *bed) acknowledge(rail int) {
 	w := &b.ways[rail]
 	w.owed, w.ackAt = 0, 0
 	var fx Effects[int]
-	b.core.At(b.now)
+	b.core.At(b.now, b.sharing)
 	if err := b.core.Acked(rail, w.generation, w.received, &fx); err != nil {
 		b.t.Fatal(err)
 	}
@@ -283,6 +284,26 @@ func TestARailWithMuchToComeTakesNothing(t *testing.T) {
 		b.run()
 		if more := b.carried[0] > 80*bedFrame; more == announced {
 			t.Errorf("announced %v: the rails carried %d", announced, b.carried)
+		}
+	}
+}
+
+// TestRatesOfSharedRailsAreTrustedLess: of three peers that share the rails each gets a part that
+// changes. A rail that is four times as slow is another matter.
+func TestRatesOfSharedRailsAreTrustedLess(t *testing.T) {
+	for slower, kept := range map[float64]bool{1.4: true, 4: false} {
+		b := newBed(t, 200*mbit, 200*mbit)
+		b.sharing = 3
+		b.send(100, 100)
+		b.run()
+		b.rates[1] /= slower
+		for range 3 {
+			clear(b.carried)
+			b.send(100, 100)
+			b.run()
+		}
+		if (b.carried[0] == b.carried[1]) != kept {
+			t.Errorf("%v times as slow: the rails carried %d", slower, b.carried)
 		}
 	}
 }
@@ -393,7 +414,7 @@ func TestARailThatStandsStillIsNotWaitedFor(t *testing.T) {
 	}
 	b.now += 900 * time.Millisecond
 	var fx Effects[int]
-	b.core.At(b.now)
+	b.core.At(b.now, b.sharing)
 	b.core.Overdue(&fx)
 	b.carryOut(&fx)
 	if b.core.InFlight(1) == 0 {

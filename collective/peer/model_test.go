@@ -85,7 +85,7 @@ func newWorld(t *rapid.T) *world {
 func (s *side) do(call func(fx *Effects[*frame])) {
 	var fx Effects[*frame]
 	s.w.now += s.w.pause
-	s.core.At(s.w.now)
+	s.core.At(s.w.now, 1)
 	call(&fx)
 	for i := 0; i < len(fx.Wants); i++ {
 		op := fx.Wants[i].Op

@@ -65,7 +65,7 @@ func TestAFrameThatWasHalfwayIsNotCountedWhole(t *testing.T) {
 	}
 	for range 50 {
 		at = c.core.now + time.Second/2
-		c.core.At(at)
+		c.core.At(at, 1)
 		c.queue(2)
 		c.take(2)
 		c.ack(at+frame+bedDelay, 1)
@@ -123,7 +123,7 @@ func (c *pacer) take(frames int) {
 
 func (c *pacer) ack(at time.Duration, frames uint64) {
 	c.acked += frames
-	c.core.At(at)
+	c.core.At(at, 1)
 	var fx Effects[int]
 	if err := c.core.Acked(0, 1, c.acked, &fx); err != nil {
 		c.t.Fatal(err)

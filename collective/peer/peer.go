@@ -135,6 +135,7 @@ type Core[F any] struct {
 	now     time.Duration // of the latest event
 	links   []link[F]
 	closing []*closing[F] // closed generations that aren't settled
+	sharing int           // peers that this node sends to
 	waiting int           // bytes of data that wait in queues
 
 	misjudged time.Duration // when shares last were clearly wrong; 0: never

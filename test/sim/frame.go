@@ -112,7 +112,7 @@ func (s *Sim) send(f *frame) {
 	}
 	d := s.side(f.from, f.to)
 	fx := s.effects()
-	d.core.At(s.elapsed())
+	d.core.At(s.elapsed(), 1)
 	d.core.Send(it, fx)
 	s.stats.Starved += len(fx.Wants)
 	s.carryOut(d, fx)

@@ -27,6 +27,7 @@ const tick = time.Microsecond
 type helm struct {
 	collector *balance.Collector
 	balancer  *balance.Balancer
+	wanted    *table.Table
 	proposed  bool     // a table is being agreed on: what comes in until then is of the one before
 	effective []uint64 // of each committed table
 }
@@ -207,7 +208,8 @@ func (s *Sim) windows(f *frame) {
 	s.stats.Sets++
 	if c.balancer.Observe(merged) {
 		c.proposed = true
-		_, actions, err := s.ranks[0].leader.Propose(&table.Table{Entries: c.balancer.Table()})
+		c.wanted = &table.Table{Entries: c.balancer.Table()}
+		_, actions, err := s.ranks[0].leader.Propose(c.wanted)
 		s.lead(actions, err)
 	}
 }
@@ -218,7 +220,7 @@ func (s *Sim) committed(commit *table.Commit) {
 		return
 	}
 	s.helm.proposed = false
-	s.helm.collector.Switch(splitsOf(s.ranks[0].member.Table()))
+	s.helm.collector.Switch(splitsOf(s.helm.wanted))
 	s.helm.effective = append(s.helm.effective, commit.Effective)
 }
 

@@ -237,7 +237,7 @@ func (s *Sim) ackDue(e *end) {
 // nothing else carries it.
 func (s *Sim) write(e *end, ackOwed bool) {
 	core, rail, generation := e.side.core, e.conn.rail, e.conn.generation
-	core.At(s.elapsed())
+	core.At(s.elapsed(), 1)
 	took := 0
 	for ; !e.closed; took++ {
 		it, _, ok := core.Take(rail, generation)

@@ -25,7 +25,7 @@ func (s *Sim) arrive(e *end) {
 	}
 	p, d := &e.inbox[0], e.side
 	fx := s.effects()
-	d.core.At(s.elapsed())
+	d.core.At(s.elapsed(), 1)
 	s.failIf(d.core.Acked(e.conn.rail, e.conn.generation, p.ack, fx), "rank %d", d.me.id)
 	s.failIf(d.core.Credited(p.credit, fx), "rank %d", d.me.id)
 	if p.frame != nil && p.frame.kind == dataFrame {
