@@ -678,15 +678,17 @@ func (x *Descriptor) GetName() string {
 
 // Window is the mean of ten operations of one size class on one rail.
 type Window struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Family        uint32                 `protobuf:"varint,8,opt,name=family,proto3" json:"family,omitempty"` // of kinds; the same in all windows of a set
-	Rail          uint32                 `protobuf:"varint,1,opt,name=rail,proto3" json:"rail,omitempty"`
-	SizeClass     uint32                 `protobuf:"varint,2,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	Split         uint32                 `protobuf:"varint,3,opt,name=split,proto3" json:"split,omitempty"` // digest of how its operations were divided
-	Operations    uint32                 `protobuf:"varint,4,opt,name=operations,proto3" json:"operations,omitempty"`
-	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`                          // mean
-	ElapsedNs     int64                  `protobuf:"varint,6,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"` // mean
-	WholeNs       int64                  `protobuf:"varint,7,opt,name=whole_ns,json=wholeNs,proto3" json:"whole_ns,omitempty"`       // mean of the operations, each as long as its slowest rail; the same in all windows of a set
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Family    uint32                 `protobuf:"varint,8,opt,name=family,proto3" json:"family,omitempty"` // of kinds; the same in all windows of a set
+	Rail      uint32                 `protobuf:"varint,1,opt,name=rail,proto3" json:"rail,omitempty"`
+	SizeClass uint32                 `protobuf:"varint,2,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	// Digest of how its operations were divided.
+	Split      uint32 `protobuf:"varint,3,opt,name=split,proto3" json:"split,omitempty"`
+	Operations uint32 `protobuf:"varint,4,opt,name=operations,proto3" json:"operations,omitempty"`
+	Bytes      int64  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`                          // mean
+	ElapsedNs  int64  `protobuf:"varint,6,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"` // mean
+	// Mean of the operations, each as long as its slowest rail; the same in all windows of a set.
+	WholeNs       int64 `protobuf:"varint,7,opt,name=whole_ns,json=wholeNs,proto3" json:"whole_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
