@@ -154,7 +154,7 @@ func (c *connection) ackDue() {
 func (c *connection) fill(limit int, small bool) (total int) {
 	p := c.peer
 	now := p.fabric.now()
-	p.core.At(now, p.fabric.sharing())
+	p.at(now)
 	c.bufs = c.bufs[:0]
 	n := 0
 	put := func(h *wire.Header, payload []byte) {

@@ -2,6 +2,7 @@ package railactors
 
 import (
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -60,6 +61,9 @@ func (p *Peer) unlock(fx *effects) {
 		p.finish()
 	}
 }
+
+// at tells the core the time, and how many peers share the rails. Under mu.
+func (p *Peer) at(now time.Duration) { p.core.At(now, int(p.fabric.busy.Load())) }
 
 // count keeps the number of peers that are sent to. Under mu.
 func (p *Peer) count(busy bool) {

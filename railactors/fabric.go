@@ -117,9 +117,6 @@ func (f *Fabric) closeDevices() {
 // now is the time since the fabric's start. It is never 0.
 func (f *Fabric) now() time.Duration { return time.Since(f.start) }
 
-// sharing is how many peers share the rails now.
-func (f *Fabric) sharing() int { return int(f.busy.Load()) }
-
 // railIndex finds a rail by name; -1 if there is none.
 func (f *Fabric) railIndex(name string) int {
 	return slices.IndexFunc(f.rails, func(r *rail) bool { return r.name == name })

@@ -200,8 +200,8 @@ func (b *bed) close() {
 			if err := n.fabric.Close(ctx); err != nil {
 				b.t.Errorf("closing %s: %v", n.name, err)
 			}
-			if sharing := n.fabric.sharing(); sharing != 0 {
-				b.t.Errorf("%s is closed and sends to %d peers", n.name, sharing)
+			if busy := n.fabric.busy.Load(); busy != 0 {
+				b.t.Errorf("%s is closed and sends to %d peers", n.name, busy)
 			}
 		})
 	}

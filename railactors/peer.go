@@ -178,7 +178,7 @@ func (p *Peer) Send(fr *Frame) {
 		return
 	}
 	if it.Rails != 0 {
-		p.core.At(p.fabric.now(), p.fabric.sharing())
+		p.at(p.fabric.now())
 	}
 	p.core.Send(it, &fx.Effects)
 	p.unlock(fx)

@@ -168,7 +168,7 @@ func (r *reader) account(h *wire.Header, now time.Duration, ask bool) error {
 	p := r.peer
 	fx := newEffects()
 	p.mu.Lock()
-	p.core.At(now, p.fabric.sharing())
+	p.at(now)
 	err := p.core.Acked(r.rail, r.generation, h.Ack, &fx.Effects)
 	if err == nil {
 		err = p.core.Credited(h.Credit, &fx.Effects)

@@ -113,7 +113,7 @@ func (p *Peer) checkSilence() {
 		p.silentSince[r] = p.fabric.now()
 		p.conns[r].failLocked(fmt.Errorf("what was sent is unconfirmed for almost the rail timeout, %v", p.fabric.cfg.RailTimeout), fx)
 	}
-	p.core.At(p.fabric.now(), p.fabric.sharing())
+	p.at(p.fabric.now())
 	p.core.Overdue(&fx.Effects)
 	if p.watching = again && p.cause == nil; p.watching {
 		p.watch.Reset(p.fabric.cfg.RailTimeout / peer.ChecksPerTimeout)

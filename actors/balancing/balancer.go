@@ -195,8 +195,7 @@ func (b *balancer) switched() {
 
 // splits are how the table in force divides the classes of a family.
 func (b *balancer) splits(f table.Family) func(balance.Class) uint32 {
-	t := b.group.Table.Load()
-	return func(c balance.Class) uint32 { return balance.SplitOf(t, f, c) }
+	return balance.SplitsOf(b.group.Table.Load(), f)
 }
 
 // windows takes another rank's timings.

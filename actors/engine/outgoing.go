@@ -5,9 +5,9 @@ import (
 	"github.com/polyrail/polyrail/railactors"
 )
 
-// outgoing is what a peer is going to be given for a rail: bytes of data with headers. Frames bind to
-// rails by what each of them has yet to carry. A rail without a frame at the moment may have
-// most of an operation before it (docs/decisions/032).
+// outgoing is what a peer is going to be given for a rail: bytes of data with headers. Frames bind
+// to rails by what each of them has yet to carry. A rail without a frame at the moment may have most
+// of an operation before it (docs/decisions/032).
 type outgoing struct {
 	to    *railactors.Peer
 	rail  int
@@ -25,9 +25,9 @@ func (o *Operation) stillOutgoing(all []outgoing) []outgoing {
 		if !p.active {
 			continue
 		}
-		for link, to := range p.task.Program.To {
-			if frames, bytes := p.task.Outgoing(link); frames > 0 {
-				all = append(all, outgoing{o.group.Peers[to], p.rail, bytes + frames*wire.Size})
+		for link, bytes := range p.task.Outgoing(wire.Size) {
+			if bytes > 0 {
+				all = append(all, outgoing{o.group.Peers[p.task.Program.To[link]], p.rail, bytes})
 			}
 		}
 	}

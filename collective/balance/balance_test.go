@@ -335,7 +335,7 @@ func TestATableThatChangesOneClassKeepsTheOthers(t *testing.T) {
 	if !full(second, 11) || full(second, 12) {
 		t.Error("want class 11 to go on, and class 12 to begin anew")
 	}
-	c := NewCollector(2, 2, func(c Class) uint32 { return SplitOf(first, 0, c) }, 0)
+	c := NewCollector(2, 2, SplitsOf(first, 0), 0)
 	set := func(class Class, of *table.Table) []Window {
 		s := setOf(SplitOf(of, 0, class), 1)
 		for i := range s {
@@ -348,7 +348,7 @@ func TestATableThatChangesOneClassKeepsTheOthers(t *testing.T) {
 			t.Fatal(complete, err)
 		}
 	}
-	c.Switch(func(c Class) uint32 { return SplitOf(second, 0, c) })
+	c.Switch(SplitsOf(second, 0))
 	if _, complete, _ := c.Observe(1, set(11, second)); !complete {
 		t.Error("class 11 has lost a rank's windows")
 	}

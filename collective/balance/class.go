@@ -36,6 +36,11 @@ func SplitOf(t *table.Table, f table.Family, c Class) uint32 {
 	return t.Digest(f, c.MaxBytes()/2, c.MaxBytes())
 }
 
+// SplitsOf is SplitOf of all classes.
+func SplitsOf(t *table.Table, f table.Family) func(Class) uint32 {
+	return func(c Class) uint32 { return SplitOf(t, f, c) }
+}
+
 // Valid reports whether c is a class: classes come from the network.
 func (c Class) Valid() bool { return c < Classes }
 

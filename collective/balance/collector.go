@@ -81,10 +81,10 @@ func (c *Collector) tainted(rank int, class Class) bool {
 	return !later
 }
 
-// Observe takes a rank's set of windows; one of operations that were divided in another way is dropped. When all ranks have
-// reported one for its class, complete is true and merged is what the operations took; the next
-// round begins. Of a rank that is ahead of the others the first set counts. An error names the
-// rank; nothing is changed by it.
+// Observe takes a rank's set of windows. One of operations that were divided in another way is
+// dropped. When all ranks have reported one for its class, complete is true and merged is what the
+// operations took; the next round begins. Of a rank that is ahead of the others the first set
+// counts. An error names the rank; nothing is changed by it.
 func (c *Collector) Observe(rank int, set []Window) (merged []Window, complete bool, err error) {
 	if rank < 0 || rank >= c.ranks {
 		return nil, false, fmt.Errorf("windows from rank %d of %d", rank, c.ranks)

@@ -9,8 +9,10 @@
 package table
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -96,8 +98,12 @@ func (t *Table) LookupIn(f Family, bytes int64) *Entry {
 // Digest is a hash of all that the table says of a family's operations of more than from and up to
 // to bytes. Two tables that run them alike have the same one. The table must be valid.
 func (t *Table) Digest(f Family, from, to int64) uint32 {
-	h := uint64(14695981039346656037) // FNV-1a, by words
-	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
+	h := fnv.New32a()
+	var word [8]byte
+	add := func(v uint64) {
+		binary.LittleEndian.PutUint64(word[:], v)
+		h.Write(word[:])
+	}
 	for size := from + 1; ; {
 		e := t.LookupIn(f, size)
 		add(uint64(e.Algorithm))
@@ -105,7 +111,7 @@ func (t *Table) Digest(f Family, from, to int64) uint32 {
 			add(uint64(w))
 		}
 		if e.MaxBytes == 0 || e.MaxBytes >= to {
-			return uint32(h ^ h>>32)
+			return h.Sum32()
 		}
 		size = e.MaxBytes + 1
 		add(uint64(size))

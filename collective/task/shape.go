@@ -220,19 +220,20 @@ func grow[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// Outgoing is what has yet to be handed out over a link of Program.To: frames, and their bytes.
-func (t *Task) Outgoing(link int) (frames, bytes int) {
+// Outgoing is what has yet to be handed out: bytes by link of Program.To, of which each frame has so
+// many more than its payload. It looks at every instruction.
+func (t *Task) Outgoing(perFrame int) []int {
+	out := make([]int, len(t.Program.To))
 	for at := range t.Program.Code {
 		in := &t.Program.Code[at]
-		if in.Kind != schedule.Send || in.Link != link {
+		if in.Kind != schedule.Send {
 			continue
 		}
 		for span := range t.lane.Spans {
 			if t.state[t.ref(span, at)] == waiting {
-				frames++
-				bytes += t.bytes(span, in.Blocks)
+				out[in.Link] += t.bytes(span, in.Blocks) + perFrame
 			}
 		}
 	}
-	return frames, bytes
+	return out
 }

@@ -119,6 +119,9 @@ func TestRemaining(t *testing.T) {
 		}
 	}
 	require(4*recvBytes, 4*recvBytes)
+	if out := task.Outgoing(10); len(out) != 1 || out[0] != 4*(recvBytes+10) {
+		t.Errorf("to be handed out: %d, want four frames", out)
+	}
 	start(t, task)
 	ref := recv(t, task, 2, 0, 1)
 	require(4*recvBytes, 4*recvBytes)

@@ -23,7 +23,7 @@ func (c *Core) proposed(from string, m *Propose) {
 		return
 	}
 	c.saw(v.Ballot)
-	if slices.Contains(c.entered[:], v.ID) {
+	if c.hasEntered(v.ID) {
 		return // repeated, and overtaken by its Commit: the proposer may be in the barrier still
 	}
 	n := c.names[v.Name]
@@ -160,11 +160,14 @@ func (c *Core) committed(from string, m *Commit) {
 		}
 	case n.hasRefused(m.ID):
 		c.send(from, n.refusal)
-	case !slices.Contains(c.entered[:], m.ID):
+	case !c.hasEntered(m.ID):
 		// The proposer waits in a barrier that this node will never enter.
 		c.send(from, &Refuse{Name: m.Name, ID: m.ID, Cause: Gone, Ballot: c.clock, Reason: "left the ballot"})
 	}
 }
+
+// hasEntered reports whether this node was in the barrier of a ballot lately.
+func (c *Core) hasEntered(id uint64) bool { return slices.Contains(c.entered[:], id) }
 
 func (c *Core) enter(n *naming) {
 	n.part.entered = true

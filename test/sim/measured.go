@@ -27,9 +27,9 @@ const tick = time.Microsecond
 type helm struct {
 	collector *balance.Collector
 	balancer  *balance.Balancer
-	wanted    *table.Table
-	proposed  bool     // a table is being agreed on: what comes in until then is of the one before
-	effective []uint64 // of each committed table
+	wanted    *table.Table // the last one that the balancer has proposed
+	proposed  bool         // a table is being agreed on: what comes in until then is of the one before
+	effective []uint64     // of each committed table
 }
 
 // clock is a rank's own: its time runs at its own pace, from its own beginning.
@@ -91,11 +91,6 @@ func fixedRule(bytes int64) op.Algorithm {
 // splitBytes is where operations of a measured run begin to be divided.
 const splitBytes = 1 << 10
 
-// splitsOf is how a table divides the classes.
-func splitsOf(t *table.Table) func(balance.Class) uint32 {
-	return func(c balance.Class) uint32 { return balance.SplitOf(t, table.AllReduces, c) }
-}
-
 // startControl makes the clocks, and rank 0's balancer.
 func (s *Sim) startControl(first *table.Table) {
 	s.helm = helm{}
@@ -116,7 +111,7 @@ func (s *Sim) startControl(first *table.Table) {
 	if s.setup.free {
 		setup.Free = func(int64) []op.Algorithm { return []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} }
 	}
-	s.helm.collector = balance.NewCollector(s.setup.ranks, s.setup.rails, splitsOf(first), int64(s.setup.eagerBytes))
+	s.helm.collector = balance.NewCollector(s.setup.ranks, s.setup.rails, balance.SplitsOf(first, table.AllReduces), int64(s.setup.eagerBytes))
 	s.helm.balancer = balance.NewBalancer(setup)
 }
 
@@ -172,7 +167,7 @@ func (s *Sim) timed(o *operation) {
 	}
 	r.overlap.Own(t.begun, times)
 	class := balance.ClassOf(int64(o.call.bytes))
-	set, full := r.timer.Add(o.call.table.Version, splitsOf(o.call.table)(class), class, times)
+	set, full := r.timer.Add(o.call.table.Version, balance.SplitOf(o.call.table, table.AllReduces, class), class, times)
 	if full {
 		f := s.newFrame(windowsFrame, r, s.ranks[0])
 		f.windows = set
@@ -220,7 +215,7 @@ func (s *Sim) committed(commit *table.Commit) {
 		return
 	}
 	s.helm.proposed = false
-	s.helm.collector.Switch(splitsOf(s.helm.wanted))
+	s.helm.collector.Switch(balance.SplitsOf(s.helm.wanted, table.AllReduces))
 	s.helm.effective = append(s.helm.effective, commit.Effective)
 }
 
