@@ -82,12 +82,13 @@ func (l *link[F]) oldest() int {
 // may be off, and by more than the acknowledgements of both may be late. While shares have shown to
 // be wrong, by such a gain within the last second, one of these delays is enough.
 func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
-	at, known := c.arrival(a, a.quick(), aBytes)
-	if !known {
-		return false
-	}
+	delay := c.cfg.AckDelay.Seconds()
 	than, known := c.arrival(b, &b.pace, bBytes)
-	gain, delay := than.early-at.late, c.cfg.AckDelay.Seconds()
+	if !known || than.early <= delay {
+		return false // soon enough, as frames of small operations are
+	}
+	at, known := c.arrival(a, a.quick(), aBytes)
+	gain := than.early - at.late
 	if !known || gain <= delay {
 		return false
 	}
@@ -98,8 +99,8 @@ func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
 }
 
 // outdone reports whether the rail leaves the first frame of its queue to another one, which
-// delivers it clearly sooner even after all that is to come there. Of rails that carry nothing and
-// have nothing to carry none is waited for.
+// delivers it clearly sooner even after all that is to come there. That one must have a frame on its
+// way or in its queue, or nothing wakes it: announced ones may depend on this frame.
 func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 	it := l.data.at(0)
 	if it.Rails == 0 || c.untested(l) {
@@ -110,7 +111,7 @@ func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 			continue
 		}
 		o := &c.links[r]
-		if o.up && o.traffic.bytes+o.toCome() > 0 && c.sooner(o, o.toCome()+it.Bytes, l, it.Bytes) {
+		if o.up && o.traffic.bytes+o.data.bytes > 0 && c.sooner(o, o.toCome()+it.Bytes, l, it.Bytes) {
 			return true
 		}
 	}

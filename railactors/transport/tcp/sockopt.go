@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"fmt"
 	"syscall"
 
@@ -21,7 +22,7 @@ func (o Options) control(through string) controlFunc {
 			}{
 				{"SO_SNDBUF", o.SendBuffer, unix.SOL_SOCKET, unix.SO_SNDBUF},
 				{"SO_RCVBUF", o.ReceiveBuffer, unix.SOL_SOCKET, unix.SO_RCVBUF},
-				{"TCP_NOTSENT_LOWAT", o.NotSentLowWater, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT},
+				{"TCP_NOTSENT_LOWAT", cmp.Or(o.NotSentLowWater, unsentBytes), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT},
 			} {
 				if opt.value == 0 {
 					continue

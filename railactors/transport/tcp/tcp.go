@@ -22,11 +22,15 @@ type Options struct {
 	Port            int // that devices listen on unless their name ends in ":PORT"; 0: any
 	SendBuffer      int // bytes, SO_SNDBUF; 0: the system tunes it
 	ReceiveBuffer   int // bytes, SO_RCVBUF; 0: the system tunes it
-	NotSentLowWater int // bytes, TCP_NOTSENT_LOWAT: what may wait unsent before a write blocks; 0: the system's
+	NotSentLowWater int // bytes, TCP_NOTSENT_LOWAT: what may wait unsent before a write blocks; 0: 256 KiB
 	// Congestion is the congestion control ("cubic"); empty: the system's. One that paces in TCP
 	// itself (bbr) sets a timer for each packet, which is a good part of a processor on a fast network.
 	Congestion string
 }
+
+// unsentBytes is the default of NotSentLowWater: one frame. What waits in a socket is ahead of every
+// grant, so a slow rail's grants waited for as much as was in flight.
+const unsentBytes = 256 << 10
 
 // New makes a transport whose devices and connections have these options.
 func New(o Options) transport.Transport { return &tcp{o} }
