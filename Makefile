@@ -13,7 +13,7 @@ PAIRS   ?= 20
 ROUNDS  ?= 200
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables worlds faults steady rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees worlds faults steady rounds fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one ag
 
 tables: ## TABLES=n schedules in which the balancer's measured tables are agreed on and settle, or SEED=s: one again
 	$(GO) test -count=1 -v -timeout 4h ./test/sim -measured $(if $(SEED),-seed $(SEED),-seeds $(TABLES))
+
+trees: ## SEEDS=n groups of an aggregation tree in random steps, also with each rule taken out, or SEED=s: one again, with its events
+	$(GO) test -count=1 -v -timeout 4h -run 'Groups|Rule' ./collective/sharp $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
 worlds: ## the balancer's score in simulated networks; ARGS=-update replaces the committed one
 	$(GO) test -count=1 -v -timeout 1h -run Worlds ./collective/balance -worlds $(ARGS)

@@ -32,6 +32,14 @@ type Config struct {
 	// together: all members of a communicator have the same ones.
 	Rails []Rail
 
+	// Aggregate names the rails on which this node aggregates for others: it adds up what they send it, in
+	// memory of up to AggregateMemory bytes. It need not be a member of their communicators.
+	Aggregate       []string
+	AggregateMemory int64
+	// TreeFragment is what an aggregation node adds up at a time, in bytes: a multiple of 256 from 256 B to
+	// 256 KiB. 16 of them are on their way at once. Rank 0's counts.
+	TreeFragment int
+
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
 	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives
 	OperationTimeout time.Duration // an operation fails after this; 0: it may take as long as its ranks live
@@ -136,8 +144,10 @@ func ParseOrderMode(s string) (OrderMode, error) {
 
 // Rail is one network of this host.
 type Rail struct {
-	Name     string
-	Protocol string // "tcp"
+	Name string
+	// Protocol is "tcp", or "sharp": the same, but that a communicator has aggregation trees made over
+	// the rail where some node offers to aggregate on it (Config.Aggregate). Rank 0's counts.
+	Protocol string
 	// Device is an interface name, an address, or a CIDR that one address of this host is in. Sockets are
 	// bound to it in both directions. "auto", as the only rail's device, stands for every
 	// usable interface that is not loopback, each a rail named like its interface.
@@ -177,8 +187,8 @@ func DefaultConfig() Config {
 		Balance: BalanceMeasured, Probe: true,
 		EagerBytes: 256 << 10, SplitBytes: 8 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
-		MemoryLimit: 1 << 30,
-		WaitSpin:    200 * time.Microsecond,
+		MemoryLimit: 1 << 30, AggregateMemory: 256 << 20, TreeFragment: 64 << 10,
+		WaitSpin: 200 * time.Microsecond,
 	}
 }
 
@@ -186,7 +196,7 @@ func DefaultConfig() Config {
 // is like 0-3+8.
 func ParseRail(s string) (Rail, error) {
 	bad := func(why string) (Rail, error) {
-		return Rail{}, fmt.Errorf("%w: rail %q: %s (want NAME=tcp:DEVICE[,weight=W][,cpus=0-3+8])", fault.ErrConfig, s, why)
+		return Rail{}, fmt.Errorf("%w: rail %q: %s (want NAME=tcp:DEVICE or NAME=sharp:DEVICE, and then [,weight=W][,cpus=0-3+8])", fault.ErrConfig, s, why)
 	}
 	name, rest, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -296,6 +306,12 @@ func (c Config) Validate() error {
 	if c.MemoryLimit < 1<<20 {
 		add("memory limit %d: needs at least 1 MiB", c.MemoryLimit)
 	}
+	if c.AggregateMemory < 0 {
+		add("aggregate memory %d: must not be negative", c.AggregateMemory)
+	}
+	if c.TreeFragment < 256 || c.TreeFragment > 256<<10 || c.TreeFragment%256 != 0 {
+		add("tree fragment %d: must be a multiple of 256, from 256 B to 256 KiB", c.TreeFragment)
+	}
 	if _, err := c.table([]string{"any"}); err != nil {
 		add("%w", err)
 	}
@@ -318,8 +334,8 @@ func (c Config) validateRails() (faults []error) {
 			faults = append(faults, fmt.Errorf("rail %q: a name needs 1 to 128 bytes", r.Name))
 		case names[r.Name]:
 			faults = append(faults, fmt.Errorf("rail %q: named twice", r.Name))
-		case r.Transport == nil && r.Protocol != "tcp":
-			faults = append(faults, fmt.Errorf("rail %q: unknown protocol %q (there is tcp)", r.Name, r.Protocol))
+		case r.Transport == nil && r.Protocol != "tcp" && r.Protocol != protocolSharp:
+			faults = append(faults, fmt.Errorf("rail %q: unknown protocol %q (there are tcp and sharp)", r.Name, r.Protocol))
 		case r.Device == "":
 			faults = append(faults, fmt.Errorf("rail %q: no device", r.Name))
 		}
@@ -328,5 +344,13 @@ func (c Config) validateRails() (faults []error) {
 		}
 		names[r.Name] = true
 	}
+	for _, name := range c.Aggregate {
+		if !names[name] {
+			faults = append(faults, fmt.Errorf("aggregate %q: there is no such rail", name))
+		}
+	}
 	return faults
 }
+
+// protocolSharp is that of rails that may have aggregation trees.
+const protocolSharp = "sharp"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/aggregation"
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/actors/membership"
@@ -19,10 +20,6 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/nic"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
 )
-
-// unsentBytes is what a socket takes beyond what it has sent: one frame. What waits there is ahead of
-// every grant, so a slow rail's grants waited for as much as was in flight.
-const unsentBytes = 256 << 10
 
 // Node is a running member of a cluster. Its methods are safe for concurrent use. A nil node has no
 // name, rails and members; its calls end with ErrArgument.
@@ -62,7 +59,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	for _, r := range cfg.Rails {
 		t := r.Transport
 		if t == nil {
-			t = tcp.New(tcp.Options{Congestion: cfg.Congestion, NotSentLowWater: unsentBytes})
+			t = tcp.New(tcp.Options{Congestion: cfg.Congestion})
 		}
 		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
 	}
@@ -80,6 +77,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes),
 			Algorithms: cfg.ranges(),
 		},
+		Aggregation: aggregation.Config{Node: cfg.Name, Rails: cfg.Aggregate, MemoryLimit: cfg.AggregateMemory},
+		SharpRails:  cfg.sharp(), TreeFragment: cfg.TreeFragment,
 		Node: cfg.Name, Incarnation: incarnation,
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
@@ -126,6 +125,16 @@ func (c Config) ranges() (ranges []balance.Range) {
 		ranges = append(ranges, balance.Range{MaxBytes: a.MaxBytes, Algorithm: a.Algorithm})
 	}
 	return ranges
+}
+
+// sharp are the names of the rails that may have trees.
+func (c Config) sharp() (names []string) {
+	for _, r := range c.Rails {
+		if r.Protocol == protocolSharp {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // measured: weights that the user has set are kept.
@@ -204,6 +213,8 @@ const (
 	CommunicatorFormed = membership.CommunicatorFormed // Communicator, Rank (this node's)
 	CommunicatorBroken = membership.CommunicatorBroken // Communicator, Rank (this node's), Err
 	TableChanged       = membership.TableChanged       // Communicator, Rank (this node's), Version
+	TreeUp             = membership.TreeUp             // Communicator, Rank (this node's), Rail, Node
+	TreeDown           = membership.TreeDown           // the same, and Err, Repaired
 )
 
 // Events tells what happens to the node from now on, until the context ends or the node is closed;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/view"
-	"github.com/polyrail/polyrail/messages"
 )
 
 func TestNodesFindOneAnotherThroughOneSeed(t *testing.T) {
@@ -68,26 +68,6 @@ func TestWaitJoinedNamesTheSeedsThatDoNotAnswer(t *testing.T) {
 			t.Errorf("gave up after %v", since)
 		}
 		closeAll(t, p)
-	})
-}
-
-func TestALeavingNodeIsSeenToLeave(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		peers := startAll(t, memnet.New(), 4)
-		if err := peers[2].Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
-		closeAll(t, peers[2])
-		for _, i := range []int{0, 1, 3} {
-			peers[i].expect(t, "n3#7 left")
-			if peers[i].heard("n3#7 failed") || strings.Contains(nodes(peers[i].Gossip), "n3") {
-				t.Errorf("n%d heard %v", i+1, peers[i].events)
-			}
-		}
-		if err := peers[0].Send("n3", &messages.Rendezvous{}); err == nil || !strings.Contains(err.Error(), `"n3"`) {
-			t.Errorf("Send to a node that left: %v", err)
-		}
-		closeAll(t, peers[0], peers[1], peers[3])
 	})
 }
 
@@ -294,9 +274,11 @@ func TestValidateListsEveryFault(t *testing.T) {
 }
 
 func TestRealSocketsOnLoopback(t *testing.T) {
+	// Other processes may test the same here, and take a port that a node of this one had.
+	cluster := fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
 	mk := func(node string, join ...string) Config {
 		c := config(nil, node, 7, "127.0.0.1:0", join...)
-		c.Network = nil
+		c.Cluster = cluster
 		return c
 	}
 	a := start(t, mk("a"))
@@ -307,6 +289,7 @@ func TestRealSocketsOnLoopback(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	a.expect(t, "c#7 joined") // who comes and goes before the handler is told is no news
 	b.expect(t, "c#7 joined")
 	c.expect(t, "b#7 joined")
 	if err := c.Send("b", RendezvousOf(&view.Accept{Name: "x", ID: 5}, 7)); err != nil {

@@ -25,7 +25,11 @@ var _ interface {
 } = (*delegate)(nil)
 
 func (d *delegate) NodeMeta(int) []byte {
-	return encodeMeta(d.self.Version, d.self.Incarnation)
+	intent := staying
+	if d.g.isLeaving() {
+		intent = leaving
+	}
+	return encodeMeta(d.self.Version, d.self.Incarnation, intent)
 }
 func (d *delegate) NotifyMsg(b []byte)                { d.g.receive(b) }
 func (d *delegate) GetBroadcasts(int, int) [][]byte   { return nil }
@@ -33,19 +37,25 @@ func (d *delegate) LocalState(bool) []byte            { return nil }
 func (d *delegate) MergeRemoteState(_ []byte, _ bool) {}
 
 func (d *delegate) NotifyJoin(n *memberlist.Node) {
-	if m, err := identify(d.self, n); err == nil { // NotifyAlive has refused the others
+	if m, err := identify(d.self, n); err == nil && !leaves(n) { // NotifyAlive has refused the others
 		d.g.roster.up(m)
 	}
 }
 
+// NotifyUpdate: the metadata of a process changes once, when it leaves.
+func (d *delegate) NotifyUpdate(n *memberlist.Node) {
+	if m, err := identify(d.self, n); err == nil && leaves(n) {
+		d.g.roster.goodbye(m)
+	}
+}
+
+// NotifyLeave: memberlist does not tell here whether a process left or failed. Ours never leave
+// memberlist: who said goodbye is found dead like any other, and the roster knows better.
 func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	if m, err := identify(d.self, n); err == nil {
 		d.g.roster.down(m)
 	}
 }
-
-// NotifyUpdate: metadata never changes in a process's life.
-func (d *delegate) NotifyUpdate(*memberlist.Node) {}
 
 // NotifyAlive refuses processes of other versions.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {

@@ -69,8 +69,9 @@ type Gossip struct {
 	leaving  bool
 	closed   bool
 
-	// lifecycle holds a token that memberlist's Leave and Shutdown take: it panics when it is to leave after
-	// its shutdown. Not a mutex, because it is held for long: waiters must stand still in virtual time.
+	// lifecycle holds a token that Leave and memberlist's shutdown take: what is to be gossiped after
+	// the shutdown waits in vain. Not a mutex, because it is held for long: waiters must stand still
+	// in virtual time.
 	lifecycle chan struct{}
 
 	undecodable, dropped, stale, unsent atomic.Uint64
@@ -309,14 +310,8 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	goodbye := &messages.Rendezvous{Body: &messages.Rendezvous_Goodbye{Goodbye: &messages.Goodbye{}}}
-	for _, m := range g.roster.members() {
-		if m.Node != g.self.Node {
-			g.sendTo(m, goodbye) // a full queue means an unreachable member
-		}
-	}
 	err := g.outbox.flush(ctx)
-	if e := g.announceLeave(time.Until(deadline)); err == nil {
+	if e := g.announceLeave(deadline); err == nil {
 		err = e
 	}
 	if err != nil {
@@ -325,13 +320,22 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	return nil
 }
 
-func (g *Gossip) announceLeave(timeout time.Duration) error {
+// announceLeave gossips this node's metadata, which says that it leaves, and returns once they have
+// been sent. memberlist's own Leave would overtake them, and looks like a failure to the others.
+func (g *Gossip) announceLeave(deadline time.Time) error {
 	g.lifecycle <- struct{}{}
 	defer func() { <-g.lifecycle }()
-	if timeout <= 0 || g.ctx.Err() != nil {
-		return context.DeadlineExceeded
+	for g.ctx.Err() == nil {
+		left := time.Until(deadline)
+		if left <= 0 {
+			break
+		}
+		// It does not hear of the end if it begins to wait too late: then it starts over.
+		if g.list.UpdateNode(max(left/2, time.Millisecond)) == nil {
+			return nil
+		}
 	}
-	return g.list.Leave(timeout)
+	return context.DeadlineExceeded
 }
 
 // Close ends gossip at once; without a Leave before, the others see this node Failed. The

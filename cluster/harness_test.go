@@ -3,13 +3,17 @@ package cluster
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/messages"
 	"go.uber.org/goleak"
@@ -95,12 +99,35 @@ func (e *ear) forget() {
 	e.events = nil
 }
 
+// packetsOnly is a network that can stop to carry streams.
+type packetsOnly struct {
+	*memnet.Network
+	now atomic.Bool
+}
+
+func (n *packetsOnly) Listen(bind string) (memberlist.NodeAwareTransport, error) {
+	t, err := n.Network.Listen(bind)
+	return packetTransport{t, n}, err
+}
+
+type packetTransport struct {
+	memberlist.NodeAwareTransport
+	net *packetsOnly
+}
+
+func (t packetTransport) DialAddressTimeout(a memberlist.Address, d time.Duration) (net.Conn, error) {
+	if t.net.now.Load() {
+		return nil, syscall.ECONNREFUSED
+	}
+	return t.NodeAwareTransport.DialAddressTimeout(a, d)
+}
+
 type peer struct {
 	*Gossip
 	*ear
 }
 
-func config(network *memnet.Network, node string, incarnation uint64, bind string, join ...string) Config {
+func config(network Network, node string, incarnation uint64, bind string, join ...string) Config {
 	c := DefaultConfig()
 	c.Node, c.Incarnation, c.Bind, c.Join, c.Network = node, incarnation, bind, join, network
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -120,7 +147,7 @@ func start(t *testing.T, c Config) peer {
 const seed = "10.0.0.1:7946"
 
 // startAll starts nodes n1 … nK at 10.0.0.1 …, all joining the first, and waits until all know all.
-func startAll(t *testing.T, network *memnet.Network, k int) []peer {
+func startAll(t *testing.T, network Network, k int) []peer {
 	t.Helper()
 	var peers []peer
 	for i := range k {

@@ -27,15 +27,25 @@ func processName(node string, incarnation uint64) string {
 	return node + "#" + strconv.FormatUint(incarnation, 16)
 }
 
-const metaBytes = 12
+const metaBytes = 13
 
-// encodeMeta is what gossip carries about a process: version, incarnation. The version
-// comes first in every version of the protocol.
-func encodeMeta(version uint32, incarnation uint64) []byte {
+// What the last byte of the metadata says.
+const (
+	staying byte = iota
+	leaving
+)
+
+// encodeMeta is what gossip carries about a process: version, incarnation, and whether it leaves.
+// The version comes first in every version of the protocol.
+func encodeMeta(version uint32, incarnation uint64, intent byte) []byte {
 	b := make([]byte, 0, metaBytes)
 	b = binary.LittleEndian.AppendUint32(b, version)
-	return binary.LittleEndian.AppendUint64(b, incarnation)
+	b = binary.LittleEndian.AppendUint64(b, incarnation)
+	return append(b, intent)
 }
+
+// leaves reports whether a node that identify accepts says that it leaves.
+func leaves(n *memberlist.Node) bool { return n.Meta[metaBytes-1] == leaving }
 
 // identify reads a member from what memberlist tells. Its error is a *VersionError.
 func identify(self Member, n *memberlist.Node) (Member, error) {
@@ -59,6 +69,8 @@ func identify(self Member, n *memberlist.Node) (Member, error) {
 		return bad(fmt.Sprintf("%d bytes of metadata", len(n.Meta)))
 	case binary.LittleEndian.Uint64(n.Meta[4:]) != incarnation:
 		return bad("name and metadata disagree about its incarnation")
+	case n.Meta[metaBytes-1] > leaving:
+		return bad("its metadata says neither that it stays nor that it leaves")
 	}
 	m.Incarnation = incarnation
 	return m, nil

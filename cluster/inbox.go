@@ -81,19 +81,12 @@ func (g *Gossip) dispatch() {
 			return
 		}
 		pending := g.inbox.take() // before the news: what they announce may already be known
-		for _, m := range pending {
-			if m.GetGoodbye() != nil {
-				g.roster.goodbye(Member{Node: m.From, Incarnation: m.Incarnation})
-			}
-		}
 		g.tell(g.roster.settle(time.Now()))
 		for _, m := range pending {
 			if g.ctx.Err() != nil {
 				return
 			}
-			if m.GetGoodbye() == nil {
-				g.handler.ClusterMessage(m.From, m)
-			}
+			g.handler.ClusterMessage(m.From, m)
 		}
 	}
 }

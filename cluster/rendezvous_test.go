@@ -66,7 +66,6 @@ func TestReasonsAreClippedToValidText(t *testing.T) {
 func TestMessagesThatAreNotForTheCoreAreErrors(t *testing.T) {
 	for name, r := range map[string]*messages.Rendezvous{
 		"nothing":        {},
-		"goodbye":        {Body: &messages.Rendezvous_Goodbye{Goodbye: &messages.Goodbye{}}},
 		"cause":          {Body: &messages.Rendezvous_Refuse{Refuse: &messages.ViewRefuse{Cause: 300}}},
 		"size":           {Body: &messages.Rendezvous_Announce{Announce: &messages.ViewAnnounce{Size: 1 << 31}}},
 		"too many":       {Body: &messages.Rendezvous_Propose{Propose: &messages.ViewPropose{View: &messages.View{Members: make([]*messages.ViewMember, view.MaxMembers+1)}}}},
@@ -115,17 +114,19 @@ func FuzzRendezvous(f *testing.F) {
 // FuzzIdentify: whatever a process's name and metadata in gossip say, it is refused, or has an identity that says the same.
 func FuzzIdentify(f *testing.F) {
 	self := Member{Node: "a", Incarnation: 1, Version: 3}
-	f.Add("b#7", encodeMeta(3, 7))
-	f.Add("b#7", encodeMeta(4, 7))
-	f.Add("b#8", encodeMeta(3, 7))
+	f.Add("b#7", encodeMeta(3, 7, staying))
+	f.Add("b#7", encodeMeta(3, 7, leaving))
+	f.Add("b#7", encodeMeta(4, 7, staying))
+	f.Add("b#8", encodeMeta(3, 7, staying))
 	f.Add("b", []byte{3, 0})
-	f.Add("#", encodeMeta(3, 0))
+	f.Add("#", encodeMeta(3, 0, staying))
 	f.Fuzz(func(t *testing.T, name string, meta []byte) {
 		m, err := identify(self, &memberlist.Node{Name: name, Meta: meta, Addr: net.IPv4(10, 0, 0, 2), Port: 7946})
 		if err != nil {
 			return
 		}
-		if !validNode(m.Node) || m.Version != self.Version || !bytes.Equal(encodeMeta(m.Version, m.Incarnation), meta) {
+		same := encodeMeta(m.Version, m.Incarnation, meta[metaBytes-1])
+		if !validNode(m.Node) || m.Version != self.Version || !bytes.Equal(same, meta) {
 			t.Errorf("%q, %x: %+v", name, meta, m)
 		}
 		if again, err := identify(self, &memberlist.Node{Name: m.process(), Meta: meta, Addr: net.IPv4(10, 0, 0, 2), Port: 7946}); err != nil || again != m {

@@ -93,7 +93,7 @@ func (r *roster) down(m Member) {
 	}
 }
 
-// goodbye notes that a process said it would leave.
+// goodbye notes that a process said it leaves. Called under memberlist's lock.
 func (r *roster) goodbye(m Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,7 +41,11 @@ type Rendezvous struct {
 	//	*Rendezvous_Abandon
 	//	*Rendezvous_Commit
 	//	*Rendezvous_Reject
-	//	*Rendezvous_Goodbye
+	//	*Rendezvous_TreeSeek
+	//	*Rendezvous_TreeOffer
+	//	*Rendezvous_TreeRequest
+	//	*Rendezvous_TreeAnswer
+	//	*Rendezvous_TreeDestroy
 	Body          isRendezvous_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -177,10 +181,46 @@ func (x *Rendezvous) GetReject() *ViewReject {
 	return nil
 }
 
-func (x *Rendezvous) GetGoodbye() *Goodbye {
+func (x *Rendezvous) GetTreeSeek() *TreeSeek {
 	if x != nil {
-		if x, ok := x.Body.(*Rendezvous_Goodbye); ok {
-			return x.Goodbye
+		if x, ok := x.Body.(*Rendezvous_TreeSeek); ok {
+			return x.TreeSeek
+		}
+	}
+	return nil
+}
+
+func (x *Rendezvous) GetTreeOffer() *TreeOffer {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_TreeOffer); ok {
+			return x.TreeOffer
+		}
+	}
+	return nil
+}
+
+func (x *Rendezvous) GetTreeRequest() *TreeRequest {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_TreeRequest); ok {
+			return x.TreeRequest
+		}
+	}
+	return nil
+}
+
+func (x *Rendezvous) GetTreeAnswer() *TreeAnswer {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_TreeAnswer); ok {
+			return x.TreeAnswer
+		}
+	}
+	return nil
+}
+
+func (x *Rendezvous) GetTreeDestroy() *TreeDestroy {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_TreeDestroy); ok {
+			return x.TreeDestroy
 		}
 	}
 	return nil
@@ -222,8 +262,24 @@ type Rendezvous_Reject struct {
 	Reject *ViewReject `protobuf:"bytes,11,opt,name=reject,proto3,oneof"`
 }
 
-type Rendezvous_Goodbye struct {
-	Goodbye *Goodbye `protobuf:"bytes,12,opt,name=goodbye,proto3,oneof"`
+type Rendezvous_TreeSeek struct {
+	TreeSeek *TreeSeek `protobuf:"bytes,12,opt,name=tree_seek,json=treeSeek,proto3,oneof"`
+}
+
+type Rendezvous_TreeOffer struct {
+	TreeOffer *TreeOffer `protobuf:"bytes,13,opt,name=tree_offer,json=treeOffer,proto3,oneof"`
+}
+
+type Rendezvous_TreeRequest struct {
+	TreeRequest *TreeRequest `protobuf:"bytes,14,opt,name=tree_request,json=treeRequest,proto3,oneof"`
+}
+
+type Rendezvous_TreeAnswer struct {
+	TreeAnswer *TreeAnswer `protobuf:"bytes,15,opt,name=tree_answer,json=treeAnswer,proto3,oneof"`
+}
+
+type Rendezvous_TreeDestroy struct {
+	TreeDestroy *TreeDestroy `protobuf:"bytes,16,opt,name=tree_destroy,json=treeDestroy,proto3,oneof"`
 }
 
 func (*Rendezvous_Announce) isRendezvous_Body() {}
@@ -242,44 +298,15 @@ func (*Rendezvous_Commit) isRendezvous_Body() {}
 
 func (*Rendezvous_Reject) isRendezvous_Body() {}
 
-func (*Rendezvous_Goodbye) isRendezvous_Body() {}
+func (*Rendezvous_TreeSeek) isRendezvous_Body() {}
 
-// Goodbye: the sender leaves the cluster of its own will. To all members; nothing answers.
-type Goodbye struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
+func (*Rendezvous_TreeOffer) isRendezvous_Body() {}
 
-func (x *Goodbye) Reset() {
-	*x = Goodbye{}
-	mi := &file_cluster_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
+func (*Rendezvous_TreeRequest) isRendezvous_Body() {}
 
-func (x *Goodbye) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
+func (*Rendezvous_TreeAnswer) isRendezvous_Body() {}
 
-func (*Goodbye) ProtoMessage() {}
-
-func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
-func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{1}
-}
+func (*Rendezvous_TreeDestroy) isRendezvous_Body() {}
 
 type ViewRail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -291,7 +318,7 @@ type ViewRail struct {
 
 func (x *ViewRail) Reset() {
 	*x = ViewRail{}
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -303,7 +330,7 @@ func (x *ViewRail) String() string {
 func (*ViewRail) ProtoMessage() {}
 
 func (x *ViewRail) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -316,7 +343,7 @@ func (x *ViewRail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRail.ProtoReflect.Descriptor instead.
 func (*ViewRail) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{2}
+	return file_cluster_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ViewRail) GetName() string {
@@ -345,7 +372,7 @@ type ViewMember struct {
 
 func (x *ViewMember) Reset() {
 	*x = ViewMember{}
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +384,7 @@ func (x *ViewMember) String() string {
 func (*ViewMember) ProtoMessage() {}
 
 func (x *ViewMember) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +397,7 @@ func (x *ViewMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewMember.ProtoReflect.Descriptor instead.
 func (*ViewMember) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{3}
+	return file_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ViewMember) GetNode() string {
@@ -414,7 +441,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +453,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +466,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{4}
+	return file_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *View) GetName() string {
@@ -488,7 +515,7 @@ type ViewSeqRange struct {
 
 func (x *ViewSeqRange) Reset() {
 	*x = ViewSeqRange{}
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +527,7 @@ func (x *ViewSeqRange) String() string {
 func (*ViewSeqRange) ProtoMessage() {}
 
 func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +540,7 @@ func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSeqRange.ProtoReflect.Descriptor instead.
 func (*ViewSeqRange) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{5}
+	return file_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ViewSeqRange) GetFirst() uint64 {
@@ -546,7 +573,7 @@ type ViewAnnounce struct {
 
 func (x *ViewAnnounce) Reset() {
 	*x = ViewAnnounce{}
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +585,7 @@ func (x *ViewAnnounce) String() string {
 func (*ViewAnnounce) ProtoMessage() {}
 
 func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +598,7 @@ func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnnounce.ProtoReflect.Descriptor instead.
 func (*ViewAnnounce) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{6}
+	return file_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ViewAnnounce) GetName() string {
@@ -635,7 +662,7 @@ type ViewWithdraw struct {
 
 func (x *ViewWithdraw) Reset() {
 	*x = ViewWithdraw{}
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +674,7 @@ func (x *ViewWithdraw) String() string {
 func (*ViewWithdraw) ProtoMessage() {}
 
 func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +687,7 @@ func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWithdraw.ProtoReflect.Descriptor instead.
 func (*ViewWithdraw) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{7}
+	return file_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ViewWithdraw) GetName() string {
@@ -694,7 +721,7 @@ type ViewPropose struct {
 
 func (x *ViewPropose) Reset() {
 	*x = ViewPropose{}
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +733,7 @@ func (x *ViewPropose) String() string {
 func (*ViewPropose) ProtoMessage() {}
 
 func (x *ViewPropose) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +746,7 @@ func (x *ViewPropose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewPropose.ProtoReflect.Descriptor instead.
 func (*ViewPropose) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{8}
+	return file_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ViewPropose) GetView() *View {
@@ -740,7 +767,7 @@ type ViewAccept struct {
 
 func (x *ViewAccept) Reset() {
 	*x = ViewAccept{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +779,7 @@ func (x *ViewAccept) String() string {
 func (*ViewAccept) ProtoMessage() {}
 
 func (x *ViewAccept) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +792,7 @@ func (x *ViewAccept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAccept.ProtoReflect.Descriptor instead.
 func (*ViewAccept) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ViewAccept) GetName() string {
@@ -797,7 +824,7 @@ type ViewRefuse struct {
 
 func (x *ViewRefuse) Reset() {
 	*x = ViewRefuse{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +836,7 @@ func (x *ViewRefuse) String() string {
 func (*ViewRefuse) ProtoMessage() {}
 
 func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +849,7 @@ func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRefuse.ProtoReflect.Descriptor instead.
 func (*ViewRefuse) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ViewRefuse) GetName() string {
@@ -882,7 +909,7 @@ type ViewAbandon struct {
 
 func (x *ViewAbandon) Reset() {
 	*x = ViewAbandon{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +921,7 @@ func (x *ViewAbandon) String() string {
 func (*ViewAbandon) ProtoMessage() {}
 
 func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +934,7 @@ func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAbandon.ProtoReflect.Descriptor instead.
 func (*ViewAbandon) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ViewAbandon) GetName() string {
@@ -949,7 +976,7 @@ type ViewCommit struct {
 
 func (x *ViewCommit) Reset() {
 	*x = ViewCommit{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +988,7 @@ func (x *ViewCommit) String() string {
 func (*ViewCommit) ProtoMessage() {}
 
 func (x *ViewCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1001,7 @@ func (x *ViewCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewCommit.ProtoReflect.Descriptor instead.
 func (*ViewCommit) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ViewCommit) GetName() string {
@@ -1005,7 +1032,7 @@ type ViewReject struct {
 
 func (x *ViewReject) Reset() {
 	*x = ViewReject{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1044,7 @@ func (x *ViewReject) String() string {
 func (*ViewReject) ProtoMessage() {}
 
 func (x *ViewReject) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1057,7 @@ func (x *ViewReject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReject.ProtoReflect.Descriptor instead.
 func (*ViewReject) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ViewReject) GetName() string {
@@ -1068,11 +1095,318 @@ func (x *ViewReject) GetReason() string {
 	return ""
 }
 
+// TreeSeek: the sender looks for nodes that aggregate on a rail. To all living nodes; those answer
+// with TreeOffer.
+type TreeSeek struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rail          string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeSeek) Reset() {
+	*x = TreeSeek{}
+	mi := &file_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeSeek) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeSeek) ProtoMessage() {}
+
+func (x *TreeSeek) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeSeek.ProtoReflect.Descriptor instead.
+func (*TreeSeek) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TreeSeek) GetRail() string {
+	if x != nil {
+		return x.Rail
+	}
+	return ""
+}
+
+// TreeOffer: the sender aggregates on the rail.
+type TreeOffer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rail          string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
+	Rails         []*ViewRail            `protobuf:"bytes,2,rep,name=rails,proto3" json:"rails,omitempty"`    // all of the sender's, ascending by name
+	Groups        uint32                 `protobuf:"varint,3,opt,name=groups,proto3" json:"groups,omitempty"` // that it serves already
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeOffer) Reset() {
+	*x = TreeOffer{}
+	mi := &file_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeOffer) ProtoMessage() {}
+
+func (x *TreeOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeOffer.ProtoReflect.Descriptor instead.
+func (*TreeOffer) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TreeOffer) GetRail() string {
+	if x != nil {
+		return x.Rail
+	}
+	return ""
+}
+
+func (x *TreeOffer) GetRails() []*ViewRail {
+	if x != nil {
+		return x.Rails
+	}
+	return nil
+}
+
+func (x *TreeOffer) GetGroups() uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+// TreeRequest: rank 0 of a communicator asks an aggregation node to serve a group. Answered by
+// TreeAnswer.
+type TreeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"` // random, never used again: who knows it may use the group
+	Comm          uint64                 `protobuf:"fixed64,2,opt,name=comm,proto3" json:"comm,omitempty"`   // wire id of the communicator
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`     // of the communicator
+	Rail          string                 `protobuf:"bytes,4,opt,name=rail,proto3" json:"rail,omitempty"`
+	Window        uint32                 `protobuf:"varint,5,opt,name=window,proto3" json:"window,omitempty"`                                    // fragments that a member may be ahead
+	FragmentBytes uint32                 `protobuf:"varint,6,opt,name=fragment_bytes,json=fragmentBytes,proto3" json:"fragment_bytes,omitempty"` // of the longest
+	BcubeBase     uint32                 `protobuf:"varint,7,opt,name=bcube_base,json=bcubeBase,proto3" json:"bcube_base,omitempty"`             // of the members' configuration
+	Members       []*ViewMember          `protobuf:"bytes,8,rep,name=members,proto3" json:"members,omitempty"`                                   // by rank
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeRequest) Reset() {
+	*x = TreeRequest{}
+	mi := &file_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeRequest) ProtoMessage() {}
+
+func (x *TreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
+func (*TreeRequest) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TreeRequest) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeRequest) GetComm() uint64 {
+	if x != nil {
+		return x.Comm
+	}
+	return 0
+}
+
+func (x *TreeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TreeRequest) GetRail() string {
+	if x != nil {
+		return x.Rail
+	}
+	return ""
+}
+
+func (x *TreeRequest) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *TreeRequest) GetFragmentBytes() uint32 {
+	if x != nil {
+		return x.FragmentBytes
+	}
+	return 0
+}
+
+func (x *TreeRequest) GetBcubeBase() uint32 {
+	if x != nil {
+		return x.BcubeBase
+	}
+	return 0
+}
+
+func (x *TreeRequest) GetMembers() []*ViewMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// TreeAnswer: whether the sender serves the group.
+type TreeAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"` // why not, at most 1 KiB; empty: it does
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeAnswer) Reset() {
+	*x = TreeAnswer{}
+	mi := &file_cluster_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeAnswer) ProtoMessage() {}
+
+func (x *TreeAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeAnswer.ProtoReflect.Descriptor instead.
+func (*TreeAnswer) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *TreeAnswer) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeAnswer) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+// TreeDestroy: the sender, who asked for the group, needs it no more. Nothing answers.
+type TreeDestroy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeDestroy) Reset() {
+	*x = TreeDestroy{}
+	mi := &file_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeDestroy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeDestroy) ProtoMessage() {}
+
+func (x *TreeDestroy) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeDestroy.ProtoReflect.Descriptor instead.
+func (*TreeDestroy) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *TreeDestroy) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
 var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\rcluster.proto\x12\bpolyrail\"\xb2\x04\n" +
+	"\rcluster.proto\x12\bpolyrail\"\x9d\x06\n" +
 	"\n" +
 	"Rendezvous\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12 \n" +
@@ -1086,10 +1420,15 @@ const file_cluster_proto_rawDesc = "" +
 	"\aabandon\x18\t \x01(\v2\x15.polyrail.ViewAbandonH\x00R\aabandon\x12.\n" +
 	"\x06commit\x18\n" +
 	" \x01(\v2\x14.polyrail.ViewCommitH\x00R\x06commit\x12.\n" +
-	"\x06reject\x18\v \x01(\v2\x14.polyrail.ViewRejectH\x00R\x06reject\x12-\n" +
-	"\agoodbye\x18\f \x01(\v2\x11.polyrail.GoodbyeH\x00R\agoodbyeB\x06\n" +
-	"\x04body\"\t\n" +
-	"\aGoodbye\"2\n" +
+	"\x06reject\x18\v \x01(\v2\x14.polyrail.ViewRejectH\x00R\x06reject\x121\n" +
+	"\ttree_seek\x18\f \x01(\v2\x12.polyrail.TreeSeekH\x00R\btreeSeek\x124\n" +
+	"\n" +
+	"tree_offer\x18\r \x01(\v2\x13.polyrail.TreeOfferH\x00R\ttreeOffer\x12:\n" +
+	"\ftree_request\x18\x0e \x01(\v2\x15.polyrail.TreeRequestH\x00R\vtreeRequest\x127\n" +
+	"\vtree_answer\x18\x0f \x01(\v2\x14.polyrail.TreeAnswerH\x00R\n" +
+	"treeAnswer\x12:\n" +
+	"\ftree_destroy\x18\x10 \x01(\v2\x15.polyrail.TreeDestroyH\x00R\vtreeDestroyB\x06\n" +
+	"\x04body\"2\n" +
 	"\bViewRail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\"~\n" +
@@ -1149,7 +1488,29 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x12\n" +
 	"\x04mine\x18\x03 \x01(\x04R\x04mine\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reasonB'Z%github.com/polyrail/polyrail/messagesb\x06proto3"
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x1e\n" +
+	"\bTreeSeek\x12\x12\n" +
+	"\x04rail\x18\x01 \x01(\tR\x04rail\"a\n" +
+	"\tTreeOffer\x12\x12\n" +
+	"\x04rail\x18\x01 \x01(\tR\x04rail\x12(\n" +
+	"\x05rails\x18\x02 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12\x16\n" +
+	"\x06groups\x18\x03 \x01(\rR\x06groups\"\xed\x01\n" +
+	"\vTreeRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
+	"\x04comm\x18\x02 \x01(\x06R\x04comm\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04rail\x18\x04 \x01(\tR\x04rail\x12\x16\n" +
+	"\x06window\x18\x05 \x01(\rR\x06window\x12%\n" +
+	"\x0efragment_bytes\x18\x06 \x01(\rR\rfragmentBytes\x12\x1d\n" +
+	"\n" +
+	"bcube_base\x18\a \x01(\rR\tbcubeBase\x12.\n" +
+	"\amembers\x18\b \x03(\v2\x14.polyrail.ViewMemberR\amembers\"<\n" +
+	"\n" +
+	"TreeAnswer\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x18\n" +
+	"\arefusal\x18\x02 \x01(\tR\arefusal\"#\n" +
+	"\vTreeDestroy\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05groupB'Z%github.com/polyrail/polyrail/messagesb\x06proto3"
 
 var (
 	file_cluster_proto_rawDescOnce sync.Once
@@ -1163,44 +1524,54 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_cluster_proto_goTypes = []any{
 	(*Rendezvous)(nil),   // 0: polyrail.Rendezvous
-	(*Goodbye)(nil),      // 1: polyrail.Goodbye
-	(*ViewRail)(nil),     // 2: polyrail.ViewRail
-	(*ViewMember)(nil),   // 3: polyrail.ViewMember
-	(*View)(nil),         // 4: polyrail.View
-	(*ViewSeqRange)(nil), // 5: polyrail.ViewSeqRange
-	(*ViewAnnounce)(nil), // 6: polyrail.ViewAnnounce
-	(*ViewWithdraw)(nil), // 7: polyrail.ViewWithdraw
-	(*ViewPropose)(nil),  // 8: polyrail.ViewPropose
-	(*ViewAccept)(nil),   // 9: polyrail.ViewAccept
-	(*ViewRefuse)(nil),   // 10: polyrail.ViewRefuse
-	(*ViewAbandon)(nil),  // 11: polyrail.ViewAbandon
-	(*ViewCommit)(nil),   // 12: polyrail.ViewCommit
-	(*ViewReject)(nil),   // 13: polyrail.ViewReject
+	(*ViewRail)(nil),     // 1: polyrail.ViewRail
+	(*ViewMember)(nil),   // 2: polyrail.ViewMember
+	(*View)(nil),         // 3: polyrail.View
+	(*ViewSeqRange)(nil), // 4: polyrail.ViewSeqRange
+	(*ViewAnnounce)(nil), // 5: polyrail.ViewAnnounce
+	(*ViewWithdraw)(nil), // 6: polyrail.ViewWithdraw
+	(*ViewPropose)(nil),  // 7: polyrail.ViewPropose
+	(*ViewAccept)(nil),   // 8: polyrail.ViewAccept
+	(*ViewRefuse)(nil),   // 9: polyrail.ViewRefuse
+	(*ViewAbandon)(nil),  // 10: polyrail.ViewAbandon
+	(*ViewCommit)(nil),   // 11: polyrail.ViewCommit
+	(*ViewReject)(nil),   // 12: polyrail.ViewReject
+	(*TreeSeek)(nil),     // 13: polyrail.TreeSeek
+	(*TreeOffer)(nil),    // 14: polyrail.TreeOffer
+	(*TreeRequest)(nil),  // 15: polyrail.TreeRequest
+	(*TreeAnswer)(nil),   // 16: polyrail.TreeAnswer
+	(*TreeDestroy)(nil),  // 17: polyrail.TreeDestroy
 }
 var file_cluster_proto_depIdxs = []int32{
-	6,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
-	7,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
-	8,  // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
-	9,  // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
-	10, // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
-	11, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
-	12, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
-	13, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
-	1,  // 8: polyrail.Rendezvous.goodbye:type_name -> polyrail.Goodbye
-	2,  // 9: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
-	3,  // 10: polyrail.View.members:type_name -> polyrail.ViewMember
-	5,  // 11: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
-	2,  // 12: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
-	5,  // 13: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
-	4,  // 14: polyrail.ViewPropose.view:type_name -> polyrail.View
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	5,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
+	6,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
+	7,  // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
+	8,  // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
+	9,  // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
+	10, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
+	11, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
+	12, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
+	13, // 8: polyrail.Rendezvous.tree_seek:type_name -> polyrail.TreeSeek
+	14, // 9: polyrail.Rendezvous.tree_offer:type_name -> polyrail.TreeOffer
+	15, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
+	16, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
+	17, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
+	1,  // 13: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
+	2,  // 14: polyrail.View.members:type_name -> polyrail.ViewMember
+	4,  // 15: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
+	1,  // 16: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
+	4,  // 17: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
+	3,  // 18: polyrail.ViewPropose.view:type_name -> polyrail.View
+	1,  // 19: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
+	2,  // 20: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_cluster_proto_init() }
@@ -1217,7 +1588,11 @@ func file_cluster_proto_init() {
 		(*Rendezvous_Abandon)(nil),
 		(*Rendezvous_Commit)(nil),
 		(*Rendezvous_Reject)(nil),
-		(*Rendezvous_Goodbye)(nil),
+		(*Rendezvous_TreeSeek)(nil),
+		(*Rendezvous_TreeOffer)(nil),
+		(*Rendezvous_TreeRequest)(nil),
+		(*Rendezvous_TreeAnswer)(nil),
+		(*Rendezvous_TreeDestroy)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1225,7 +1600,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -279,6 +279,12 @@ type Control struct {
 	//	*Control_LeaveAck
 	//	*Control_RailClosed
 	//	*Control_RailOpened
+	//	*Control_TreeOpen
+	//	*Control_TreeReady
+	//	*Control_TreeLost
+	//	*Control_TreeFenced
+	//	*Control_TreeRepair
+	//	*Control_TreeRevoked
 	Body          isControl_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -418,6 +424,60 @@ func (x *Control) GetRailOpened() *RailOpened {
 	return nil
 }
 
+func (x *Control) GetTreeOpen() *TreeOpen {
+	if x != nil {
+		if x, ok := x.Body.(*Control_TreeOpen); ok {
+			return x.TreeOpen
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetTreeReady() *TreeReady {
+	if x != nil {
+		if x, ok := x.Body.(*Control_TreeReady); ok {
+			return x.TreeReady
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetTreeLost() *TreeLost {
+	if x != nil {
+		if x, ok := x.Body.(*Control_TreeLost); ok {
+			return x.TreeLost
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetTreeFenced() *TreeFenced {
+	if x != nil {
+		if x, ok := x.Body.(*Control_TreeFenced); ok {
+			return x.TreeFenced
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetTreeRepair() *TreeRepair {
+	if x != nil {
+		if x, ok := x.Body.(*Control_TreeRepair); ok {
+			return x.TreeRepair
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetTreeRevoked() *TreeRevoked {
+	if x != nil {
+		if x, ok := x.Body.(*Control_TreeRevoked); ok {
+			return x.TreeRevoked
+		}
+	}
+	return nil
+}
+
 type isControl_Body interface {
 	isControl_Body()
 }
@@ -462,6 +522,30 @@ type Control_RailOpened struct {
 	RailOpened *RailOpened `protobuf:"bytes,11,opt,name=rail_opened,json=railOpened,proto3,oneof"`
 }
 
+type Control_TreeOpen struct {
+	TreeOpen *TreeOpen `protobuf:"bytes,12,opt,name=tree_open,json=treeOpen,proto3,oneof"`
+}
+
+type Control_TreeReady struct {
+	TreeReady *TreeReady `protobuf:"bytes,13,opt,name=tree_ready,json=treeReady,proto3,oneof"`
+}
+
+type Control_TreeLost struct {
+	TreeLost *TreeLost `protobuf:"bytes,14,opt,name=tree_lost,json=treeLost,proto3,oneof"`
+}
+
+type Control_TreeFenced struct {
+	TreeFenced *TreeFenced `protobuf:"bytes,15,opt,name=tree_fenced,json=treeFenced,proto3,oneof"`
+}
+
+type Control_TreeRepair struct {
+	TreeRepair *TreeRepair `protobuf:"bytes,16,opt,name=tree_repair,json=treeRepair,proto3,oneof"`
+}
+
+type Control_TreeRevoked struct {
+	TreeRevoked *TreeRevoked `protobuf:"bytes,17,opt,name=tree_revoked,json=treeRevoked,proto3,oneof"`
+}
+
 func (*Control_Abort) isControl_Body() {}
 
 func (*Control_Windows) isControl_Body() {}
@@ -481,6 +565,18 @@ func (*Control_LeaveAck) isControl_Body() {}
 func (*Control_RailClosed) isControl_Body() {}
 
 func (*Control_RailOpened) isControl_Body() {}
+
+func (*Control_TreeOpen) isControl_Body() {}
+
+func (*Control_TreeReady) isControl_Body() {}
+
+func (*Control_TreeLost) isControl_Body() {}
+
+func (*Control_TreeFenced) isControl_Body() {}
+
+func (*Control_TreeRepair) isControl_Body() {}
+
+func (*Control_TreeRevoked) isControl_Body() {}
 
 // Abort: an operation ended with an error on the sender and breaks the communicator.
 // To every other member, once. Nothing answers.
@@ -907,9 +1003,11 @@ func (x *TableEntry) GetWeights() []uint32 {
 }
 
 type Table struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Entries       []*TableEntry          `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Entries []*TableEntry          `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	// By rail: the group whose tree carries what goes over the rail; 0: none. Empty: no rail has one.
+	Trees         []uint64 `protobuf:"fixed64,3,rep,packed,name=trees,proto3" json:"trees,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -954,6 +1052,13 @@ func (x *Table) GetVersion() uint32 {
 func (x *Table) GetEntries() []*TableEntry {
 	if x != nil {
 		return x.Entries
+	}
+	return nil
+}
+
+func (x *Table) GetTrees() []uint64 {
+	if x != nil {
+		return x.Trees
 	}
 	return nil
 }
@@ -1395,11 +1500,373 @@ func (x *RailClosed) GetAnswer() bool {
 	return false
 }
 
+// TreeOpen: rank 0 has a group on a rail; the receiver is to connect to its aggregation node.
+// Answered by TreeReady.
+type TreeOpen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Rail          string                 `protobuf:"bytes,2,opt,name=rail,proto3" json:"rail,omitempty"`
+	Window        uint32                 `protobuf:"varint,3,opt,name=window,proto3" json:"window,omitempty"`                                    // fragments that a rank may be ahead
+	FragmentBytes uint32                 `protobuf:"varint,4,opt,name=fragment_bytes,json=fragmentBytes,proto3" json:"fragment_bytes,omitempty"` // of the longest
+	Node          *ViewMember            `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`                                         // that aggregates
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeOpen) Reset() {
+	*x = TreeOpen{}
+	mi := &file_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeOpen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeOpen) ProtoMessage() {}
+
+func (x *TreeOpen) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeOpen.ProtoReflect.Descriptor instead.
+func (*TreeOpen) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *TreeOpen) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeOpen) GetRail() string {
+	if x != nil {
+		return x.Rail
+	}
+	return ""
+}
+
+func (x *TreeOpen) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *TreeOpen) GetFragmentBytes() uint32 {
+	if x != nil {
+		return x.FragmentBytes
+	}
+	return 0
+}
+
+func (x *TreeOpen) GetNode() *ViewMember {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+// TreeReady: the sender is connected to the group's aggregation node, or why it isn't.
+type TreeReady struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Obstacle      string                 `protobuf:"bytes,2,opt,name=obstacle,proto3" json:"obstacle,omitempty"` // at most 1 KiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeReady) Reset() {
+	*x = TreeReady{}
+	mi := &file_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeReady) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeReady) ProtoMessage() {}
+
+func (x *TreeReady) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeReady.ProtoReflect.Descriptor instead.
+func (*TreeReady) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TreeReady) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeReady) GetObstacle() string {
+	if x != nil {
+		return x.Obstacle
+	}
+	return ""
+}
+
+// TreeLost: the group can't be used any more. From whoever found it to rank 0, and then from rank 0
+// to all.
+type TreeLost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 1 KiB
+	Fence         bool                   `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`  // rank 0's: the receiver is to fence the group, and to answer with TreeFenced
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeLost) Reset() {
+	*x = TreeLost{}
+	mi := &file_control_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeLost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeLost) ProtoMessage() {}
+
+func (x *TreeLost) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeLost.ProtoReflect.Descriptor instead.
+func (*TreeLost) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TreeLost) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeLost) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TreeLost) GetFence() bool {
+	if x != nil {
+		return x.Fence
+	}
+	return false
+}
+
+// TreeFenced: the sender neither sends to the group nor takes anything of it. Everybody has the
+// responses of the fragments below settled, as it knows.
+type TreeFenced struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Settled       uint64                 `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeFenced) Reset() {
+	*x = TreeFenced{}
+	mi := &file_control_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeFenced) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeFenced) ProtoMessage() {}
+
+func (x *TreeFenced) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeFenced.ProtoReflect.Descriptor instead.
+func (*TreeFenced) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TreeFenced) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeFenced) GetSettled() uint64 {
+	if x != nil {
+		return x.Settled
+	}
+	return 0
+}
+
+// TreeRepair: all ranks have fenced the group. They fold the fragments from this one on again, by
+// themselves; those below are settled.
+type TreeRepair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	From          uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeRepair) Reset() {
+	*x = TreeRepair{}
+	mi := &file_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeRepair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeRepair) ProtoMessage() {}
+
+func (x *TreeRepair) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeRepair.ProtoReflect.Descriptor instead.
+func (*TreeRepair) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TreeRepair) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeRepair) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+// TreeRevoked: from an aggregation node to its children: it serves the group no more.
+type TreeRevoked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`      // at most 1 KiB
+	Mismatch      bool                   `protobuf:"varint,3,opt,name=mismatch,proto3" json:"mismatch,omitempty"` // the ranks called different operations: the reason says which
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeRevoked) Reset() {
+	*x = TreeRevoked{}
+	mi := &file_control_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeRevoked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeRevoked) ProtoMessage() {}
+
+func (x *TreeRevoked) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeRevoked.ProtoReflect.Descriptor instead.
+func (*TreeRevoked) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *TreeRevoked) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeRevoked) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TreeRevoked) GetMismatch() bool {
+	if x != nil {
+		return x.Mismatch
+	}
+	return false
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
 	"\n" +
-	"\rcontrol.proto\x12\bpolyrail\"\xce\x02\n" +
+	"\rcontrol.proto\x12\bpolyrail\x1a\rcluster.proto\"\xce\x02\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -1424,7 +1891,7 @@ const file_control_proto_rawDesc = "" +
 	"\x05OTHER\x10\x00\x12\b\n" +
 	"\x04GONE\x10\x01\x12\v\n" +
 	"\aLEAVING\x10\x02\x12\v\n" +
-	"\aNOT_YET\x10\x03\"\xff\x03\n" +
+	"\aNOT_YET\x10\x03\"\xc9\x06\n" +
 	"\aControl\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x04R\x04comm\x12'\n" +
 	"\x05abort\x18\x02 \x01(\v2\x0f.polyrail.AbortH\x00R\x05abort\x12-\n" +
@@ -1439,7 +1906,16 @@ const file_control_proto_rawDesc = "" +
 	" \x01(\v2\x14.polyrail.RailClosedH\x00R\n" +
 	"railClosed\x127\n" +
 	"\vrail_opened\x18\v \x01(\v2\x14.polyrail.RailOpenedH\x00R\n" +
-	"railOpenedB\x06\n" +
+	"railOpened\x121\n" +
+	"\ttree_open\x18\f \x01(\v2\x12.polyrail.TreeOpenH\x00R\btreeOpen\x124\n" +
+	"\n" +
+	"tree_ready\x18\r \x01(\v2\x13.polyrail.TreeReadyH\x00R\ttreeReady\x121\n" +
+	"\ttree_lost\x18\x0e \x01(\v2\x12.polyrail.TreeLostH\x00R\btreeLost\x127\n" +
+	"\vtree_fenced\x18\x0f \x01(\v2\x14.polyrail.TreeFencedH\x00R\n" +
+	"treeFenced\x127\n" +
+	"\vtree_repair\x18\x10 \x01(\v2\x14.polyrail.TreeRepairH\x00R\n" +
+	"treeRepair\x12:\n" +
+	"\ftree_revoked\x18\x11 \x01(\v2\x15.polyrail.TreeRevokedH\x00R\vtreeRevokedB\x06\n" +
 	"\x04body\"\xdb\x01\n" +
 	"\x05Abort\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
@@ -1480,10 +1956,11 @@ const file_control_proto_rawDesc = "" +
 	"\x06family\x18\x05 \x01(\rR\x06family\x12\x1b\n" +
 	"\tmax_bytes\x18\x01 \x01(\x03R\bmaxBytes\x12\x1c\n" +
 	"\talgorithm\x18\x03 \x01(\rR\talgorithm\x12\x18\n" +
-	"\aweights\x18\x04 \x03(\rR\aweightsJ\x04\b\x02\x10\x03\"Q\n" +
+	"\aweights\x18\x04 \x03(\rR\aweightsJ\x04\b\x02\x10\x03\"g\n" +
 	"\x05Table\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12.\n" +
-	"\aentries\x18\x02 \x03(\v2\x14.polyrail.TableEntryR\aentries\"\xae\x01\n" +
+	"\aentries\x18\x02 \x03(\v2\x14.polyrail.TableEntryR\aentries\x12\x14\n" +
+	"\x05trees\x18\x03 \x03(\x06R\x05trees\"\xae\x01\n" +
 	"\aPrepare\x12%\n" +
 	"\x05table\x18\x01 \x01(\v2\x0f.polyrail.TableR\x05table\x12\x1c\n" +
 	"\teffective\x18\x02 \x01(\x04R\teffective\x12-\n" +
@@ -1513,7 +1990,32 @@ const file_control_proto_rawDesc = "" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x1a\n" +
 	"\breceived\x18\x03 \x01(\x04R\breceived\x12\x16\n" +
-	"\x06answer\x18\x04 \x01(\bR\x06answerB'Z%github.com/polyrail/polyrail/messagesb\x06proto3"
+	"\x06answer\x18\x04 \x01(\bR\x06answer\"\x9d\x01\n" +
+	"\bTreeOpen\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
+	"\x04rail\x18\x02 \x01(\tR\x04rail\x12\x16\n" +
+	"\x06window\x18\x03 \x01(\rR\x06window\x12%\n" +
+	"\x0efragment_bytes\x18\x04 \x01(\rR\rfragmentBytes\x12(\n" +
+	"\x04node\x18\x05 \x01(\v2\x14.polyrail.ViewMemberR\x04node\"=\n" +
+	"\tTreeReady\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x1a\n" +
+	"\bobstacle\x18\x02 \x01(\tR\bobstacle\"N\n" +
+	"\bTreeLost\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05fence\x18\x03 \x01(\bR\x05fence\"<\n" +
+	"\n" +
+	"TreeFenced\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x18\n" +
+	"\asettled\x18\x02 \x01(\x04R\asettled\"6\n" +
+	"\n" +
+	"TreeRepair\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\"W\n" +
+	"\vTreeRevoked\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bmismatch\x18\x03 \x01(\bR\bmismatchB'Z%github.com/polyrail/polyrail/messagesb\x06proto3"
 
 var (
 	file_control_proto_rawDescOnce sync.Once
@@ -1528,26 +2030,33 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_control_proto_goTypes = []any{
-	(Refuse_Code)(0),   // 0: polyrail.Refuse.Code
-	(*Hello)(nil),      // 1: polyrail.Hello
-	(*Refuse)(nil),     // 2: polyrail.Refuse
-	(*Control)(nil),    // 3: polyrail.Control
-	(*Abort)(nil),      // 4: polyrail.Abort
-	(*Descriptor)(nil), // 5: polyrail.Descriptor
-	(*Window)(nil),     // 6: polyrail.Window
-	(*Windows)(nil),    // 7: polyrail.Windows
-	(*TableEntry)(nil), // 8: polyrail.TableEntry
-	(*Table)(nil),      // 9: polyrail.Table
-	(*Prepare)(nil),    // 10: polyrail.Prepare
-	(*Ready)(nil),      // 11: polyrail.Ready
-	(*TooLate)(nil),    // 12: polyrail.TooLate
-	(*Commit)(nil),     // 13: polyrail.Commit
-	(*Leave)(nil),      // 14: polyrail.Leave
-	(*LeaveAck)(nil),   // 15: polyrail.LeaveAck
-	(*RailOpened)(nil), // 16: polyrail.RailOpened
-	(*RailClosed)(nil), // 17: polyrail.RailClosed
+	(Refuse_Code)(0),    // 0: polyrail.Refuse.Code
+	(*Hello)(nil),       // 1: polyrail.Hello
+	(*Refuse)(nil),      // 2: polyrail.Refuse
+	(*Control)(nil),     // 3: polyrail.Control
+	(*Abort)(nil),       // 4: polyrail.Abort
+	(*Descriptor)(nil),  // 5: polyrail.Descriptor
+	(*Window)(nil),      // 6: polyrail.Window
+	(*Windows)(nil),     // 7: polyrail.Windows
+	(*TableEntry)(nil),  // 8: polyrail.TableEntry
+	(*Table)(nil),       // 9: polyrail.Table
+	(*Prepare)(nil),     // 10: polyrail.Prepare
+	(*Ready)(nil),       // 11: polyrail.Ready
+	(*TooLate)(nil),     // 12: polyrail.TooLate
+	(*Commit)(nil),      // 13: polyrail.Commit
+	(*Leave)(nil),       // 14: polyrail.Leave
+	(*LeaveAck)(nil),    // 15: polyrail.LeaveAck
+	(*RailOpened)(nil),  // 16: polyrail.RailOpened
+	(*RailClosed)(nil),  // 17: polyrail.RailClosed
+	(*TreeOpen)(nil),    // 18: polyrail.TreeOpen
+	(*TreeReady)(nil),   // 19: polyrail.TreeReady
+	(*TreeLost)(nil),    // 20: polyrail.TreeLost
+	(*TreeFenced)(nil),  // 21: polyrail.TreeFenced
+	(*TreeRepair)(nil),  // 22: polyrail.TreeRepair
+	(*TreeRevoked)(nil), // 23: polyrail.TreeRevoked
+	(*ViewMember)(nil),  // 24: polyrail.ViewMember
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: polyrail.Refuse.code:type_name -> polyrail.Refuse.Code
@@ -1561,16 +2070,23 @@ var file_control_proto_depIdxs = []int32{
 	15, // 8: polyrail.Control.leave_ack:type_name -> polyrail.LeaveAck
 	17, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
 	16, // 10: polyrail.Control.rail_opened:type_name -> polyrail.RailOpened
-	5,  // 11: polyrail.Abort.operation:type_name -> polyrail.Descriptor
-	6,  // 12: polyrail.Windows.windows:type_name -> polyrail.Window
-	8,  // 13: polyrail.Table.entries:type_name -> polyrail.TableEntry
-	9,  // 14: polyrail.Prepare.table:type_name -> polyrail.Table
-	9,  // 15: polyrail.Prepare.committed:type_name -> polyrail.Table
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	18, // 11: polyrail.Control.tree_open:type_name -> polyrail.TreeOpen
+	19, // 12: polyrail.Control.tree_ready:type_name -> polyrail.TreeReady
+	20, // 13: polyrail.Control.tree_lost:type_name -> polyrail.TreeLost
+	21, // 14: polyrail.Control.tree_fenced:type_name -> polyrail.TreeFenced
+	22, // 15: polyrail.Control.tree_repair:type_name -> polyrail.TreeRepair
+	23, // 16: polyrail.Control.tree_revoked:type_name -> polyrail.TreeRevoked
+	5,  // 17: polyrail.Abort.operation:type_name -> polyrail.Descriptor
+	6,  // 18: polyrail.Windows.windows:type_name -> polyrail.Window
+	8,  // 19: polyrail.Table.entries:type_name -> polyrail.TableEntry
+	9,  // 20: polyrail.Prepare.table:type_name -> polyrail.Table
+	9,  // 21: polyrail.Prepare.committed:type_name -> polyrail.Table
+	24, // 22: polyrail.TreeOpen.node:type_name -> polyrail.ViewMember
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1578,6 +2094,7 @@ func file_control_proto_init() {
 	if File_control_proto != nil {
 		return
 	}
+	file_cluster_proto_init()
 	file_control_proto_msgTypes[2].OneofWrappers = []any{
 		(*Control_Abort)(nil),
 		(*Control_Windows)(nil),
@@ -1589,6 +2106,12 @@ func file_control_proto_init() {
 		(*Control_LeaveAck)(nil),
 		(*Control_RailClosed)(nil),
 		(*Control_RailOpened)(nil),
+		(*Control_TreeOpen)(nil),
+		(*Control_TreeReady)(nil),
+		(*Control_TreeLost)(nil),
+		(*Control_TreeFenced)(nil),
+		(*Control_TreeRepair)(nil),
+		(*Control_TreeRevoked)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1596,7 +2119,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -73,7 +73,7 @@ const (
 	maxHeld         = 4096                   // connections that wait for Connect to be called here
 	maxHelloBytes   = 4 << 10                //
 	maxReasonBytes  = 1 << 10                // of a refusal
-	inlineBytes     = 16 << 10               // frames up to this, header included, are written by whoever sends them
+	inlineBytes     = 32<<10 + wire.Size     // a frame up to this is written by whoever sends it
 	maxBatchFrames  = 16                     // frames that one vectored write carries
 	revokeGrace     = 200 * time.Millisecond // for a write in progress to end when its memory is revoked
 	minBackoff      = 10 * time.Millisecond  // between attempts to connect

@@ -156,7 +156,7 @@ func (p *Peer) tellOpened(rails []int) {
 // opened takes what the remote node says of its rail. What can't be is left alone: the frame would
 // only come again.
 func (p *Peer) opened(m *messages.RailOpened) {
-	rail := p.fabric.railIndex(m.GetRail())
+	rail := p.fabric.RailIndex(m.GetRail())
 	if rail < 0 || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
 		p.fabric.log.Warn("a node opens a rail that can't be", "node", p.node,
 			"rail", clip(m.GetRail()), "addr", clip(m.GetAddr()))

@@ -117,10 +117,13 @@ func (f *Fabric) closeDevices() {
 // now is the time since the fabric's start. It is never 0.
 func (f *Fabric) now() time.Duration { return time.Since(f.start) }
 
-// railIndex finds a rail by name; -1 if there is none.
-func (f *Fabric) railIndex(name string) int {
+// RailIndex finds a rail by name; -1 if there is none.
+func (f *Fabric) RailIndex(name string) int {
 	return slices.IndexFunc(f.rails, func(r *rail) bool { return r.name == name })
 }
+
+// RailName is the name of the rail with an index.
+func (f *Fabric) RailName(i int) string { return f.rails[i].name }
 
 // listen accepts a rail's connections. It lives as long as the device, above whatever restarts.
 func (f *Fabric) listen(i int) {
@@ -252,7 +255,7 @@ func (f *Fabric) match(r Remote) ([]string, error) {
 	}
 	addrs, found := make([]string, len(f.rails)), make([]bool, len(f.rails))
 	for _, a := range r.Rails {
-		i := f.railIndex(a.Name)
+		i := f.RailIndex(a.Name)
 		if i < 0 {
 			return nil, &fault.RailError{Rail: a.Name, Node: f.cfg.Node, Err: fmt.Errorf("node %q has this rail, this node lacks it", r.Node)}
 		}

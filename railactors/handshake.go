@@ -117,7 +117,7 @@ func (f *Fabric) check(h *messages.Hello) *refusal {
 		return refuse(messages.Refuse_GONE, "node %q is meant, this is node %q", clip(h.To), f.cfg.Node)
 	case h.ToIncarnation != 0 && h.ToIncarnation != f.cfg.Incarnation:
 		return refuse(messages.Refuse_GONE, "incarnation %d of node %q is meant, this is %d", h.ToIncarnation, f.cfg.Node, f.cfg.Incarnation)
-	case f.railIndex(h.Rail) < 0:
+	case f.RailIndex(h.Rail) < 0:
 		return refuse(messages.Refuse_OTHER, "node %q has no rail %q", f.cfg.Node, clip(h.Rail))
 	case h.Node == "" || h.Node == f.cfg.Node || h.Session == 0:
 		return refuse(messages.Refuse_OTHER, "a hello of node %q, session %d", clip(h.Node), h.Session)
@@ -266,7 +266,7 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 		fail(r)
 		return
 	}
-	if i := f.railIndex(h.Rail); i != rail {
+	if i := f.RailIndex(h.Rail); i != rail {
 		fail(refuse(messages.Refuse_OTHER, "rail %q is meant, this is rail %q", h.Rail, f.rails[rail].name))
 		return
 	}

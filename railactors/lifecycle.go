@@ -72,9 +72,8 @@ func (p *Peer) quieter(fx *effects) {
 	case p.state == leaving && p.farewell:
 		p.endLocked(p.closedError(), false, fx)
 	case p.parted && p.state < ending:
-		cause := &fault.RankLostError{Rank: -1, Node: p.node, Reason: "it disconnected"}
-		// With nothing on its way this is no loss, unless somebody still wants to send.
-		p.endLocked(cause, !p.core.Idle(), fx)
+		// No loss: it has delivered all that it sent. Whoever still needs it hears of PeerLeft.
+		p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: "it disconnected"}, false, fx)
 	}
 }
 
@@ -90,7 +89,7 @@ func (p *Peer) finish() {
 	}
 	p.finished, p.predecessor = true, nil
 	p.mu.Unlock()
-	p.tellLost()
+	p.tellEnd()
 	p.fabric.forget(p)
 	over := &shut{peer: p}
 	p.fabric.tell(p.fabric.office, over)
@@ -100,20 +99,20 @@ func (p *Peer) finish() {
 	close(p.ended)
 }
 
-// tellLost tells Inbound once that the peer is lost, if it is, or if a frame was meant for
-// a node that had left quietly; and once that it has left so.
-func (p *Peer) tellLost() {
+// tellEnd tells Inbound how the peer ended: of a loss once; of a node that has left again whenever
+// something was to be sent to it since; of a peer that this node left if something was.
+func (p *Peer) tellEnd() {
 	p.mu.Lock()
-	tell := p.finished && !p.told && (p.loud || p.missed)
-	p.told = p.told || tell
-	left := p.finished && !p.told && !p.toldLeft && p.parted
-	p.toldLeft = p.toldLeft || left
+	left := p.finished && p.parted && !p.loud && (!p.told || p.missed)
+	lost := p.finished && !p.told && !left && (p.loud || p.missed)
+	p.told = p.told || left || lost
+	p.missed = p.missed && !left
 	cause := p.cause
 	p.mu.Unlock()
 	if left {
 		p.fabric.in.PeerLeft(p, cause)
 	}
-	if tell {
+	if lost {
 		p.fabric.log.Warn("peer lost", "node", p.node, "incarnation", p.incarnation, "reason", cause)
 		p.fabric.in.PeerLost(p, cause)
 	}

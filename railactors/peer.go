@@ -53,11 +53,10 @@ type Peer struct {
 	hasWritten    bool            // since the last check
 	state         state
 	cause         error         // why it ended
-	loud          bool          // it was lost, or something was on its way when it left
-	missed        bool          // something was to be sent after it ended
+	loud          bool          // it was lost
+	missed        bool          // something was to be sent after it ended, and Inbound does not know
 	finished      bool          // all frames were released
-	told          bool          // PeerLost was called
-	toldLeft      bool          // PeerLeft was called
+	told          bool          // PeerLost or PeerLeft was called
 	remoteSession uint64        // 0 until the first Hello
 	conns         []*connection // by rail index; nil where there is none
 	proposed      []uint64      // by rail index: last generation that this side proposed
@@ -174,7 +173,7 @@ func (p *Peer) Send(fr *Frame) {
 		if fr.Owner != nil {
 			fr.Owner.Released(fr, cause)
 		}
-		p.tellLost()
+		p.tellEnd()
 		return
 	}
 	if it.Rails != 0 {
@@ -218,7 +217,7 @@ func (p *Peer) SendControl(m *messages.Control) error {
 		p.missed = true
 		p.mu.Unlock()
 		fx.free()
-		p.tellLost()
+		p.tellEnd()
 		return cause
 	}
 	if n := p.core.QueuedAhead(); n >= maxControlQueue && (!endsSomething(m) || n >= 2*maxControlQueue) {

@@ -69,7 +69,8 @@ type Inbound interface {
 	// PeerLost: the node is lost (docs/decisions/014). Nothing arrives from it any more. All its
 	// frames were released with err.
 	PeerLost(p *Peer, err error)
-	// PeerLeft: the node has disconnected, with nothing on its way to it or from it. Nothing
-	// arrives from it any more. What is sent to it nevertheless makes it lost: PeerLost follows.
+	// PeerLeft: the node has disconnected, after all that it sent had arrived. Nothing arrives from
+	// it any more, and what was on its way to it was released with err. It is called again whenever
+	// something was to be sent to it since.
 	PeerLeft(p *Peer, err error)
 }

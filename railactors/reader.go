@@ -376,7 +376,7 @@ func (r *reader) controlMessage(h *wire.Header) error {
 	p := r.peer
 	fx := newEffects()
 	p.mu.Lock()
-	err = p.core.PeerClosed(peer.Statement{Rail: p.fabric.railIndex(closed.Rail), Generation: closed.Generation,
+	err = p.core.PeerClosed(peer.Statement{Rail: p.fabric.RailIndex(closed.Rail), Generation: closed.Generation,
 		Received: closed.Received, Answer: closed.Answer}, &fx.Effects)
 	p.unlock(fx)
 	return err

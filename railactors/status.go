@@ -72,6 +72,24 @@ func (f *Fabric) Rails() []RailStatus {
 	return status
 }
 
+// Addresses are where this node listens on its rails.
+func (f *Fabric) Addresses() (all []RailAddress) {
+	for _, r := range f.rails {
+		all = append(all, RailAddress{Name: r.name, Addr: r.addr()})
+	}
+	return all
+}
+
+// Addresses are where the remote node listens on its rails, as far as is known.
+func (p *Peer) Addresses() (all []RailAddress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, addr := range p.addrs {
+		all = append(all, RailAddress{Name: p.fabric.rails[i].name, Addr: addr})
+	}
+	return all
+}
+
 func (r *rail) sent(fr *Frame, again bool) {
 	r.framesSent.Add(1)
 	if fr.Header.Kind == wire.KindData {

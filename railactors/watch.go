@@ -160,6 +160,17 @@ func (p *Peer) prove(rail int, doubted bool) {
 	}
 }
 
+// Ping has the remote runtime show on a rail that it is there, if the rail is up: LastHeard tells.
+func (p *Peer) Ping(rail int) {
+	fx := newEffects()
+	p.mu.Lock()
+	if c := p.conns[rail]; c != nil && !c.writing {
+		c.urgent |= urgentPing
+		fx.kicks = append(fx.kicks, c)
+	}
+	p.unlock(fx)
+}
+
 // forgive counts a silence that was none: its rail could be connected again within the rail timeout. It
 // has cost a failover. The caller holds mu.
 func (p *Peer) forgive(rail int) {

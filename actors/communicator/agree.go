@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/actors/balancing"
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
@@ -51,16 +52,37 @@ func (c *coordinator) propose(ctx actor.Context, m *balancing.Propose) {
 		m.Done <- err
 		return
 	}
-	ticket, actions, err := c.leader.Propose(&table.Table{Entries: m.Entries})
+	ticket, actions, err := c.leader.Propose(&table.Table{Entries: m.Entries, Trees: c.trees})
 	if err != nil {
 		m.Done <- err
 		return
 	}
+	c.entries = m.Entries
 	if !m.Balanced && !c.pinned {
 		c.pinned = true
 		c.group.node.tell(c.balancer, balancing.TablePinned{})
 	}
 	c.waiting, c.tickets = append(c.waiting, m), append(c.tickets, ticket)
+	c.publish(ctx, actions)
+}
+
+// proposeTree has the table name a rail's tree, or none, beside the shares that were proposed last.
+func (c *coordinator) proposeTree(ctx actor.Context, m proposeTree) {
+	if c.leader == nil || c.group.Usable() != nil {
+		return
+	}
+	trees := make([]uint64, c.group.node.Engine.Rails)
+	copy(trees, c.trees)
+	trees[m.rail] = m.group
+	c.trees = trees
+	if c.entries == nil {
+		c.entries = c.member.Table().Entries
+	}
+	_, actions, err := c.leader.Propose(&table.Table{Entries: c.entries, Trees: c.trees})
+	if err != nil {
+		c.group.Fail(fmt.Errorf("%w: table with a tree: %w", fault.ErrInternal, err), c.member.Next())
+		return
+	}
 	c.publish(ctx, actions)
 }
 
@@ -119,6 +141,7 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 	}
 	c.group.Table.Store(c.member.Table())
 	c.group.node.tell(c.balancer, balancing.TableSwitched{})
+	c.group.node.tell(ctx.Parent(), tableCommitted{c.member.Table().Trees})
 	c.group.node.Registry.TableChanged(c.group, m.Version)
 	c.group.node.Log.Info("table committed", "communicator", c.group.Name, "version", m.Version,
 		"after", m.Effective)
@@ -154,7 +177,7 @@ func preparedOf(m *messages.Prepare) *table.Prepare {
 }
 
 func tableMessage(t *table.Table) *messages.Table {
-	m := &messages.Table{Version: t.Version}
+	m := &messages.Table{Version: t.Version, Trees: t.Trees}
 	for i := range t.Entries {
 		e := &t.Entries[i]
 		m.Entries = append(m.Entries, &messages.TableEntry{Family: uint32(e.Family),
@@ -164,7 +187,7 @@ func tableMessage(t *table.Table) *messages.Table {
 }
 
 func tableOf(m *messages.Table) *table.Table {
-	t := &table.Table{Version: m.GetVersion()}
+	t := &table.Table{Version: m.GetVersion(), Trees: m.GetTrees()}
 	for _, e := range m.GetEntries() {
 		t.Entries = append(t.Entries, table.Entry{Family: table.Family(min(e.GetFamily(),
 			uint32(table.Families))), MaxBytes: e.GetMaxBytes(),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/actors/balancing"
@@ -32,6 +33,7 @@ type communicator struct {
 	started  chan<- *Communicator
 	handle   *Communicator
 	balancer *actor.PID
+	trees    *actor.PID // nil until there is something for it
 
 	leaving chan error // of the Close that waits; nil otherwise
 	left    []bool     // by rank: has acknowledged our Leave
@@ -43,11 +45,15 @@ func (c *communicator) Receive(ctx actor.Context) {
 	case *actor.Started:
 		c.start(ctx)
 	case *Control:
-		c.control(m)
+		c.control(ctx, m)
 	case *closeCommunicator:
 		c.leave(m)
-	case MemberLost:
+	case MemberGone:
 		c.acknowledged(op.Rank(m))
+	case *Rendezvous, *TreeDown, tableCommitted:
+		if c.trees != nil {
+			c.group.node.tell(c.trees, m)
+		}
 	case balancing.RailChanged:
 		c.group.node.tell(c.balancer, m)
 	case *balancing.Propose: // the balancer's
@@ -94,6 +100,9 @@ func (c *communicator) start(ctx actor.Context) {
 		inline, actor.WithSupervisor(brain.strategy)), "coordinator")
 	c.handle = &Communicator{Group: g, PID: ctx.Self(), coordinator: coordinator,
 		slots: make(chan struct{}, n.Engine.Config.MaxInFlight), closed: make(chan struct{})}
+	if g.Rank == 0 && slices.ContainsFunc(n.SharpRails, func(name string) bool { return name != "" }) {
+		c.spawnTrees(ctx)
+	}
 	c.left = make([]bool, g.Size)
 	c.left[g.Rank] = true
 	select {
@@ -102,8 +111,15 @@ func (c *communicator) start(ctx actor.Context) {
 	}
 }
 
+// spawnTrees starts the actor of the communicator's trees.
+func (c *communicator) spawnTrees(ctx actor.Context) {
+	g, coordinator := c.group, c.handle.coordinator
+	c.trees = ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return newTrees(g, coordinator) },
+		actor.WithDispatcher(g.node.Inline)), "trees")
+}
+
 // control sorts the messages of other ranks.
-func (c *communicator) control(m *Control) {
+func (c *communicator) control(ctx actor.Context, m *Control) {
 	n, g := c.group.node, c.group
 	switch b := m.Body.GetBody().(type) {
 	case *messages.Control_Prepare, *messages.Control_Ready, *messages.Control_TooLate,
@@ -113,6 +129,12 @@ func (c *communicator) control(m *Control) {
 		n.tell(c.balancer, &balancing.Timings{From: m.From, Windows: b.Windows})
 	case *messages.Control_LeaveAck:
 		c.acknowledged(m.From)
+	case *messages.Control_TreeOpen, *messages.Control_TreeReady, *messages.Control_TreeLost,
+		*messages.Control_TreeFenced, *messages.Control_TreeRepair:
+		if c.trees == nil {
+			c.spawnTrees(ctx)
+		}
+		n.tell(c.trees, m)
 	default:
 		n.Log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.From],
 			"type", fmt.Sprintf("%T", b))

@@ -21,8 +21,10 @@ type coordinator struct {
 	member   *table.Member
 	leader   *table.Leader // rank 0 only
 	waiting  []*balancing.Propose
-	tickets  []uint64 // of waiting
-	pinned   bool     // a caller has set a table
+	tickets  []uint64      // of waiting
+	pinned   bool          // a caller has set a table
+	entries  []table.Entry // that were proposed last, with …
+	trees    []uint64      // … the groups of the rails; nil before the first
 
 	held  []*startOperation // turned away by a Prepare; bounded by the operations in flight
 	since time.Time         // of the first of them
@@ -51,6 +53,8 @@ func (c *coordinator) Receive(ctx actor.Context) {
 		c.agree(ctx, m)
 	case *balancing.Propose:
 		c.propose(ctx, m)
+	case proposeTree:
+		c.proposeTree(ctx, m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		c.group.node.unknown(ctx)

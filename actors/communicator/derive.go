@@ -113,6 +113,9 @@ func (n *Node) derive(parent *Group, id, seq uint64, members []op.Rank, first *t
 	for i, r := range members {
 		nodes[i], procs[i] = parent.Nodes[r], parent.Procs[r]
 	}
+	if first.Trees != nil { // they are the parent's
+		first = &table.Table{Version: first.Version, Entries: first.Entries}
+	}
 	rank := op.Rank(slices.Index(members, parent.Rank))
 	g := n.NewGroup(id, fmt.Sprintf("%s/%d", parent.Name, seq), rank, nodes, first)
 	g.Procs = procs

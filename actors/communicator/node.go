@@ -9,6 +9,7 @@ import (
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
@@ -25,10 +26,14 @@ type Node struct {
 	Inline           actor.Dispatcher // for those on the path of an operation
 	Log              *slog.Logger
 	Registry         Registry
+	SharpRails       []string // by index: the names of rails that may have trees; "": it may not
+	TreeFragment     int      // bytes of the longest fragment of a tree that is made here
+	// Cast sends a message to a node by gossip, or to all others if it has no name. It may get lost.
+	Cast func(to string, m *messages.Rendezvous)
 }
 
 // Registry knows the communicators of a node by their wire ids, and hears what becomes of them. Its
-// methods may be called on any goroutine; the last three don't block.
+// methods may be called on any goroutine; the last five don't block.
 type Registry interface {
 	// Register makes a group known: frames and control messages of its id are its own from now on.
 	// One that another rank has given up already, or whose node closes, is broken at once.
@@ -44,6 +49,10 @@ type Registry interface {
 	Broken(g *Group, cause error)
 	// TableChanged: operations are divided by another table from now on.
 	TableChanged(g *Group, version uint32)
+	// TreeUp: a node makes the large sums that a rail carries, from now on.
+	TreeUp(g *Group, rail int, node string)
+	// TreeDown: it makes them no more. So many operations that were under way go on without it.
+	TreeDown(g *Group, rail int, node, reason string, repaired int)
 }
 
 // tell sends a message from outside any actor.

@@ -62,14 +62,63 @@ type Control struct {
 // closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
 type closeCommunicator struct{ done chan error }
 
-// MemberLost says that a rank's node is lost, and will not answer a farewell. From the fabric to
+// MemberGone says that a rank's node is lost or has left, and answers no farewell. From the node to
 // the communicator actor.
-type MemberLost op.Rank
+type MemberGone op.Rank
+
+// Rendezvous is what a node says that aggregates. From gossip to the communicator actor, and by that
+// one to the trees actor.
+type Rendezvous struct {
+	From    string
+	Message *messages.Rendezvous
+}
+
+// TreeDown says that this rank can't reach a group's aggregation node over the group's rail, or that
+// the node serves the group no more. From the fabric through the communicator actor to the trees
+// actor.
+type TreeDown struct {
+	Group  uint64
+	Reason string
+}
+
+// treesWake is the trees actor's own timer.
+type treesWake struct{}
+
+// treeConnected: this rank's connection to a tree's node is there, or err says why not. Sent by the
+// goroutine that waits for it to the trees actor.
+type treeConnected struct {
+	group uint64
+	err   error
+}
+
+// treeQuiet: nothing here holds memory of a fenced group. From whoever let go last to the trees
+// actor.
+type treeQuiet struct {
+	group, settled uint64
+}
+
+// proposeTree asks the coordinator of rank 0 to have the table name a rail's group, or none. Sent by
+// the trees actor.
+type proposeTree struct {
+	rail  int
+	group uint64
+}
+
+// tableCommitted: another table is in force, with these trees by rail. From the coordinator to the
+// trees actor.
+type tableCommitted struct{ trees []uint64 }
 
 // What may still be on its way when its receiver has ended: no news for the log. Who waits for an
 // answer waits for the receiver's end too.
-func (MemberLost) IgnoreDeadLetterLogging()         {}
+func (MemberGone) IgnoreDeadLetterLogging()         {}
 func (*operationEnded) IgnoreDeadLetterLogging()    {}
 func (*Control) IgnoreDeadLetterLogging()           {}
 func (*startOperation) IgnoreDeadLetterLogging()    {}
 func (*closeCommunicator) IgnoreDeadLetterLogging() {}
+func (*Rendezvous) IgnoreDeadLetterLogging()        {}
+func (*TreeDown) IgnoreDeadLetterLogging()          {}
+func (treesWake) IgnoreDeadLetterLogging()          {}
+func (*treeConnected) IgnoreDeadLetterLogging()     {}
+func (*treeQuiet) IgnoreDeadLetterLogging()         {}
+func (proposeTree) IgnoreDeadLetterLogging()        {}
+func (tableCommitted) IgnoreDeadLetterLogging()     {}

@@ -71,7 +71,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	if o.shape.eager && r.bytes <= pollLimit {
 		o.work.from = g.sources(cut)
 	}
-	return nil
+	return o.joinTrees(t)
 }
 
 // aheadUnheard is how many operations a rank may begin without hearing from others.

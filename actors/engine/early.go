@@ -59,7 +59,7 @@ func (o *Operation) keepGrant(rank op.Rank, h *wire.Header) {
 			return
 		}
 	}
-	if int(h.Lane) < o.group.engine.Rails { // others are no lane of ours
+	if int(h.Lane) < 2*o.group.engine.Rails { // others are no lane of ours
 		o.grants = append(o.grants, earlyGrant{rank, *h})
 	}
 }

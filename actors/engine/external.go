@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/task"
 )
 
 // This file is about collectives whose counts are private. Each rank knows what it sends to whom,
@@ -79,12 +78,5 @@ func (o *Operation) externalEnded(err error) {
 	if err != nil {
 		o.fail(err)
 	}
-	o.mu.Lock()
-	o.holds++
-	resolved := o.end([]task.Action{{Kind: task.Resolve}, {Kind: task.Retire}})
-	o.mu.Unlock()
-	if resolved {
-		o.resolve()
-	}
-	o.leave()
+	o.ended()
 }

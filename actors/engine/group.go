@@ -59,7 +59,8 @@ type Group struct {
 	cuts    cuts // the coordinator's, as is …
 	unheard int  // … the number of operations in which a rank may only send
 
-	Transfers *Transfers // messages between two ranks
+	Transfers *Transfers                       // messages between two ranks
+	trees     atomic.Pointer[map[uint64]*Tree] // by group; replaced, never changed
 
 	Table         atomic.Pointer[table.Table] // last committed
 	DroppedFrames atomic.Uint64               // that nobody waited for
@@ -226,6 +227,10 @@ func (g *Group) Remaining() (in, out int64, running int) {
 					in, out = in+i, out+u
 				}
 			}
+			for _, p := range o.trees {
+				i, u := p.remaining()
+				in, out = in+i, out+u
+			}
 		}
 		o.mu.Unlock()
 	}
@@ -234,6 +239,12 @@ func (g *Group) Remaining() (in, out int64, running int) {
 
 // Land answers a reader: where does this data frame go?
 func (g *Group) Land(from *railactors.Peer, rail int, h *wire.Header) (railactors.Landing, error) {
+	if h.Group != 0 {
+		if t := g.Tree(h.Group); t != nil {
+			return t.land(from, rail, h)
+		}
+		return railactors.Landing{}, nil
+	}
 	rank, o, err := g.match(from, h)
 	if err != nil {
 		return railactors.Landing{}, err
@@ -247,6 +258,12 @@ func (g *Group) Land(from *railactors.Peer, rail int, h *wire.Header) (railactor
 
 // Granted takes a frame of flow control: a rank has started the operation, and has room.
 func (g *Group) Granted(from *railactors.Peer, h *wire.Header) error {
+	if h.Group != 0 {
+		if t := g.Tree(h.Group); t != nil {
+			return t.settledTo(from, h)
+		}
+		return nil
+	}
 	rank, o, err := g.match(from, h)
 	switch {
 	case o != nil:

@@ -7,7 +7,6 @@ import (
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
-	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -35,27 +34,27 @@ type Operation struct {
 	early   []*earlyFrame
 	grants  []earlyGrant
 	wants   []*railactors.Peer
-	parts   []part // by lane; those without rounds take no part
+	parts   []part // by lane, then by repairLane; those without rounds take no part
+	trees   []*treePart
 
 	unresolved, unretired int // parts
 
 	// Written by Configure before phase running, constant after.
-	request  *Request
-	work     *Work
-	shape    shape
-	memory   [3][]byte // by task.Memory; scratch is the parts'
-	combine  op.Combine
-	carriers peer.Rails // that may carry a frame instead of the planned one; none: frames keep to the plan
-	owner    Owner      // nil: nobody has called it here
+	request *Request
+	work    *Work
+	shape   shape
+	memory  [3][]byte // by task.Memory; scratch is the parts'
+	combine op.Combine
+	owner   Owner // nil: nobody has called it here
 
-	announced bool       // peers know what is to come; written before phase running
-	outgoing  []outgoing // of the start
+	outgoing []outgoing // of the start
 
 	// The rails' clocks, under mu; rails is empty where nobody wants to know.
 	begun     time.Time
 	rails     []railClock // by index
 	strayed   bool        // a frame came over another rail than planned
 	failovers uint64      // of the group, at the launch
+	repaired  bool        // a tree that was to carry a part of it did not
 }
 
 type phase uint8
@@ -84,13 +83,13 @@ func (o *Operation) reuse(g *Group, seq uint64) {
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
 	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
-	o.announced = false
+	o.trees, o.repaired = nil, false
 }
 
 // release drops what a pooled operation must not keep alive.
 func (o *Operation) release() {
 	o.group, o.request, o.work, o.combine, o.owner = nil, nil, nil, nil, nil
-	o.shape = shape{}
+	o.shape, o.trees = shape{}, nil
 	o.memory = [3][]byte{}
 	for i := range o.parts {
 		o.parts[i].active = false
@@ -112,6 +111,7 @@ func (o *Operation) Launch() {
 		cause := o.cause
 		o.retired = true
 		o.discard()
+		o.dropTrees()
 		o.fail(cause)
 		o.resolve()
 		return
@@ -124,6 +124,7 @@ func (o *Operation) Launch() {
 	}
 	announce(o.outgoing, 1)
 	o.carryStart()
+	o.launchTrees()
 	if o.request.External != nil {
 		o.runExternal()
 	}
@@ -268,12 +269,16 @@ func (o *Operation) granted(rank op.Rank, h *wire.Header) {
 	o.holds++
 	defer o.leave()
 	err := o.compare(rank, h)
-	asked := err == nil && h.Count == 0 // the other rank only wants to know whether they agree
-	if err == nil && !asked {
-		_, err = o.part(int(h.Lane))
+	done := err == nil && h.Count == 0 // the other rank only wants to know whether they agree
+	if err == nil && !done {
+		if done = o.awaitsRepair(int(h.Lane)); done {
+			o.keepGrant(rank, h)
+		} else {
+			_, err = o.part(int(h.Lane))
+		}
 	}
 	o.mu.Unlock()
-	if asked {
+	if done {
 		return
 	}
 	if err != nil {
@@ -337,12 +342,14 @@ func (o *Operation) abort(g *Group, seq uint64, cause error) {
 	}
 	out := o.stillOutgoing(nil)
 	resolved := o.abortParts()
+	trees := o.abortTrees()
 	o.mu.Unlock()
 	announce(out, -1)
 	if resolved {
 		o.resolve()
 	}
 	g.engine.Revoke(o)
+	revokeTrees(trees)
 }
 
 // forget gives everything back. Nothing refers to the operation but its owner.

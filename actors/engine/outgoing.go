@@ -14,15 +14,12 @@ type outgoing struct {
 	bytes int
 }
 
-// stillOutgoing appends what the parts have yet to hand to peers, if the operation announces that.
+// stillOutgoing appends what the parts have yet to hand to peers, if announced.
 // Small ones don't: they are over before a better rail could be known. Under mu.
 func (o *Operation) stillOutgoing(all []outgoing) []outgoing {
-	if !o.announced {
-		return all
-	}
 	for i := range o.parts {
 		p := &o.parts[i]
-		if !p.active {
+		if !p.active || !p.announced {
 			continue
 		}
 		for link, bytes := range p.task.Outgoing(wire.Size) {

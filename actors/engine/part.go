@@ -5,6 +5,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/collective/reduce"
 	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/railactors/memory"
@@ -14,7 +15,9 @@ import (
 type part struct {
 	operation *Operation
 	lane      int
-	rail      int // that is to carry its frames
+	rail      int        // that is to carry its frames
+	carriers  peer.Rails // that may carry a frame instead; none: frames keep to rail
+	announced bool       // peers know what is to come
 	active    bool
 	task      task.Task
 	arena     *memory.Arena
@@ -31,30 +34,41 @@ const (
 // startParts readies the parts and starts their tasks. Under mu.
 func (o *Operation) startParts() error {
 	lanes := o.shape.config.Plan.Lanes
-	o.carriers = 0
-	for len(o.parts) < len(lanes) {
+	var carriers peer.Rails
+	room := len(lanes)
+	if len(o.trees) > 0 { // for the lanes of repairs: who runs a part keeps a pointer to it
+		room *= 2
+	}
+	for len(o.parts) < room {
 		o.parts = append(o.parts, part{})
 	}
 	for lane := range lanes {
 		if lanes[lane].Rounds == 0 {
 			continue
 		}
-		p := &o.parts[lane]
-		p.operation, p.lane, p.rail, p.active = o, lane, lane, true
-		o.carriers.Add(lane)
-		p.prepare()
 		o.unresolved++
 		o.unretired++
+		if o.overTree(lane) {
+			continue
+		}
+		p := &o.parts[lane]
+		p.operation, p.lane, p.rail, p.active = o, lane, lane, true
+		carriers.Add(lane)
+		c := o.shape.config
+		c.Lane = lane
+		p.prepare(c)
 	}
 	if o.request.External != nil {
 		o.unresolved++
 		o.unretired++
 	}
-	if o.group.engine.Config.PinFrames || o.carriers&(o.carriers-1) == 0 {
-		o.carriers = 0
+	if o.group.engine.Config.PinFrames || carriers&(carriers-1) == 0 {
+		carriers = 0
+	}
+	for i := range lanes {
+		o.parts[i].carriers, o.parts[i].announced = carriers, carriers != 0 && !o.shape.eager
 	}
 	o.startClocks()
-	o.announced = o.carriers != 0 && !o.shape.eager
 	o.outgoing = o.stillOutgoing(o.outgoing[:0])
 	for i := range o.parts {
 		if p := &o.parts[i]; p.active {
@@ -70,10 +84,8 @@ func (o *Operation) startParts() error {
 // prepare readies the task and its memory. Scratch is no reason for an operation to fail: where the
 // limit leaves less, the window is smaller. The least is one span, which is bounded by form
 // (plan.ScratchBytes).
-func (p *part) prepare() {
-	c := p.operation.shape.config
-	c.Lane = p.lane
-	c.Window = max(minWindow, windowBytes/max(1, c.Plan.SpanBytes(p.lane)))
+func (p *part) prepare(c task.Config) {
+	c.Window = max(minWindow, windowBytes/max(1, c.Plan.SpanBytes(c.Lane)))
 	p.task.Reset(c)
 	if p.arena == nil {
 		p.arena = memory.NewArena(p.operation.group.engine.Pool)
@@ -209,6 +221,18 @@ func (p *part) compute(actions []task.Action) {
 	if resolved {
 		o.resolve()
 	}
+}
+
+// ended: a part that no task drives is done with everything. Nothing is locked.
+func (o *Operation) ended() {
+	o.mu.Lock()
+	o.holds++
+	resolved := o.end([]task.Action{{Kind: task.Resolve}, {Kind: task.Retire}})
+	o.mu.Unlock()
+	if resolved {
+		o.resolve()
+	}
+	o.leave()
 }
 
 // end notes which parts have ended, and reports whether the operation has resolved with them. An

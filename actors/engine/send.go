@@ -49,10 +49,10 @@ func (o *Operation) header(kind wire.Kind) wire.Header {
 // memory itself until it is acknowledged.
 func (p *part) send(a *task.Action) {
 	o := p.operation
-	span := &o.shape.config.Plan.Lanes[p.lane].Spans[a.Span]
+	span := &p.task.Plan.Lanes[p.task.Lane].Spans[a.Span]
 	f := frames.Get().(*railactors.Frame)
-	f.Header, f.Rail, f.Rails = o.header(wire.KindData), p.rail, o.carriers
-	f.Announced = o.announced
+	f.Header, f.Rail, f.Rails = o.header(wire.KindData), p.rail, p.carriers
+	f.Announced = p.announced
 	f.Header.Lane = uint16(p.lane)
 	f.Header.Step, f.Header.Block = uint32(a.Step), uint32(a.Mark)
 	f.Header.Round, f.Header.Count = uint32(span.First), uint32(span.Count)

@@ -112,7 +112,7 @@ var timings = sync.Pool{New: func() any { return new(Timed) }}
 // nothing. It says nothing where rails came or went, or where one is down and others carried its
 // frames. So a rail has its share again as soon as it is back.
 func (o *Operation) Timed() *Timed {
-	if len(o.rails) == 0 || o.cause != nil || o.failovers != o.group.Failovers.Load() ||
+	if len(o.rails) == 0 || o.cause != nil || o.repaired || o.failovers != o.group.Failovers.Load() ||
 		o.group.degraded.Load() {
 		return nil
 	}

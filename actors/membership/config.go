@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/polyrail/polyrail/actors/aggregation"
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
@@ -18,6 +19,10 @@ type Config struct {
 	Incarnation uint64
 	Engine      engine.Config
 	Balancing   balancing.Config
+	Aggregation aggregation.Config // no rails: it aggregates for nobody
+	SharpRails  []string           // names of those on which communicators have trees made …
+	// … with fragments of so many bytes.
+	TreeFragment int
 
 	OperationTimeout time.Duration                              // 0: none
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,6 +21,10 @@ const (
 	CommunicatorBroken // Err says why
 	TableChanged       // operations of Communicator are divided by table Version from now on
 	RailMoved          // what Rail had on its way to Node when it went down goes over other rails
+	TreeUp             // large sums of Communicator that Rail carries are made by Node from now on
+	// Node makes them no more; Err says why. Repaired operations of this rank that were under way go on
+	// without it.
+	TreeDown
 )
 
 func (k EventKind) String() string {
@@ -38,6 +43,10 @@ func (k EventKind) String() string {
 		return "table changed"
 	case RailMoved:
 		return "rail moved"
+	case TreeUp:
+		return "tree up"
+	case TreeDown:
+		return "tree down"
 	}
 	return "unknown"
 }
@@ -51,6 +60,7 @@ type Event struct {
 	Rank         int
 	Version      uint32
 	Err          error
+	Repaired     int    // of TreeDown
 	Missed       uint64 // events lost before this one, because the subscriber was behind
 
 	// Of RailDown and RailMoved, in bytes.
@@ -145,6 +155,9 @@ func (n *node) watchPair(e railactors.PairEvent) {
 		}
 	}
 	n.events.emit(v)
+	if e.Kind == railactors.PairDown {
+		n.treesDown(e.Node, e.Rail, fmt.Sprintf("rail %q to node %q is down: %v", e.Rail, e.Node, e.Err))
+	}
 	n.disturb(e.Node)
 }
 

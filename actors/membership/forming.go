@@ -136,6 +136,9 @@ func (a *nodeActor) member(e cluster.Event) {
 }
 
 func (a *nodeActor) receive(m *gossipMessage) {
+	if a.node.ofTrees(m.from, m.message) {
+		return
+	}
 	message, incarnation, err := cluster.ViewMessage(m.message)
 	if err != nil {
 		a.node.log.Warn("rendezvous message refused", "from", m.from, "error", err)

@@ -19,6 +19,9 @@ import (
 
 // Land implements railactors.Inbound.
 func (n *node) Land(from *railactors.Peer, rail int, h *wire.Header) (railactors.Landing, error) {
+	if h.Group != 0 && h.Step == wire.TreeUp {
+		return n.serves.Land(from, rail, h)
+	}
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.Land(from, rail, h)
 	}
@@ -30,6 +33,9 @@ func (n *node) Land(from *railactors.Peer, rail int, h *wire.Header) (railactors
 
 // Granted implements railactors.Inbound.
 func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
+	if h.Group != 0 && h.Step == wire.TreeUp {
+		return n.serves.Granted(from, h)
+	}
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
 		return m.group.Granted(from, h)
 	}
@@ -73,6 +79,9 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 		return
 	case *messages.Control_Abort:
 		n.aborted(from, body.GetComm(), b.Abort)
+		return
+	case *messages.Control_TreeRevoked:
+		n.treeRevoked(from, m, b.TreeRevoked)
 		return
 	}
 	if m == nil {
@@ -145,19 +154,27 @@ func (n *node) PeerLost(p *railactors.Peer, err error) {
 			n.rankLost(m, rank, p, err)
 		}
 	}
+	n.peerGone(p, err)
 	n.tell(n.pid, peerLost{p.Node(), err})
 }
 
 // PeerLeft implements railactors.Inbound. A rank that has closed a communicator is missed by none
-// of the operations that were left to it. Any other will not be heard of again.
+// of the operations that were left to it. Any other will not be heard of again. Neither answers
+// a farewell.
 func (n *node) PeerLeft(p *railactors.Peer, err error) {
 	missed := false
 	for _, m := range *n.groups.Load() {
-		if rank, ok := m.group.RankOf(p); ok && !m.group.HasDeparted(rank) && m.group.Err() == nil {
+		rank, ok := m.group.RankOf(p)
+		switch {
+		case !ok:
+		case m.group.HasDeparted(rank) || m.group.Err() != nil:
+			n.tellGone(m, rank)
+		default:
 			n.rankLost(m, rank, p, err)
 			missed = true
 		}
 	}
+	n.peerGone(p, err)
 	if missed {
 		n.tell(n.pid, peerLost{p.Node(), err})
 	}
@@ -171,7 +188,12 @@ func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) 
 	m.group.Fail(cause, 0)
 	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(),
 		Err: cause})
+	n.tellGone(m, rank)
+}
+
+// tellGone ends the communicator's waiting for a rank's LeaveAck.
+func (n *node) tellGone(m *member, rank op.Rank) {
 	if pid := m.pid.Load(); pid != nil {
-		n.tell(pid, communicator.MemberLost(rank))
+		n.tell(pid, communicator.MemberGone(rank))
 	}
 }

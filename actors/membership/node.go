@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/polyrail/polyrail/actors/aggregation"
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
@@ -17,6 +18,7 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/supervise"
@@ -39,6 +41,8 @@ type node struct {
 	warm    *dispatch.Warm // for the node and communicator actors
 	fabric  *railactors.Fabric
 	shared  *communicator.Node
+	serves  *aggregation.Server // what this node aggregates for others
+	cast    atomic.Pointer[cluster.Gossip]
 	first   *table.Table // what a communicator begins with
 	pid     *actor.PID   // of the node actor
 	stopLog func()
@@ -96,6 +100,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return fail(err)
 	}
+	n.cast.Store(node.gossip)
 	n.tell(n.pid, gossipStarted{node.gossip})
 	go node.watchGossip()
 	return node, nil
@@ -114,6 +119,13 @@ func (n *node) share() *communicator.Node {
 func (n *node) connect(rails int) {
 	n.shared.Engine.Rails, n.shared.Engine.Revoke = rails, n.fabric.Revoke
 	n.shared.Fabric = n.fabric
+	n.shared.SharpRails, n.shared.TreeFragment = make([]string, rails), n.config.TreeFragment
+	n.shared.Cast = n.broadcast
+	for _, name := range n.config.SharpRails {
+		n.shared.SharpRails[n.fabric.RailIndex(name)] = name
+	}
+	n.serves = aggregation.New(n.config.Aggregation, n.fabric, n.system, n.log,
+		func(to string, m *messages.Rendezvous) { n.broadcast(to, m) })
 	n.shared.Balancing = balancing.NewNode(n.config.Balancing, n.shared.Engine, n.system, n.fabric, n.log)
 }
 
@@ -200,6 +212,9 @@ func (n *Node) close(ctx context.Context) error {
 			n.shared.Stop(pid)
 		}
 	}
+	if n.serves != nil {
+		n.serves.Close()
+	}
 	if n.gossip != nil {
 		n.leaveCluster(ctx)
 		errs = append(errs, n.gossip.Close())
@@ -221,8 +236,7 @@ func (n *Node) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leaveTimeout bounds the farewell to the cluster: when all nodes go at once nobody is left to pass
-// it on.
+// leaveTimeout bounds the farewell to the cluster, which takes a few of gossip's intervals.
 const leaveTimeout = time.Second
 
 func (n *Node) leaveCluster(ctx context.Context) {

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -93,9 +94,9 @@ func (n *node) Open(g *communicator.Group) *communicator.Communicator {
 	for i := range early {
 		n.tell(c.PID, &early[i])
 	}
-	for _, p := range g.Peers { // one that was lost before there was an actor to hear of it
+	for _, p := range g.Peers { // one that was lost, or left, before there was an actor to hear of it
 		if p != nil && p.Lost() != nil {
-			n.PeerLost(p, p.Lost())
+			n.PeerLeft(p, p.Lost())
 		}
 	}
 	return c
@@ -157,6 +158,18 @@ func (n *node) Formed(g *communicator.Group) {
 // Broken implements communicator.Registry.
 func (n *node) Broken(g *communicator.Group, cause error) {
 	n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
+}
+
+// TreeUp implements communicator.Registry.
+func (n *node) TreeUp(g *communicator.Group, rail int, node string) {
+	n.events.emit(Event{Kind: TreeUp, Communicator: g.Name, Rank: int(g.Rank), Node: node,
+		Rail: n.fabric.RailName(rail)})
+}
+
+// TreeDown implements communicator.Registry.
+func (n *node) TreeDown(g *communicator.Group, rail int, node, reason string, repaired int) {
+	n.events.emit(Event{Kind: TreeDown, Communicator: g.Name, Rank: int(g.Rank), Node: node,
+		Rail: n.fabric.RailName(rail), Err: errors.New(reason), Repaired: repaired})
 }
 
 // TableChanged implements communicator.Registry.

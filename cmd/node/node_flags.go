@@ -29,7 +29,13 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 			"that all hosts mount. --bind, or --advertise, must name an address that the others reach")
 	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,...]", " \t\n", polyrail.ParseRail, formatRail,
 		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail. weight=W is its "+
-			"share, cpus=0-3+8 its cores. Rails of equal names on different nodes belong together")
+			"share, cpus=0-3+8 its cores. Rails of equal names on different nodes belong together. With "+
+			"sharp in place of tcp its sums are made by aggregation nodes where there are any")
+	settings.List(fs, &cfg.Aggregate, "aggregate", "NAME,...", ",", asName, asIs,
+		"rails on which this node is an aggregation node: it adds up for others what they send it")
+	settings.Var(fs, &cfg.AggregateMemory, "aggregate-memory", "SIZE", parseLimit, formatLimit,
+		"memory for what it adds up")
+	settings.SizeVar(fs, &cfg.TreeFragment, "tree-fragment", "what an aggregation node adds up at a time, 256 B to 256 KiB; rank 0's counts")
 	registerRuntime(fs, cfg)
 }
 
@@ -77,6 +83,8 @@ func formatSwitch(on bool) string {
 }
 
 func asIs(s string) string { return s }
+
+func asName(s string) (string, error) { return s, nil }
 
 func address(s string) (string, error) {
 	if !strings.Contains(s, ":") {

@@ -80,6 +80,17 @@ type Entry struct {
 type Table struct {
 	Version uint32 // given by the Leader; 1 is the table that a communicator starts with
 	Entries []Entry
+	// By rail: the group whose aggregation tree carries what goes over it; 0: none. Empty where
+	// no rail has one.
+	Trees []uint64
+}
+
+// Tree is the group of a rail's tree, or 0.
+func (t *Table) Tree(rail int) uint64 {
+	if rail < len(t.Trees) {
+		return t.Trees[rail]
+	}
+	return 0
 }
 
 // Lookup is the entry for an allreduce of that many bytes. The table must be valid.
@@ -103,6 +114,9 @@ func (t *Table) Digest(f Family, from, to int64) uint32 {
 	add := func(v uint64) {
 		binary.LittleEndian.PutUint64(word[:], v)
 		h.Write(word[:])
+	}
+	for _, group := range t.Trees {
+		add(group)
 	}
 	for size := from + 1; ; {
 		e := t.LookupIn(f, size)
@@ -130,7 +144,7 @@ func (t *Table) Of(f Family) (entries []Entry) {
 
 // Clone is a deep copy.
 func (t *Table) Clone() *Table {
-	c := &Table{Version: t.Version, Entries: slices.Clone(t.Entries)}
+	c := &Table{Version: t.Version, Entries: slices.Clone(t.Entries), Trees: slices.Clone(t.Trees)}
 	for i := range c.Entries {
 		c.Entries[i].Weights = slices.Clone(c.Entries[i].Weights)
 	}
@@ -147,6 +161,9 @@ func (t *Table) Validate(rails int) error {
 	}
 	if rails < 1 || rails > MaxRails {
 		return fmt.Errorf("a table is for 1 to %d rails, not %d", MaxRails, rails)
+	}
+	if len(t.Trees) != 0 && len(t.Trees) != rails {
+		return fmt.Errorf("table has trees of %d rails, there are %d", len(t.Trees), rails)
 	}
 	var faults []error
 	var below int64 // the classes before hold sizes up to this

@@ -37,6 +37,9 @@ var layers = []layer{
 		"railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/balancing", internal: []string{"actors/engine", "actors/tuning", "railactors",
 		"messages", "collective"}, external: []string{actorLib, protobuf}},
+	// Beside the communicators: a node may aggregate for others and be in none of them.
+	{dir: "actors/aggregation", internal: []string{"railactors", "messages", "collective"},
+		external: []string{actorLib}},
 	// No actors.
 	{dir: "actors/engine", internal: []string{"railactors", "messages/wire", "collective"}},
 	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
@@ -117,6 +120,7 @@ func TestImportsPointDown(t *testing.T) {
 		{"actors/balancing/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/communicator"`, true},
 		{"actors/balancing/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/engine"`, false},
 		{"actors/engine/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/balancing"`, true},
+		{"actors/aggregation/x.go", `package x; import _ "github.com/polyrail/polyrail/actors/engine"`, true},
 		{"actors/engine/x.go", `package x; import _ "github.com/asynkron/protoactor-go/actor"`, true},
 		{"railactors/x.go", `package x; import _ "github.com/polyrail/polyrail/cluster"`, true},
 		{"cluster/x.go", `package x; import _ "github.com/polyrail/polyrail/railactors"`, true},

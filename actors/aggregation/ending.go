@@ -1,0 +1,95 @@
+package aggregation
+
+import (
+	"errors"
+
+	"github.com/polyrail/polyrail/collective/sharp"
+	"github.com/polyrail/polyrail/messages"
+)
+
+// This file is about how groups end, on whatever goroutine notices it: no end depends on an actor's
+// mailbox.
+
+// telling says whether the children hear of a group's end.
+type telling bool
+
+const (
+	tellChildren  telling = true
+	leaveChildren telling = false // they know
+)
+
+// end ends the group with its first cause. Frames that come later are dropped; memory is taken back
+// from whoever holds it, and freed by the last one to let go of it.
+func (g *group) end(cause error, tell telling) {
+	g.mu.Lock()
+	if g.cause != nil {
+		g.mu.Unlock()
+		return
+	}
+	g.cause = cause
+	g.holds++
+	g.mu.Unlock()
+	defer g.leave()
+	s := g.server
+	s.unregister(g, cause)
+	s.log.Info("aggregation group ended", "group", groupText(g.id), "communicator", g.name, "rail", g.rail,
+		"reason", cause)
+	if tell == tellChildren {
+		g.tellChildren(cause)
+	}
+	s.fabric.Revoke(g)
+	g.cancel(cause)
+	if pid := g.pid.Load(); pid != nil {
+		s.tell(pid, over{})
+	}
+}
+
+// tellChildren tells those that are connected. Others hear of it when they send something.
+func (g *group) tellChildren(cause error) {
+	var disagree *sharp.DisagreeError
+	m := revoked(g.comm, g.id, cause.Error(), errors.As(cause, &disagree))
+	for child, p := range g.peers {
+		select {
+		case <-p.Ready():
+		default:
+			continue
+		}
+		if p.Lost() != nil {
+			continue
+		}
+		if err := p.SendControl(m); err != nil {
+			g.server.log.Debug("end of an aggregation group not told", "group", groupText(g.id), "to", g.nodes[child],
+				"error", err)
+		}
+	}
+}
+
+func revoked(comm, group uint64, reason string, mismatch bool) *messages.Control {
+	return &messages.Control{Comm: comm, Body: &messages.Control_TreeRevoked{TreeRevoked: &messages.TreeRevoked{
+		Group: group, Reason: clip(reason), Mismatch: mismatch}}}
+}
+
+// leave ends a hold on the group's memory. The last one after the end frees it.
+func (g *group) leave() {
+	g.mu.Lock()
+	g.holds--
+	last := g.holds == 0 && g.cause != nil
+	g.mu.Unlock()
+	if last {
+		g.release()
+	}
+}
+
+// release gives back what the group has. Nothing refers to its memory.
+func (g *group) release() {
+	g.mu.Lock()
+	g.fragments, g.results, g.buffers = nil, nil, buffers{}
+	g.mu.Unlock()
+	for _, p := range g.peers {
+		if p != nil {
+			g.server.fabric.Disconnect(p)
+		}
+	}
+	g.server.release(g)
+	close(g.done)
+}

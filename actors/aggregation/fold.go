@@ -1,0 +1,159 @@
+package aggregation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/reduce"
+	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/sharp"
+	"github.com/polyrail/polyrail/railactors/memory"
+)
+
+// order is how the operands of all children become the value of a fragment.
+type order []schedule.Fold
+
+// orderKey is what it depends on in a group.
+type orderKey struct {
+	algorithm op.Algorithm
+	block     int
+}
+
+// orderOf is the order of the flat algorithm, for the owner of a block: the result is to the bit
+// what the ranks would compute themselves. Under mu.
+func (g *group) orderOf(a op.Algorithm, block int) order {
+	key := orderKey{a, block}
+	o, ok := g.orders[key]
+	if !ok {
+		o = schedule.Order(a, len(g.peers), g.base, block)
+		g.orders[key] = o
+	}
+	return o
+}
+
+// partsOf is the number of blocks of an allreduce.
+func partsOf(a op.Algorithm, n int) int { return schedule.Parts(op.KindAllReduce, a, n) }
+
+// algorithms are those that an allreduce may be folded by.
+var algorithms = schedule.Algorithms(op.KindAllReduce)
+
+// foldable says why a node can't fold for an operation.
+func foldable(d op.Descriptor) error {
+	if d.Kind != op.KindAllReduce {
+		return errors.New("an aggregation node serves allreduce only")
+	}
+	if !slices.Contains(algorithms, d.Algorithm) {
+		return fmt.Errorf("no allreduce folds by %v", d.Algorithm)
+	}
+	_, err := kernel(d)
+	return err
+}
+
+// kernel is what folds two operands of an operation.
+func kernel(d op.Descriptor) (op.Combine, error) {
+	for _, o := range op.BuiltIn {
+		if o.Code() == d.Code {
+			return reduce.For(o, d.DType)
+		}
+	}
+	return nil, fmt.Errorf("an aggregation node doesn't know operator %v", d.Code)
+}
+
+// fold computes a fragment's value in place, on the calling goroutine, and appends what follows.
+// All its operands are here, and nobody else touches them.
+func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
+	g.mu.Lock()
+	if g.cause != nil {
+		g.mu.Unlock()
+		return out
+	}
+	f := &g.fragments[number%uint64(len(g.fragments))]
+	o := g.orderOf(f.response.Desc.Algorithm, int(f.response.Block))
+	g.mu.Unlock()
+
+	err := f.compute(o)
+
+	g.mu.Lock()
+	if err == nil && g.cause == nil {
+		defer g.mu.Unlock()
+		return g.keep(f, int(o[len(o)-1].Into), out)
+	}
+	g.mu.Unlock()
+	if err != nil {
+		g.end(fmt.Errorf("%w: fragment %d: %w", fault.ErrInternal, number, err), tellChildren)
+	}
+	return out
+}
+
+// compute leaves the value in the operand that the last fold goes into.
+func (f *fragment) compute(o order) error {
+	if f.response.Length == 0 {
+		return nil
+	}
+	combine, err := kernel(f.response.Desc)
+	if err != nil {
+		return err
+	}
+	for _, s := range o {
+		into := f.operands[s.Into]
+		if err := combine(into, into, f.operands[s.From]); err != nil {
+			return err
+		}
+	}
+	if f.response.Desc.Code == op.CodeAvg {
+		reduce.Divide(f.response.Desc.DType, f.operands[o[len(o)-1].Into], len(f.operands))
+	}
+	return nil
+}
+
+// keep makes a child's operand the fragment's result, frees the others and tells the core. Under
+// mu.
+func (g *group) keep(f *fragment, child int, out []sharp.Action) []sharp.Action {
+	number := f.number
+	g.results[number] = &result{response: f.response, data: f.operands[child]}
+	g.folded++
+	for i, b := range f.operands {
+		g.bytes += uint64(len(b))
+		if i != child {
+			g.buffers.put(b)
+		}
+		f.operands[i] = nil
+	}
+	f.begun = false
+	return g.note(g.core.Folded(number, out), len(out))
+}
+
+// buffers are the memory of a group: as many as are needed, up to what is reserved.
+type buffers struct {
+	bytes int // of each
+	limit int // how many there may be
+	made  int
+	spare [][]byte
+}
+
+// take returns n bytes, aligned to memory.Alignment.
+func (b *buffers) take(n int) ([]byte, error) {
+	if n == 0 {
+		return []byte{}, nil
+	}
+	if last := len(b.spare) - 1; last >= 0 {
+		buf := b.spare[last]
+		b.spare = b.spare[:last]
+		return buf[:n], nil
+	}
+	if b.made == b.limit {
+		return nil, fmt.Errorf("%w: all %d buffers of %d bytes are in use", fault.ErrInternal, b.limit, b.bytes)
+	}
+	b.made++
+	return memory.Aligned(b.bytes)[:n], nil
+}
+
+// put takes back what take returned.
+func (b *buffers) put(buf []byte) {
+	if cap(buf) > 0 {
+		b.spare = append(b.spare, buf[:cap(buf)])
+	}
+}

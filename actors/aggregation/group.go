@@ -1,0 +1,341 @@
+package aggregation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/sharp"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// group is this node's part in one group: it folds what the children send. It owns its frames and
+// receives its landings. Children are numbered by their rank.
+//
+// What the core decides under mu is carried out without it: mu is not held while a peer or a kernel
+// is called.
+type group struct {
+	server    *Server
+	id        uint64
+	comm      uint64 // wire id of the communicator
+	name      string // of the communicator
+	asker     string // the node that asked for it
+	rail      string
+	railIndex int
+	base      int // of Bcube
+	reserved  int64
+	nodes     []string           // by child
+	peers     []*railactors.Peer // by child
+	children  map[*railactors.Peer]int
+
+	ctx    context.Context // ends with the group
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when nothing refers to its memory any more
+	pid    atomic.Pointer[actor.PID]
+
+	mu        sync.Mutex
+	core      *sharp.Node
+	cause     error              // why it ended; nil while it serves
+	holds     int                // who may touch its memory: frames, landings, goroutines at work
+	fragments []fragment         // that are open, by number modulo window
+	results   map[uint64]*result // that are being sent, by number
+	buffers   buffers
+	orders    map[orderKey]order
+	folded    uint64 // fragments
+	bytes     uint64 // of their operands
+}
+
+// fragment is an open one: the operands that are here, or are being received.
+type fragment struct {
+	number   uint64
+	begun    bool
+	response wire.Header // what the children said of it
+	operands [][]byte    // by child
+}
+
+// result is the value of a fragment, while frames read it.
+type result struct {
+	response wire.Header
+	data     []byte
+}
+
+// ended reports whether the group has ended.
+func (g *group) ended() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cause != nil
+}
+
+func (g *group) status() GroupStatus {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return GroupStatus{Group: g.id, Communicator: g.name, Rail: g.rail, Members: g.nodes,
+		ReservedBytes: g.reserved, Fragments: g.folded, FoldedBytes: g.bytes}
+}
+
+// land answers a reader: where does this operand go?
+func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+	child, err := g.match(from, h)
+	if err != nil {
+		return railactors.Landing{}, err
+	}
+	if err := foldable(h.Desc); err != nil {
+		g.end(fmt.Errorf("rank %d (node %q) sent %v: %w", child, g.nodes[child], h.Desc, err), tellChildren)
+		return railactors.Landing{}, nil
+	}
+	if err := g.checkBounds(h); err != nil {
+		return railactors.Landing{}, g.violation(child, err)
+	}
+	landing, err := g.place(child, h)
+	var disagree *sharp.DisagreeError
+	if errors.As(err, &disagree) {
+		g.end(g.disagreement(disagree), tellChildren)
+		return railactors.Landing{}, nil
+	}
+	if err != nil {
+		return railactors.Landing{}, g.violation(child, err)
+	}
+	return landing, nil
+}
+
+// match finds the child that a frame is from.
+func (g *group) match(from *railactors.Peer, h *wire.Header) (child int, err error) {
+	child, ok := g.children[from]
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("aggregation group %s: node %q is no member", groupText(g.id), from.Node())
+	case h.Comm != g.comm:
+		return 0, g.violation(child, fmt.Errorf("communicator %#x, the group's is %#x", h.Comm, g.comm))
+	case h.Step != wire.TreeUp:
+		return 0, g.violation(child, fmt.Errorf("direction %d", h.Step))
+	}
+	return child, nil
+}
+
+// violation is what no correct child sends. It closes the connection.
+func (g *group) violation(child int, err error) error {
+	return fmt.Errorf("aggregation group %s, rank %d (node %q): %w", groupText(g.id), child, g.nodes[child], err)
+}
+
+// checkBounds holds a header against the limits of the group.
+func (g *group) checkBounds(h *wire.Header) error {
+	size, parts := h.Desc.DType.Size(), partsOf(h.Desc.Algorithm, len(g.peers))
+	switch {
+	case int(h.Length) > g.buffers.bytes:
+		return fmt.Errorf("a fragment of %d bytes, the limit is %d", h.Length, g.buffers.bytes)
+	case int(h.Length)%size != 0:
+		return fmt.Errorf("a fragment of %d bytes, an element of %v has %d", h.Length, h.Desc.DType, size)
+	case int(h.Block) >= parts:
+		return fmt.Errorf("block %d of %d", h.Block, parts)
+	}
+	return nil
+}
+
+// place makes room for an operand. Without a receiver the frame is late: the group has ended.
+func (g *group) place(child int, h *wire.Header) (railactors.Landing, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cause != nil {
+		return railactors.Landing{}, nil
+	}
+	if err := g.core.Place(child, h.Running, sharp.Request{Seq: h.Seq, Table: h.Table, Digest: h.Digest,
+		Desc: h.Desc, Block: int(h.Block), Bytes: int(h.Length)}); err != nil {
+		return railactors.Landing{}, err
+	}
+	slot := int(h.Running % uint64(len(g.fragments)))
+	f := &g.fragments[slot]
+	if !f.begun {
+		f.begun, f.number, f.response = true, h.Running, responseTo(h)
+	}
+	var err error
+	if f.response.Lane != h.Lane {
+		err = fmt.Errorf("lane %d, another child sent lane %d", h.Lane, f.response.Lane)
+	} else {
+		f.operands[child], err = g.buffers.take(int(h.Length))
+	}
+	if err != nil {
+		g.core.Torn(child, h.Running)
+		return railactors.Landing{}, err
+	}
+	g.holds++
+	return railactors.Landing{Dst: f.operands[child], Receiver: g,
+		Tag: uint64(slot*len(g.peers) + child)}, nil
+}
+
+// responseTo is the header of the response to a request.
+func responseTo(h *wire.Header) wire.Header {
+	return wire.Header{Kind: wire.KindData, Comm: h.Comm, Seq: h.Seq, Table: h.Table, Digest: h.Digest,
+		Desc: h.Desc, Lane: h.Lane, Block: h.Block, Length: h.Length, Group: h.Group, Running: h.Running,
+		Step: wire.TreeDown}
+}
+
+// landed is the fragment and the child of a landing. Under mu, while the group hasn't ended.
+func (g *group) landed(tag uint64) (f *fragment, child int) {
+	n := uint64(len(g.peers))
+	return &g.fragments[tag/n], int(tag % n)
+}
+
+// Arrived implements railactors.Receiver.
+func (g *group) Arrived(tag uint64) {
+	defer g.leave()
+	var space [8]sharp.Action
+	actions := space[:0]
+	g.mu.Lock()
+	if g.cause == nil {
+		f, child := g.landed(tag)
+		actions = g.note(g.core.Arrived(child, f.number, actions), 0)
+	}
+	g.mu.Unlock()
+	g.carry(actions)
+}
+
+// Torn implements railactors.Receiver.
+func (g *group) Torn(tag uint64, _ error) {
+	defer g.leave()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cause == nil {
+		f, child := g.landed(tag)
+		g.buffers.put(f.operands[child])
+		f.operands[child] = nil
+		g.core.Torn(child, f.number)
+	}
+}
+
+// Released implements railactors.FrameOwner. That a frame never arrives is no news here: the loss
+// of its peer is.
+func (g *group) Released(f *railactors.Frame, _ error) {
+	defer g.leave()
+	response, number := f.Header.Kind == wire.KindData, f.Tag
+	recycle(f)
+	if !response {
+		return
+	}
+	var space [8]sharp.Action
+	actions := space[:0]
+	g.mu.Lock()
+	if g.cause == nil {
+		actions = g.note(g.core.Released(number, actions), 0)
+	}
+	g.mu.Unlock()
+	g.carry(actions)
+}
+
+// held takes a child's word on the responses that it has.
+func (g *group) held(from *railactors.Peer, h *wire.Header) error {
+	child, err := g.match(from, h)
+	if err != nil {
+		return err
+	}
+	var space [8]sharp.Action
+	actions := space[:0]
+	g.mu.Lock()
+	if g.cause != nil {
+		g.mu.Unlock()
+		return nil
+	}
+	g.holds++
+	defer g.leave()
+	actions, err = g.core.Held(child, h.Running, actions)
+	actions = g.note(actions, 0)
+	g.mu.Unlock()
+	g.carry(actions)
+	if err != nil {
+		return g.violation(child, err)
+	}
+	return nil
+}
+
+// note does what the core's answer, from an index on, changes in what the group keeps. Under mu,
+// with the step of the core: what is free must be so before the next operand comes.
+func (g *group) note(actions []sharp.Action, from int) []sharp.Action {
+	for i := range actions[from:] {
+		switch a := &actions[from+i]; a.Kind {
+		case sharp.Free:
+			g.buffers.put(g.results[a.Number].data)
+			delete(g.results, a.Number)
+		case sharp.Respond, sharp.Settle:
+			g.holds++ // until the frame is released
+		}
+	}
+	return actions
+}
+
+// carry does what the core decided. The caller has a hold on the group.
+func (g *group) carry(actions []sharp.Action) {
+	sent := false
+	for i := 0; i < len(actions); i++ {
+		switch a := actions[i]; a.Kind {
+		case sharp.Fold:
+			actions = g.fold(a.Number, actions)
+		case sharp.Respond:
+			g.respond(a)
+			sent = true
+		case sharp.Settle:
+			g.settle(a)
+			sent = true
+		}
+	}
+	if sent && g.ended() { // since the core said so: the revocation may have missed these frames
+		g.server.fabric.Revoke(g)
+	}
+}
+
+var frames = sync.Pool{New: func() any { return new(railactors.Frame) }}
+
+func recycle(f *railactors.Frame) {
+	*f = railactors.Frame{}
+	frames.Put(f)
+}
+
+// respond sends a child the value of a fragment.
+func (g *group) respond(a sharp.Action) {
+	g.mu.Lock()
+	r := g.results[a.Number]
+	g.mu.Unlock()
+	f := frames.Get().(*railactors.Frame)
+	f.Header, f.Payload = r.response, r.data
+	f.Rail, f.Owner, f.Tag = g.railIndex, g, a.Number
+	g.peers[a.Child].Send(f)
+}
+
+// settle tells a child which fragments everybody has.
+func (g *group) settle(a sharp.Action) {
+	f := frames.Get().(*railactors.Frame)
+	f.Header = wire.TreeNotice(g.comm, g.id, a.Number, wire.TreeDown)
+	f.Rail, f.Owner = g.railIndex, g
+	g.peers[a.Child].Send(f)
+}
+
+// disagreement names both ranks and what each of them called.
+func (g *group) disagreement(e *sharp.DisagreeError) error {
+	a, b, differ := &e.OfA, &e.OfB, ""
+	switch {
+	case a.Seq != b.Seq:
+		differ = fmt.Sprintf(": seq %d and seq %d", a.Seq, b.Seq)
+	case a.Table != b.Table:
+		differ = fmt.Sprintf(": table version %d and %d", a.Table, b.Table)
+	case a.Desc != b.Desc:
+	case a.Digest != b.Digest:
+		differ = ": the operation's name, its counts, or the limits in the configuration differ"
+	default:
+		differ = fmt.Sprintf(": block %d, %d bytes and block %d, %d bytes", a.Block, a.Bytes, b.Block, b.Bytes)
+	}
+	return &disagreement{e, fmt.Sprintf("%v: rank %d (node %q) called %v, rank %d (node %q) called %v%s",
+		fault.ErrMismatch, e.A, g.nodes[e.A], a.Desc, e.B, g.nodes[e.B], b.Desc, differ)}
+}
+
+// disagreement is a DisagreeError with the ranks' nodes.
+type disagreement struct {
+	core *sharp.DisagreeError
+	text string
+}
+
+func (d *disagreement) Error() string { return d.text }
+func (d *disagreement) Unwrap() error { return d.core }

@@ -1,0 +1,182 @@
+package aggregation
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/supervise"
+)
+
+var errTest = errors.New("of this test")
+
+// bindPanics lets the aggregation node's actors be made to panic.
+func (b *bed) bindPanics() *supervise.Panics {
+	p := new(supervise.Panics)
+	p.Bind(b.node.system)
+	return p
+}
+
+func TestFramesThatNoCorrectChildSendsAreErrors(t *testing.T) {
+	virtual(t, 3, nil, func(b *bed) {
+		b.form()
+		b.children[0].begin(fragments(sumOfFloats, 2, 256))
+		synctest.Wait()
+		g := b.server.group(testGroup)
+		r := fragments(sumOfFloats, 1, 256)[0]
+		for want, change := range map[string]func(h *wire.Header){
+			"the group's is 0x2a":       func(h *wire.Header) { h.Comm = 1 },
+			"direction 1":               func(h *wire.Header) { h.Step = wire.TreeDown },
+			"the limit is 65536":        func(h *wire.Header) { h.Length = testBytes + 64 },
+			"an element of float32":     func(h *wire.Header) { h.Length = 254 },
+			"block 3 of 3":              func(h *wire.Header) { h.Block = 3 },
+			"block 16777216 of 3":       func(h *wire.Header) { h.Block = wire.MaxCommonIdx },
+			"which may send 0 to 3":     func(h *wire.Header) { h.Running = testWindow },
+			"fragment 1844674407370955": func(h *wire.Header) { h.Running = math.MaxUint64 },
+			"lane 7, another":           func(h *wire.Header) { h.Lane = 7 },
+			"block 1 of 1":              func(h *wire.Header) { h.Desc.Algorithm, h.Block = op.Tree, 1 },
+		} {
+			h := r.header(0)
+			change(&h)
+			l, err := b.server.Land(g.peers[1], 1, &h)
+			if err == nil || !strings.Contains(err.Error(), want) || l.Receiver != nil {
+				t.Errorf("landing %v, error %v; want an error with %q", l, err, want)
+			}
+		}
+		again := r.header(0)
+		_, err := b.server.Land(g.peers[0], 1, &again)
+		if err == nil || !strings.Contains(err.Error(), "came before") {
+			t.Errorf("a fragment that came before: %v", err)
+		}
+		early := wire.TreeNotice(testComm, testGroup, 1, wire.TreeUp)
+		if err := b.server.Granted(g.peers[0], &early); err == nil {
+			t.Error("a child may have what was never sent")
+		}
+		wrong := wire.TreeNotice(testComm+1, testGroup, 0, wire.TreeUp)
+		if err := b.server.Granted(g.peers[0], &wrong); err == nil {
+			t.Error("a notice for another communicator was taken")
+		}
+		if !b.server.Serves(testGroup) {
+			t.Error("the group has ended")
+		}
+
+		// Nothing of this is left in the way of those who are correct.
+		for _, rank := range []int{1, 2} {
+			b.children[rank].begin(fragments(sumOfFloats, 2, 256))
+		}
+		synctest.Wait()
+		if n := len(b.children[1].responses); n != 2 {
+			t.Errorf("%d responses, want 2", n)
+		}
+	})
+}
+
+func TestFramesOfStrangersAreErrors(t *testing.T) {
+	virtual(t, 3, nil, func(b *bed) {
+		m := b.request()
+		m.Members = m.Members[:2]
+		if got := b.ask("child0", m); got != "" {
+			t.Fatal(got)
+		}
+		third, err := b.node.fabric.Connect(remoteOf(b.request().Members[2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := fragments(sumOfFloats, 1, 256)[0]
+		h := r.header(0)
+		_, err = b.server.Land(third, 1, &h)
+		if err == nil || !strings.Contains(err.Error(), `"child2" is no member`) {
+			t.Errorf("a stranger's frame: %v", err)
+		}
+		notice := wire.TreeNotice(testComm, testGroup, 0, wire.TreeUp)
+		if err := b.server.Granted(third, &notice); err == nil {
+			t.Error("a stranger's notice was taken")
+		}
+		h.Group, notice.Group = 1, 1
+		if l, err := b.server.Land(third, 1, &h); err != nil || l.Receiver != nil {
+			t.Errorf("a frame of no group: %v, %v; want it dropped", l, err)
+		}
+		if err := b.server.Granted(third, &notice); err != nil {
+			t.Errorf("a notice of no group: %v", err)
+		}
+		b.node.fabric.Disconnect(third)
+	})
+}
+
+func TestATornOperandComesAgain(t *testing.T) {
+	virtual(t, 2, nil, func(b *bed) {
+		b.form()
+		g := b.server.group(testGroup)
+		all := operands(rand.New(rand.NewPCG(1, 2)), sumOfFloats, 2, []int{4096, 4096})
+		h := all[0][0].header(0)
+		for range 2 * g.buffers.limit {
+			l, err := b.server.Land(g.peers[0], 1, &h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Receiver.Torn(l.Tag, railactors.ErrRevoked)
+		}
+		b.run(op.Sum, all)
+	})
+}
+
+// Whatever headers come from a child, the server answers with a landing or an error, and has
+// nothing left at the end.
+func FuzzHeaders(f *testing.F) {
+	f.Add(uint64(1), 100)
+	f.Fuzz(func(t *testing.T, seed uint64, steps int) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		virtual(t, 3, nil, func(b *bed) {
+			b.form()
+			g := b.server.group(testGroup)
+			for range min(max(steps, 0), 1000) {
+				h := randomHeader(rng)
+				from := g.peers[rng.IntN(3)]
+				if h.Kind == wire.KindGrant {
+					_ = b.server.Granted(from, &h)
+					continue
+				}
+				l, err := b.server.Land(from, 1, &h)
+				if err != nil || l.Receiver == nil {
+					continue
+				}
+				if len(l.Dst) != int(h.Length) {
+					t.Fatalf("%d bytes of room for %d", len(l.Dst), h.Length)
+				}
+				if rng.IntN(8) == 0 {
+					l.Receiver.Torn(l.Tag, errTest)
+				} else {
+					l.Receiver.Arrived(l.Tag)
+				}
+			}
+		})
+	})
+}
+
+// randomHeader is mostly right.
+func randomHeader(rng *rand.Rand) wire.Header {
+	seldom := func(odd, right uint64) uint64 {
+		if rng.IntN(200) == 0 {
+			return odd
+		}
+		return right
+	}
+	if rng.IntN(10) == 0 {
+		return wire.TreeNotice(testComm, testGroup, rng.Uint64N(8), uint32(seldom(1, 0)))
+	}
+	d := sumOfFloats
+	d.Kind = op.Kind(seldom(rng.Uint64N(20), uint64(d.Kind)))
+	d.DType = op.DType(seldom(rng.Uint64N(20), uint64(d.DType)))
+	d.Code = op.Code(seldom(rng.Uint64N(20), uint64(d.Code)))
+	d.Algorithm = op.Algorithm(seldom(rng.Uint64N(10), uint64(d.Algorithm)))
+	return wire.Header{Kind: wire.KindData, Comm: seldom(1, testComm), Group: testGroup, Desc: d,
+		Running: seldom(rng.Uint64(), rng.Uint64N(8)), Step: uint32(seldom(1, wire.TreeUp)),
+		Block: uint32(seldom(rng.Uint64N(5), 0)), Lane: uint16(seldom(1, 0)),
+		Length: uint32(seldom(rng.Uint64N(wire.MaxPayload), 256))}
+}

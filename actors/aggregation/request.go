@@ -1,0 +1,292 @@
+package aggregation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/sharp"
+	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// This file is about how groups come: requests of other nodes, which may be lost, repeated, late or
+// overtaken, and may say anything.
+
+// Limits of a request.
+const (
+	minMembers        = 2
+	maxMembers        = 256
+	maxWindow         = 1024 // fragments
+	minFragmentBytes  = 256
+	fragmentAlignment = 64 // bytes, of which a fragment's length is a multiple
+)
+
+// Request answers a node that asks for a group. What is granted is reserved at once; the members'
+// connections are made in the background.
+func (s *Server) Request(from string, m *messages.TreeRequest) {
+	g, refusal, answer := s.admit(from, m)
+	if g != nil {
+		defer s.requests.Done()
+		if err := s.begin(g, m.GetMembers()); err != nil {
+			refusal = err.Error()
+		}
+	}
+	if !answer {
+		return
+	}
+	if refusal != "" {
+		s.log.Info("aggregation group refused", "group", groupText(m.GetGroup()), "from", from,
+			"reason", clip(refusal))
+	}
+	s.send(from, &messages.Rendezvous{Body: &messages.Rendezvous_TreeAnswer{TreeAnswer: &messages.TreeAnswer{
+		Group: m.GetGroup(), Refusal: clip(refusal)}}})
+}
+
+// Destroy ends a group, if it was asked for by the same node.
+func (s *Server) Destroy(from string, m *messages.TreeDestroy) {
+	if g := s.group(m.GetGroup()); g != nil && g.asker == from {
+		g.end(fmt.Errorf("node %q needs it no more", from), leaveChildren)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.past.add(asked{m.GetGroup(), from}, "it was destroyed") // its request may come later
+}
+
+// admit reserves what a group takes. Without a group the refusal tells why; a request that was
+// answered before is answered again in the same way, but not while the first one is worked on.
+func (s *Server) admit(from string, m *messages.TreeRequest) (g *group, refusal string, answer bool) {
+	key := asked{m.GetGroup(), from}
+	err := s.validate(from, m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if refusal, ok := s.past.find(key); ok {
+		return nil, refusal, true
+	}
+	known := s.admitted[m.GetGroup()]
+	if known != nil && known.asker == from {
+		return nil, "", s.group(known.id) == known
+	}
+	if err == nil {
+		err = s.room(m)
+	}
+	switch {
+	case s.closed:
+		err = s.closedError()
+	case known != nil:
+		err = errors.New("the group's id is in use")
+	}
+	if err != nil {
+		s.past.add(key, err.Error())
+		return nil, err.Error(), true
+	}
+	g = s.newGroup(from, m)
+	s.admitted[g.id] = g
+	s.reserved += g.reserved
+	s.requests.Add(1)
+	return g, "", true
+}
+
+// validate says what no group can be made of.
+func (s *Server) validate(from string, m *messages.TreeRequest) error {
+	n := len(m.GetMembers())
+	switch _, aggregates := s.rails[m.GetRail()]; {
+	case m.GetGroup() == 0 || m.GetComm() == 0:
+		return errors.New("a group and its communicator need ids other than 0")
+	case len(m.GetName()) > view.MaxName:
+		return fmt.Errorf("the communicator's name has %d bytes, the limit is %d", len(m.GetName()), view.MaxName)
+	case !aggregates:
+		return fmt.Errorf("node %q doesn't aggregate on rail %q", s.config.Node, short(m.GetRail()))
+	case m.GetWindow() < 1 || m.GetWindow() > maxWindow:
+		return fmt.Errorf("a window of %d fragments is not in 1 to %d", m.GetWindow(), maxWindow)
+	case m.GetFragmentBytes() < minFragmentBytes || m.GetFragmentBytes() > wire.MaxPayload ||
+		m.GetFragmentBytes()%fragmentAlignment != 0:
+		return fmt.Errorf("fragments of %d bytes: needs a multiple of %d in %d to %d", m.GetFragmentBytes(),
+			fragmentAlignment, minFragmentBytes, wire.MaxPayload)
+	case m.GetBcubeBase() < 2:
+		return fmt.Errorf("bcube base %d: must be at least 2", m.GetBcubeBase())
+	case n < minMembers || n > maxMembers:
+		return fmt.Errorf("%d members are not in %d to %d", n, minMembers, maxMembers)
+	}
+	return s.validateMembers(from, m.GetMembers())
+}
+
+func (s *Server) validateMembers(from string, members []*messages.ViewMember) error {
+	seen := make(map[string]bool, len(members))
+	for rank, m := range members {
+		name := m.GetNode()
+		tooLong := func(r *messages.ViewRail) bool {
+			return len(r.GetName()) > view.MaxRail || len(r.GetAddr()) > view.MaxAddr
+		}
+		switch {
+		case name == "" || len(name) > view.MaxNode:
+			return fmt.Errorf("rank %d: a node's name needs 1 to %d bytes", rank, view.MaxNode)
+		case seen[name]:
+			return fmt.Errorf("rank %d: node %q is a member twice", rank, name)
+		case name == s.config.Node:
+			return fmt.Errorf("rank %d is the aggregation node %q itself: delivery within a node is not "+
+				"supported", rank, name)
+		case len(m.GetRails()) > view.MaxRails || slices.ContainsFunc(m.GetRails(), tooLong):
+			return fmt.Errorf("rank %d (node %q): its rails are beyond the limits", rank, name)
+		}
+		seen[name] = true
+	}
+	if !seen[from] {
+		return fmt.Errorf("node %q is no member of it", short(from))
+	}
+	return nil
+}
+
+// room says why there is no room for another group. The caller holds mu.
+func (s *Server) room(m *messages.TreeRequest) error {
+	need := reservation(m)
+	switch {
+	case len(s.admitted) >= s.config.MaxGroups:
+		return fmt.Errorf("%d groups are served, the limit is %d", len(s.admitted), s.config.MaxGroups)
+	case s.reserved+need > s.config.MemoryLimit:
+		return fmt.Errorf("it needs %d bytes, the limit of all groups is %d bytes, %d are reserved", need,
+			s.config.MemoryLimit, s.reserved)
+	}
+	return nil
+}
+
+// reservation is what a group takes at most, in bytes: a window of operands of each child, and two
+// of results.
+func reservation(m *messages.TreeRequest) int64 {
+	return int64(len(m.GetMembers())+2) * int64(m.GetWindow()) * int64(m.GetFragmentBytes())
+}
+
+// newGroup makes a group of a valid request.
+func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
+	n, window := len(m.GetMembers()), int(m.GetWindow())
+	g := &group{
+		server: s, id: m.GetGroup(), comm: m.GetComm(), name: m.GetName(), asker: from,
+		rail: m.GetRail(), railIndex: s.rails[m.GetRail()], base: int(m.GetBcubeBase()),
+		nodes: make([]string, n), peers: make([]*railactors.Peer, n),
+		children: make(map[*railactors.Peer]int, n), reserved: reservation(m), done: make(chan struct{}),
+		core:      sharp.NewNode(sharp.NodeConfig{Children: n, Window: window, Root: true}),
+		fragments: make([]fragment, window), results: make(map[uint64]*result),
+		orders:  make(map[orderKey]order),
+		buffers: buffers{bytes: int(m.GetFragmentBytes()), limit: (n + 2) * window},
+	}
+	for i := range g.fragments {
+		g.fragments[i].operands = make([][]byte, n)
+	}
+	for child, member := range m.GetMembers() {
+		g.nodes[child] = member.GetNode()
+	}
+	g.ctx, g.cancel = context.WithCancelCause(context.Background())
+	return g
+}
+
+// begin connects the members of an admitted group and makes it known. An error undoes the
+// admission.
+func (s *Server) begin(g *group, members []*messages.ViewMember) error {
+	for child, m := range members {
+		p, err := s.fabric.Connect(remoteOf(m))
+		if err != nil {
+			return s.undo(g, fmt.Errorf("rank %d: %w", child, err))
+		}
+		g.peers[child] = p
+		g.children[p] = child
+	}
+	if !s.register(g) {
+		return s.undo(g, s.closedError())
+	}
+	s.log.Info("aggregation group made", "group", groupText(g.id), "communicator", g.name, "rail", g.rail,
+		"members", strings.Join(g.nodes, " "), "reserved bytes", g.reserved)
+	s.tell(s.pid, &begin{group: g})
+	for _, p := range g.peers { // one that was lost before the group was known
+		if err := p.Lost(); err != nil {
+			s.PeerGone(p, err)
+		}
+	}
+	return nil
+}
+
+// undo ends a group that nobody knows yet.
+func (s *Server) undo(g *group, cause error) error {
+	s.mu.Lock()
+	s.past.add(asked{g.id, g.asker}, cause.Error())
+	s.mu.Unlock()
+	g.cancel(cause)
+	g.release()
+	return cause
+}
+
+func remoteOf(m *messages.ViewMember) railactors.Remote {
+	r := railactors.Remote{Node: m.GetNode(), Incarnation: m.GetIncarnation()}
+	for _, rail := range m.GetRails() {
+		r.Rails = append(r.Rails, railactors.RailAddress{Name: rail.GetName(), Addr: rail.GetAddr()})
+	}
+	return r
+}
+
+// connectTimeout is how long all members have to be connected.
+const connectTimeout = 10 * time.Second
+
+// awaitMembers waits until all members are connected, or the group ends.
+func (g *group) awaitMembers() error {
+	ctx, cancel := context.WithTimeoutCause(g.ctx, connectTimeout,
+		&fault.TimeoutError{What: "connecting the members", After: connectTimeout})
+	defer cancel()
+	for child, p := range g.peers {
+		if err := p.WaitReady(ctx); err != nil {
+			return fmt.Errorf("rank %d: %w", child, err)
+		}
+	}
+	return nil
+}
+
+// asked is who asked for which group.
+type asked struct {
+	group uint64
+	from  string
+}
+
+// maxPast bounds the requests that are remembered after their group was refused or has ended.
+const maxPast = 256
+
+// past keeps how the last ones are to be answered if they come again. Group ids are used once.
+type past struct {
+	refusals map[asked]string
+	order    [maxPast]asked // a ring
+	next     int
+}
+
+// add keeps the first refusal of a request.
+func (p *past) add(key asked, refusal string) {
+	if p.refusals == nil {
+		p.refusals = make(map[asked]string)
+	}
+	if _, ok := p.refusals[key]; ok {
+		return
+	}
+	key.from, refusal = strings.Clone(key.from), clip(refusal)
+	delete(p.refusals, p.order[p.next])
+	p.refusals[key], p.order[p.next] = refusal, key
+	p.next = (p.next + 1) % maxPast
+}
+
+func (p *past) find(key asked) (refusal string, ok bool) {
+	refusal, ok = p.refusals[key]
+	return refusal, ok
+}
+
+// clip makes a text fit for a message: protobuf refuses one that isn't UTF-8.
+func clip(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), view.MaxReason)], "")
+}
+
+// short keeps a name of another node's within bounds.
+func short(name string) string { return name[:min(len(name), view.MaxName)] }
+
+// groupText is a group's id as logs and reasons show it.
+func groupText(id uint64) string { return fmt.Sprintf("%016x", id) }

@@ -1,0 +1,202 @@
+package aggregation
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// DefaultMaxGroups is Config.MaxGroups where that is 0.
+const DefaultMaxGroups = 64
+
+// Config is what a Server needs to know.
+type Config struct {
+	Node        string   // this node's name
+	Rails       []string // on which it aggregates
+	MemoryLimit int64    // bytes of operands and results of all groups
+	MaxGroups   int      // served at a time; 0: DefaultMaxGroups
+}
+
+// Server serves the groups that other nodes ask this one for. All its methods may be called on any
+// goroutine that holds no lock of a peer; only Close waits.
+type Server struct {
+	config   Config
+	fabric   *railactors.Fabric
+	system   *actor.ActorSystem
+	log      *slog.Logger
+	send     func(to string, m *messages.Rendezvous)
+	rails    map[string]int                    // that it aggregates on: indices in frames, by name
+	pid      *actor.PID                        // of the supervisor
+	groups   atomic.Pointer[map[uint64]*group] // that are served, by id; replaced, never changed
+	requests sync.WaitGroup                    // under way
+	closing  sync.Once
+	actors   sync.WaitGroup // of groups
+
+	// No lock of a group is taken under mu, and no peer is called.
+	mu       sync.Mutex
+	closed   bool
+	admitted map[uint64]*group // that have memory reserved, by id
+	reserved int64             // bytes
+	past     past
+}
+
+// New starts the server of a node. A rail of the configuration that the fabric lacks is left out.
+// send carries rendezvous messages to other nodes; it must not block, and may lose them.
+func New(c Config, fabric *railactors.Fabric, system *actor.ActorSystem, log *slog.Logger,
+	send func(to string, m *messages.Rendezvous)) *Server {
+	c.MaxGroups = cmp.Or(c.MaxGroups, DefaultMaxGroups)
+	s := &Server{config: c, fabric: fabric, system: system, log: log, send: send,
+		rails: make(map[string]int), admitted: make(map[uint64]*group)}
+	s.groups.Store(&map[uint64]*group{})
+	for i, r := range fabric.Rails() {
+		if slices.Contains(c.Rails, r.Name) {
+			s.rails[r.Name] = i
+		}
+	}
+	s.pid = system.Root.SpawnPrefix(s.supervisorProps(), "aggregation")
+	return s
+}
+
+// Seek answers a node that looks for aggregation nodes of a rail.
+func (s *Server) Seek(from string, m *messages.TreeSeek) {
+	if _, ok := s.rails[m.GetRail()]; !ok {
+		return
+	}
+	offer := &messages.TreeOffer{Rail: m.GetRail(), Groups: uint32(len(*s.groups.Load()))}
+	for _, r := range s.fabric.Rails() {
+		offer.Rails = append(offer.Rails, &messages.ViewRail{Name: r.Name, Addr: r.Addr})
+	}
+	s.send(from, &messages.Rendezvous{Body: &messages.Rendezvous_TreeOffer{TreeOffer: offer}})
+}
+
+// Serves reports whether the group is served here.
+func (s *Server) Serves(group uint64) bool { return s.group(group) != nil }
+
+func (s *Server) group(id uint64) *group { return (*s.groups.Load())[id] }
+
+// Land answers a reader: where does this operand go? Frames of a group that isn't served are
+// dropped: it may have ended while they were on their way. Their sender is told: it may not have
+// heard of the end, and would wait for the sum.
+func (s *Server) Land(from *railactors.Peer, _ int, h *wire.Header) (railactors.Landing, error) {
+	if g := s.group(h.Group); g != nil {
+		return g.land(from, h)
+	}
+	if err := from.SendControl(revoked(h.Comm, h.Group, "the group isn't served here", false)); err != nil {
+		s.log.Debug("operand of an unknown aggregation group dropped", "group", groupText(h.Group),
+			"from", from.Node(), "error", err)
+	}
+	return railactors.Landing{}, nil
+}
+
+// Granted takes a notice of flow control: how many responses a child has.
+func (s *Server) Granted(from *railactors.Peer, h *wire.Header) error {
+	if g := s.group(h.Group); g != nil {
+		return g.held(from, h)
+	}
+	return nil
+}
+
+// PeerGone ends the groups that a node was a child of: nothing is heard of it any more.
+func (s *Server) PeerGone(p *railactors.Peer, err error) {
+	for _, g := range *s.groups.Load() {
+		if child, ok := g.children[p]; ok {
+			g.end(fmt.Errorf("rank %d (node %q) is gone: %w", child, g.nodes[child], err), tellChildren)
+		}
+	}
+}
+
+// GroupStatus is what a group is and did.
+type GroupStatus struct {
+	Group         uint64 // its id
+	Communicator  string
+	Rail          string
+	Members       []string // nodes by rank; the slice is shared
+	ReservedBytes int64    // of operands and results, at most
+	Fragments     uint64   // folded
+	FoldedBytes   uint64   // of the operands of these
+}
+
+// Groups lists the groups that are served, by communicator and rail.
+func (s *Server) Groups() []GroupStatus {
+	var all []GroupStatus
+	for _, g := range *s.groups.Load() {
+		all = append(all, g.status())
+	}
+	slices.SortFunc(all, func(a, b GroupStatus) int {
+		return cmp.Or(cmp.Compare(a.Communicator, b.Communicator), cmp.Compare(a.Rail, b.Rail),
+			cmp.Compare(a.Group, b.Group))
+	})
+	return all
+}
+
+// Close ends all groups, tells their members, and returns when nothing of them is left. The fabric
+// is closed after it.
+func (s *Server) Close() { s.closing.Do(s.close) }
+
+func (s *Server) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.requests.Wait() // no group is added any more
+	for _, g := range *s.groups.Load() {
+		g.end(s.closedError(), tellChildren)
+	}
+	s.mu.Lock()
+	left := slices.Collect(maps.Values(s.admitted))
+	s.mu.Unlock()
+	for _, g := range left {
+		<-g.done
+	}
+	s.actors.Wait() // their parent would send them another stop
+	if err := s.system.Root.StopFuture(s.pid).Wait(); err != nil {
+		s.log.Warn("actor did not stop", "actor", s.pid.GetId(), "error", err)
+	}
+}
+
+func (s *Server) closedError() error {
+	return fmt.Errorf("node %q: %w", s.config.Node, fault.ErrClosed)
+}
+
+// register makes a group's frames known. False if the server closes.
+func (s *Server) register(g *group) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.replaceLocked(func(groups map[uint64]*group) { groups[g.id] = g })
+	return true
+}
+
+// unregister drops what still comes for a group, and refuses to make it again.
+func (s *Server) unregister(g *group, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replaceLocked(func(groups map[uint64]*group) { delete(groups, g.id) })
+	s.past.add(asked{g.id, g.asker}, fmt.Sprintf("it has ended: %v", cause))
+}
+
+func (s *Server) replaceLocked(change func(map[uint64]*group)) {
+	groups := maps.Clone(*s.groups.Load())
+	change(groups)
+	s.groups.Store(&groups)
+}
+
+// release gives a group's reservation back.
+func (s *Server) release(g *group) {
+	s.mu.Lock()
+	delete(s.admitted, g.id)
+	s.reserved -= g.reserved
+	s.mu.Unlock()
+}

@@ -1,0 +1,191 @@
+package communicator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
+)
+
+// This file is about a rank's part in the trees that rank 0 has had made.
+
+// connect begins to connect this rank to a tree's node.
+func (t *trees) connect(m *messages.TreeOpen) {
+	c, err := t.configOf(m)
+	if err == nil && t.open[c.Group] != nil {
+		return // it was asked before
+	}
+	if err == nil {
+		c.Node, err = t.group.node.Fabric.Connect(remoteOf(m.GetNode()))
+	}
+	if err != nil {
+		t.ready(m.GetGroup(), err)
+		return
+	}
+	t.open[c.Group] = &openTree{config: c}
+	n, self := t.group.node, t.self
+	go func() { // ends with t.ctx
+		ctx, cancel := context.WithTimeoutCause(t.ctx, treeConnect,
+			&fault.TimeoutError{What: "connecting to an aggregation node", After: treeConnect})
+		defer cancel()
+		n.tell(self, &treeConnected{c.Group, c.Node.WaitReady(ctx)})
+	}()
+}
+
+// configOf reads what rank 0 says of a group, and reports what can't be.
+func (t *trees) configOf(m *messages.TreeOpen) (c engine.TreeConfig, err error) {
+	n := t.group.node
+	c = engine.TreeConfig{Group: m.GetGroup(), Rail: n.Fabric.RailIndex(m.GetRail()), Window: int(m.GetWindow()),
+		FragmentBytes: int(m.GetFragmentBytes())}
+	switch {
+	case c.Rail < 0:
+		return c, fmt.Errorf("node %q has no rail %q", n.Name, m.GetRail())
+	case c.Group == 0 || c.Window < 1 || c.Window > maxTreeWindow || c.FragmentBytes < minTreeFragment ||
+		c.FragmentBytes > wire.MaxPayload || c.FragmentBytes%minTreeFragment != 0:
+		return c, fmt.Errorf("a group of window %d and fragments of %d bytes", c.Window, c.FragmentBytes)
+	case m.GetNode().GetNode() == n.Name:
+		return c, fmt.Errorf("node %q can't aggregate for a rank of its own", n.Name)
+	}
+	return c, nil
+}
+
+// Limits of a group, checked because they come from the network.
+const (
+	maxTreeWindow   = 1 << 10
+	minTreeFragment = 256 // bytes; fragments are a multiple of it
+)
+
+func remoteOf(m *messages.ViewMember) railactors.Remote {
+	r := railactors.Remote{Node: m.GetNode(), Incarnation: m.GetIncarnation()}
+	for _, rail := range m.GetRails() {
+		r.Rails = append(r.Rails, railactors.RailAddress{Name: rail.GetName(), Addr: rail.GetAddr()})
+	}
+	return r
+}
+
+// connected: this rank's way to a tree's node is there, or isn't to be had.
+func (t *trees) connected(m *treeConnected) {
+	o := t.open[m.group]
+	if o == nil || o.over {
+		return
+	}
+	if m.err == nil && o.config.Node.Missing().Has(o.config.Rail) {
+		m.err = fmt.Errorf("rail %q to node %q is down", t.group.node.Fabric.RailName(o.config.Rail),
+			o.config.Node.Node())
+	}
+	if m.err == nil {
+		n, self := t.group.node, t.self
+		o.config.Down = func(reason string) { n.tell(self, &TreeDown{m.group, reason}) }
+		o.tree, m.err = t.group.OpenTree(o.config)
+	}
+	t.ready(m.group, m.err)
+}
+
+// ready answers rank 0's TreeOpen.
+func (t *trees) ready(group uint64, err error) {
+	m := &messages.TreeReady{Group: group}
+	if err != nil {
+		m.Obstacle = WireText(fmt.Sprintf("rank %d (node %q): %v", t.group.Rank, t.group.node.Name, err))
+	}
+	t.leader(&messages.Control{Body: &messages.Control_TreeReady{TreeReady: m}})
+}
+
+// lost tells rank 0 that this rank can't use a group any more, once.
+func (t *trees) lost(group uint64, reason string) {
+	if o := t.open[group]; o != nil && !o.over && !o.lost {
+		o.lost = true
+		t.leader(&messages.Control{Body: &messages.Control_TreeLost{
+			TreeLost: &messages.TreeLost{Group: group, Reason: WireText(reason)}}})
+	}
+}
+
+// switched: a table with these groups is in force.
+func (t *trees) switched(groups []uint64) {
+	for _, group := range groups {
+		if o := t.open[group]; o != nil && !o.up && !o.over {
+			o.up = true
+			t.group.node.Registry.TreeUp(t.group, o.config.Rail, o.config.Node.Node())
+		}
+	}
+}
+
+// fence gives a group up, as rank 0 says; quiet follows.
+func (t *trees) fence(group uint64, reason string) {
+	o := t.open[group]
+	if o == nil || o.tree == nil { // this rank was not ready: no table has named it
+		if o != nil {
+			t.close(group, o)
+		}
+		t.quiet(&treeQuiet{group, 0})
+		return
+	}
+	if o.over {
+		return
+	}
+	o.over, o.reason = true, reason
+	t.group.Failovers.Add(1) // what is timed now doesn't count
+	n, self := t.group.node, t.self
+	o.tree.Fence(func(settled uint64) { n.tell(self, &treeQuiet{group, settled}) })
+}
+
+// quiet: nothing here holds memory of a fenced group.
+func (t *trees) quiet(m *treeQuiet) {
+	t.leader(&messages.Control{Body: &messages.Control_TreeFenced{
+		TreeFenced: &messages.TreeFenced{Group: m.group, Settled: m.settled}}})
+}
+
+// repair goes on without a group that all ranks have fenced.
+func (t *trees) repair(m *messages.TreeRepair) {
+	o := t.open[m.GetGroup()]
+	if o == nil || o.tree == nil || !o.over || slices.Contains(t.past, m.GetGroup()) {
+		return
+	}
+	repaired, err := o.tree.Repair(m.GetFrom())
+	if err != nil {
+		t.group.Fail(fmt.Errorf("%w: tree of rail %d: %w", fault.ErrInternal, o.config.Rail, err), 0)
+		return
+	}
+	if o.up {
+		t.group.node.Registry.TreeDown(t.group, o.config.Rail, o.config.Node.Node(), o.reason, repaired)
+	}
+	// A table that names it may still be on its way: what that gives to the tree is to be repaired, too.
+	t.past = append(t.past, m.GetGroup())
+	if len(t.past) > maxPastTrees {
+		t.close(t.past[0], t.open[t.past[0]])
+		t.past = t.past[1:]
+	}
+}
+
+// maxPastTrees bounds the repaired trees that are remembered: of as many another one was in the table
+// since.
+const maxPastTrees = 16
+
+func (t *trees) close(group uint64, o *openTree) {
+	if o.tree != nil {
+		t.group.CloseTree(o.tree)
+	}
+	delete(t.open, group)
+	t.group.node.Fabric.Disconnect(o.config.Node)
+}
+
+// end lets go of all trees.
+func (t *trees) end() {
+	t.cancel()
+	if t.alarm != nil {
+		t.alarm.Stop()
+	}
+	for group, o := range t.open {
+		t.close(group, o)
+	}
+	for _, l := range t.leaders {
+		if group, node := l.core.Group(); group != 0 {
+			t.group.node.Cast(node, &messages.Rendezvous{Body: &messages.Rendezvous_TreeDestroy{
+				TreeDestroy: &messages.TreeDestroy{Group: group}}})
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package sharp
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// leaderBed steps a leader of three ranks through time.
+type leaderBed struct {
+	t     *testing.T
+	l     *Leader
+	now   time.Time
+	fresh uint64
+}
+
+func newLeaderBed(t *testing.T) *leaderBed {
+	return &leaderBed{t: t, l: NewLeader(3), now: time.Unix(1000, 0), fresh: 100}
+}
+
+// wake lets the leader go on at the time that it has named.
+func (b *leaderBed) wake() []LeaderAction {
+	b.t.Helper()
+	at, ok := b.l.Wake()
+	if !ok {
+		b.t.Fatal("it waits for no time")
+	}
+	if at.After(b.now) {
+		if early := b.l.Tick(at.Add(-1), b.fresh, nil); len(early) > 0 {
+			b.t.Fatalf("%+v before its time", early)
+		}
+		b.now = at
+	}
+	b.fresh++
+	return b.l.Tick(b.now, b.fresh, nil)
+}
+
+func (b *leaderBed) expect(got []LeaderAction, want ...LeaderAction) {
+	b.t.Helper()
+	if !slices.Equal(got, want) {
+		b.t.Fatalf("actions %+v, want %+v", got, want)
+	}
+}
+
+// serve brings a tree of a node up, and returns its group.
+func (b *leaderBed) serve(node string) uint64 {
+	b.t.Helper()
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	b.l.Offer(node, 0)
+	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: node, Group: b.fresh})
+	group := b.fresh
+	b.expect(b.l.Answer(b.now, node, group, "", 0, nil), LeaderAction{Kind: Open, Node: node, Group: group})
+	for rank := range 2 {
+		b.expect(b.l.Ready(b.now, rank, group, "", nil))
+		b.expect(b.l.Ready(b.now, rank, group, "", nil)) // said twice
+	}
+	b.expect(b.l.Ready(b.now, 2, group, "", nil), LeaderAction{Kind: Propose, Group: group})
+	if g, n := b.l.Group(); g != group || n != node || !b.l.Serving() {
+		b.t.Fatalf("group %d of %q, serving %v", g, n, b.l.Serving())
+	}
+	return group
+}
+
+func TestALeaderTakesTheNodeWithTheFewestGroups(t *testing.T) {
+	b := newLeaderBed(t)
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	b.l.Offer("b", 2)
+	b.l.Offer("c", 1)
+	b.l.Offer("a", 1)
+	b.l.Offer("a", 0) // said before
+	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "a", Group: b.fresh})
+	b.expect(b.l.Answer(b.now, "b", b.fresh, "", 1, nil))             // not asked
+	b.expect(b.l.Answer(b.now, "a", b.fresh+1, "", 1, nil))           // another group
+	b.expect(b.l.Answer(b.now, "a", b.fresh, "full", b.fresh+1, nil), // the next one is asked
+		LeaderAction{Kind: Ask, Node: "c", Group: b.fresh + 1})
+	b.fresh++
+	b.expect(b.l.Answer(b.now, "c", b.fresh, "full", b.fresh+1, nil),
+		LeaderAction{Kind: Ask, Node: "b", Group: b.fresh + 1})
+	b.fresh++
+	b.expect(b.l.Answer(b.now, "b", b.fresh, "full", 1, nil)) // nobody is left
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+}
+
+func TestALeaderAsksLessAndLessOftenWhereNobodyAggregates(t *testing.T) {
+	b := newLeaderBed(t)
+	last, longest := b.now, time.Duration(0)
+	for range 30 {
+		b.expect(b.wake(), LeaderAction{Kind: Seek})
+		pause := b.now.Sub(last)
+		if pause < longest || pause > maxSeek+seekFor {
+			t.Fatalf("a pause of %v after one of %v", pause, longest)
+		}
+		last, longest = b.now, pause
+		b.expect(b.wake())
+	}
+	if longest < maxSeek {
+		t.Errorf("it asks every %v", longest)
+	}
+}
+
+func TestALeaderGivesUpWhoDoesNotAnswer(t *testing.T) {
+	b := newLeaderBed(t)
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	b.l.Offer("a", 0)
+	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "a", Group: b.fresh})
+	group := b.fresh
+	b.expect(b.wake(), LeaderAction{Kind: Relinquish, Node: "a", Group: group})
+	b.expect(b.l.Answer(b.now, "a", group, "", 1, nil)) // too late
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+}
+
+// Ranks that can't all connect have no tree, and none of them keeps what it has of it.
+func TestALeaderGivesUpWhatARankCannotReach(t *testing.T) {
+	for _, end := range []string{"obstacle", "loss", "silence"} {
+		b := newLeaderBed(t)
+		b.expect(b.wake(), LeaderAction{Kind: Seek})
+		b.l.Offer("a", 0)
+		b.wake()
+		group := b.fresh
+		b.l.Answer(b.now, "a", group, "", 0, nil)
+		b.expect(b.l.Ready(b.now, 0, group, "", nil))
+		var got []LeaderAction
+		reason := "no route"
+		switch end {
+		case "obstacle":
+			got = b.l.Ready(b.now, 1, group, reason, nil)
+		case "loss":
+			got = b.l.Lost(b.now, group, reason, nil)
+		case "silence":
+			got, reason = b.wake(), "the ranks did not connect to it in time"
+		}
+		b.expect(got, LeaderAction{Kind: Lose, Group: group, Reason: reason})
+		b.expect(b.l.Fenced(b.now, 0, group, 0, nil))
+		b.expect(b.l.Fenced(b.now, 1, group, 0, nil))
+		b.expect(b.l.Fenced(b.now, 2, group, 0, nil), LeaderAction{Kind: Repair, Group: group},
+			LeaderAction{Kind: Relinquish, Node: "a", Group: group})
+		b.expect(b.wake(), LeaderAction{Kind: Seek})
+	}
+}
+
+// A tree that is lost is repaired from the highest number that a rank knows to be settled, once all
+// have fenced it; another node is preferred then.
+func TestALeaderRepairsWhatIsLost(t *testing.T) {
+	b := newLeaderBed(t)
+	group := b.serve("a")
+	if _, ok := b.l.Wake(); ok {
+		t.Error("a tree that serves has a time")
+	}
+	b.expect(b.l.Lost(b.now, group+1, "another", nil))
+	b.expect(b.l.Lost(b.now, group, "gone", nil), LeaderAction{Kind: Lose, Group: group, Reason: "gone"},
+		LeaderAction{Kind: Propose})
+	b.expect(b.l.Lost(b.now, group, "gone", nil)) // as another rank has found
+	b.expect(b.l.Fenced(b.now, 2, group, 7, nil))
+	b.expect(b.l.Fenced(b.now, 2, group, 99, nil)) // said before
+	b.expect(b.l.Fenced(b.now, 5, group, 99, nil)) // no rank
+	b.expect(b.l.Fenced(b.now, 0, group, 9, nil))
+	b.expect(b.l.Fenced(b.now, 1, group, 8, nil), LeaderAction{Kind: Repair, Group: group, From: 9},
+		LeaderAction{Kind: Relinquish, Node: "a", Group: group})
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	b.l.Offer("a", 0)
+	b.l.Offer("b", 5)
+	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "b", Group: b.fresh})
+}
+
+// A node that is lost again and again is asked less and less often; one that has served for long, at
+// once.
+func TestALeaderForgivesWhoHasServed(t *testing.T) {
+	lose := func(b *leaderBed, served time.Duration) (pause time.Duration) {
+		group := b.serve("a")
+		b.now = b.now.Add(served)
+		b.l.Lost(b.now, group, "gone", nil)
+		for rank := range 3 {
+			b.l.Fenced(b.now, rank, group, 0, nil)
+		}
+		at, _ := b.l.Wake()
+		return at.Sub(b.now)
+	}
+	b := newLeaderBed(t)
+	first := lose(b, 0)
+	var last time.Duration
+	for range 4 {
+		last = lose(b, 0)
+	}
+	if last < 8*first {
+		t.Errorf("after five losses it waits %v, after one %v", last, first)
+	}
+	if again := lose(b, forgiving); again > first {
+		t.Errorf("after %v of service it waits %v", forgiving, again)
+	}
+}

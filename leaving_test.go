@@ -1,0 +1,52 @@
+package polyrail_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport/fault"
+)
+
+// Rank 0 has finished its last operation and goes, while the others still need the communicator.
+// At some of the moments at which rank 1 closes it, its farewell is on the way when rank 0 goes.
+func TestANodeThatGoesBreaksNothingThatItHasClosed(t *testing.T) {
+	const delay = 10 * time.Millisecond
+	far := func(c *Config) {
+		for i := range c.Rails {
+			c.Rails[i].Transport = fault.Wrap(c.Rails[i].Transport, fault.Options{Delay: delay})
+		}
+	}
+	for after := time.Nanosecond; after < 20*delay; after += delay / 2 { // not 0: CONTRIBUTING.md
+		t.Run(fmt.Sprint("after=", after), func(t *testing.T) {
+			inBed(t, 3, 1, far, func(b *bed) {
+				comms := b.form("train")
+				rank2 := b.Nodes[2].Events(b.t.Context())
+				rank1 := b.Nodes[1].Events(b.t.Context())
+				b.each(func(i int) error {
+					if i == 0 {
+						if err := comms[0].Close(b.t.Context()); err != nil {
+							return err
+						}
+						return b.Nodes[0].Close(b.t.Context())
+					}
+					<-time.After(after)
+					if i == 2 {
+						<-time.After(time.Second)
+					}
+					return comms[i].Close(b.t.Context())
+				})
+				b.close()
+				for _, events := range []<-chan Event{rank1, rank2} {
+					for e := range events {
+						if errors.Is(e.Err, ErrRankLost) {
+							t.Errorf("%s of rank %d: %v", e.Kind, e.Rank, e.Err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
