@@ -39,7 +39,7 @@ test: ## the tests
 	$(GO) test ./...
 
 race: ## the tests under the race detector, without the longest
-	GO=$(GO) .ci/race
+	$(GO) test -race -short ./...
 
 arch: ## the project's own rules: layers, pure cores, lengths, docs
 	$(GO) test -count=1 ./test/arch

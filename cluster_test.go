@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/test/bubble"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
@@ -48,7 +48,7 @@ func (b *bed) close() {
 // inBed runs f on n nodes with so many rails, within a bubble of virtual time, and closes them.
 func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := start(t, testbed.Options{Nodes: n, Rails: rails, Adapt: adapt})
 		f(b)
 		b.close()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors/affinity"
@@ -21,8 +22,8 @@ import (
 type Config struct {
 	Name    string // this node's name in the cluster; unique
 	Cluster string // nodes of different clusters ignore each other
-	// Bind is where gossip listens, ADDR:PORT; port 0 takes a free one. Advertise is what the others are
-	// told instead, where they differ.
+	// Bind is where gossip listens, ADDR:PORT; port 0 takes a free one. Advertise is what the
+	// others are told instead, where they differ.
 	Bind, Advertise string
 	Join            []string // ADDR:PORT of nodes to join; some may be down, one may be this node
 	// Rendezvous is a store by which nodes find each other, besides Join or in place of it.
@@ -32,11 +33,12 @@ type Config struct {
 	// together: all members of a communicator have the same ones.
 	Rails []Rail
 
-	// Aggregate names the rails on which this node aggregates for others: it adds up what they send it, in
-	// memory of up to AggregateMemory bytes. It need not be a member of their communicators.
+	// Aggregate names the rails on which this node aggregates for others: it adds up what they send
+	// it, in memory of up to AggregateMemory bytes. It need not be a member of their communicators.
 	Aggregate       []string
 	AggregateMemory int64
-	// TreeFragment is what an aggregation node adds up at a time, in bytes: a multiple of 256 from 256 B to
+	// TreeFragment is what an aggregation node adds up at a time, in bytes: a multiple of 256 from
+	// 256 B to
 	// 256 KiB. 16 of them are on their way at once. Rank 0's counts.
 	TreeFragment int
 
@@ -145,12 +147,12 @@ func ParseOrderMode(s string) (OrderMode, error) {
 // Rail is one network of this host.
 type Rail struct {
 	Name string
-	// Protocol is "tcp", or "sharp": the same, but that a communicator has aggregation trees made over
-	// the rail where some node offers to aggregate on it (Config.Aggregate). Rank 0's counts.
+	// Protocol is "tcp", or "sharp": the same, but that a communicator has aggregation trees made
+	// over the rail where some node offers to aggregate on it (Config.Aggregate). Rank 0's counts.
 	Protocol string
-	// Device is an interface name, an address, or a CIDR that one address of this host is in. Sockets are
-	// bound to it in both directions. "auto", as the only rail's device, stands for every
-	// usable interface that is not loopback, each a rail named like its interface.
+	// Device is an interface name, an address, or a CIDR that one address of this host is in.
+	// Sockets are bound to it in both directions. "auto", as the only rail's device, stands for
+	// every usable interface that is not loopback, each a rail named like its interface.
 	Device string
 	// Weight is the share of a divided operation, against the other rails'. 0 means 1, and leaves the shares
 	// to measurement (Config.Balance).
@@ -309,8 +311,8 @@ func (c Config) Validate() error {
 	if c.AggregateMemory < 0 {
 		add("aggregate memory %d: must not be negative", c.AggregateMemory)
 	}
-	if c.TreeFragment < 256 || c.TreeFragment > 256<<10 || c.TreeFragment%256 != 0 {
-		add("tree fragment %d: must be a multiple of 256, from 256 B to 256 KiB", c.TreeFragment)
+	if err := sharp.CheckShape(1, c.TreeFragment); err != nil {
+		add("tree fragment: %v", err)
 	}
 	if _, err := c.table([]string{"any"}); err != nil {
 		add("%w", err)

@@ -72,7 +72,7 @@ func (b *bed) standing() (goroutines []string, connections int) {
 	return goroutines, connections
 }
 
-var bubble = regexp.MustCompile(`^goroutine .*, (synctest bubble \d+)`)
+var inBubble = regexp.MustCompile(`^goroutine .*, (synctest bubble \d+)`)
 
 // bubbled returns the stacks of the goroutines of the caller's bubble. Others, which earlier tests
 // left, end in real time: while minutes pass here.
@@ -84,7 +84,7 @@ func bubbled() (stacks []string) {
 	}
 	var own string
 	for stack := range strings.SplitSeq(string(buf[:n]), "\n\n") {
-		m := bubble.FindStringSubmatch(stack)
+		m := inBubble.FindStringSubmatch(stack)
 		if own == "" { // the first one is the caller's
 			own = m[1]
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
-// inGrove runs f on ranks whose first rail may have trees, and on nodes beyond them that aggregate on
-// it. f has the ranks' communicators.
+// inGrove runs f on ranks whose first rail may have trees, and on nodes beyond them that aggregate
+// on it. f has the ranks' communicators.
 func inGrove(t *testing.T, ranks, nodes, rails int, adapt func(*Config), f func(b *bed, comms []*Communicator)) {
 	t.Helper()
 	all := func(c *Config) {
@@ -229,8 +229,9 @@ func TestATreeNeedsItsRailToEveryRank(t *testing.T) {
 	})
 }
 
-// What can happen to trees happens: their nodes die and come back, stand still, and lose their rail,
-// as ranks do theirs. No operation fails, every sum is right to the bit, and repairs were seen.
+// What can happen to trees happens: their nodes die and come back, stand still, and lose their
+// rail, as ranks do theirs. No operation fails, every sum is right to the bit, and repairs were
+// seen.
 func TestTreesUnderFaults(t *testing.T) {
 	count, first := seeds.Count(12, 4), uint64(1)
 	if one, ok := seeds.One(); ok {
@@ -322,8 +323,8 @@ func treesUnderFaults(t *testing.T, seed uint64) (repaired, lost int) {
 	return repaired, lost
 }
 
-// A tree's rail carries an operation's bytes once, a ring's 2(n-1)/n of them: rails of the same rate,
-// of which one has a tree, are divided accordingly, without anything configured.
+// A tree's rail carries an operation's bytes once, a ring's 2(n-1)/n of them: rails of the same
+// rate, of which one has a tree, are divided accordingly, without anything configured.
 func TestATreeAndARailCarryAPartEach(t *testing.T) {
 	const ranks, size, rate = 4, 4 << 20, 50e6
 	adapt, rails := limitedRails(rate, rate)

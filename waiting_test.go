@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/test/bubble"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
@@ -57,7 +57,7 @@ func (b *bed) reminders(text string) (n int) {
 }
 
 func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := start(t, testbed.Options{Nodes: 1, Rails: 1, Adapt: func(c *Config) {
 			c.Join = []string{"10.0.0.99:7946"}
 		}})

@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Handler hears what gossip has to say: from one goroutine, holding no lock. It must not block for long,
-// nor call Leave or Close. Events of one node come in their order; an event comes before the messages
-// of the member that it announces wherever gossip knew of the member first.
+// Handler hears what gossip has to say: from one goroutine, holding no lock. It must not block for
+// long, nor call Leave or Close. Events of one node come in their order; an event comes before the
+// messages of the member that it announces wherever gossip knew of the member first.
 type Handler interface {
 	ClusterEvent(Event)
 	// ClusterMessage: m is the handler's to keep. The sender is as it calls itself. One message
@@ -69,9 +69,9 @@ type Gossip struct {
 	leaving  bool
 	closed   bool
 
-	// lifecycle holds a token that Leave and memberlist's shutdown take: what is to be gossiped after
-	// the shutdown waits in vain. Not a mutex, because it is held for long: waiters must stand still
-	// in virtual time.
+	// lifecycle holds a token that Leave and memberlist's shutdown take: what is to be gossiped
+	// after the shutdown waits in vain. Not a mutex, because it is held for long: waiters must
+	// stand still in virtual time.
 	lifecycle chan struct{}
 
 	undecodable, dropped, stale, unsent atomic.Uint64
@@ -85,9 +85,9 @@ type Stats struct {
 	Unsent      uint64 // messages whose destination could not be reached
 }
 
-// Start listens, tries once to reach the seeds, and goes on trying in the background: nodes may start
-// in any order. WaitJoined tells when the cluster is reached. The context bounds the start only.
-// A Store that does not answer is waited for, until another node is known or JoinTimeout has
+// Start listens, tries once to reach the seeds, and goes on trying in the background: nodes may
+// start in any order. WaitJoined tells when the cluster is reached. The context bounds the start
+// only. A Store that does not answer is waited for, until another node is known or JoinTimeout has
 // passed.
 //
 // Errors: an invalid configuration or a name that a living node has (*ConflictError), both
@@ -258,9 +258,9 @@ func (g *Gossip) fail(err error) {
 	}
 }
 
-// Send queues a message to a member, for a reliable stream of its own. It may still get lost: the member
-// may fail, or be unreachable. m is not changed. The error names a node that is no
-// member, or matches fault.ErrLimit when too many messages wait for it.
+// Send queues a message to a member, for a reliable stream of its own. It may still get lost: the
+// member may fail, or be unreachable. m is not changed. The error names a node that is no member,
+// or matches fault.ErrLimit when too many messages wait for it.
 func (g *Gossip) Send(node string, m *messages.Rendezvous) error {
 	to, ok := g.roster.member(node)
 	if !ok {
@@ -293,8 +293,9 @@ func (g *Gossip) lost(to Member, n int, err error) {
 	g.log.Debug("rendezvous messages not delivered", "to", to.Node, "address", to.Addr, "messages", n, "error", err)
 }
 
-// Leave announces that this node goes, so that the others see it Left and not Failed. Nothing can be
-// sent afterwards; Close is still to be called. A context without a deadline is given LeaveTimeout.
+// Leave announces that this node goes, so that the others see it Left and not Failed. Nothing can
+// be sent afterwards; Close is still to be called. A context without a deadline is given
+// LeaveTimeout.
 func (g *Gossip) Leave(ctx context.Context) error {
 	g.mu.Lock()
 	if g.leaving || g.closed {

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/test/bubble"
 	"go.uber.org/goleak"
 )
 
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // shutdown, and virtual time stops with the test's own goroutine: so that one waits for them.
 func inVirtualTime(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f(t)
 		pass(10 * time.Second)
 	})

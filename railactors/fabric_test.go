@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -20,6 +19,7 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // testNode is a Fabric with an Inbound that keeps what arrives, by the frame's Seq.
@@ -288,7 +288,7 @@ func (n *testNode) expectReleased(last uint64, want error) {
 
 // virtual runs a test in virtual time on nodes over transport/mem.
 func virtual(t *testing.T, rails int, test func(b *bed, net *mem.Network)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		net := mem.NewNetwork()
 		b := &bed{t: t, open: net.Transport}
 		for i := range rails {

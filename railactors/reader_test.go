@@ -3,10 +3,10 @@ package railactors
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // pacedConn delivers at a rate, and notes what is asked for.
@@ -24,7 +24,7 @@ func (c *pacedConn) ReadFull(p []byte) (int, error) {
 
 // On a slow rail a payload may take longer than the rank timeout; each piece of it shows that the peer lives.
 func TestAPayloadIsReadWholeOnQuickRailsOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &Fabric{start: time.Now(), cfg: Config{RankTimeout: 2 * time.Second}}
 		p := &Peer{fabric: f, signals: make([]signal, 1)}
 		c := &pacedConn{}

@@ -11,9 +11,6 @@ import (
 
 var errLinkDown = errors.New("its interface is down, or has no carrier")
 
-// atOnce is when a timer is due that shall run now; not 0: CONTRIBUTING.md.
-const atOnce = time.Nanosecond
-
 // This file finds dead rails whose connections nobody resets (docs/decisions/016): a link that goes
 // down is told by the system, a rail on which packets vanish by the bytes that stay unconfirmed.
 // What comes of either is a connection that is closed, and so a failover.
@@ -156,7 +153,7 @@ func (p *Peer) prove(rail int, doubted bool) {
 	}
 	if look {
 		p.watching = true
-		p.watch.Reset(atOnce)
+		p.watch.Reset(0)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,7 +106,7 @@ func (in *inbound) PeerLeft(p *railactors.Peer, err error)      { in.server.Load
 // yet. tune may be nil.
 func virtual(t *testing.T, n int, tune func(*Config), test func(b *bed)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := &bed{t: t, net: mem.NewNetwork()}
 		in := &inbound{}
 		b.node = b.station("an", in)
@@ -238,7 +239,7 @@ type request struct {
 func (c *child) connect() {
 	c.bed.t.Helper()
 	m := c.bed.node.member("an")
-	p, err := c.station.fabric.Connect(remoteOf(m))
+	p, err := c.station.fabric.Connect(railactors.RemoteOf(m))
 	if err != nil {
 		c.bed.t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func TestFramesThatNoCorrectChildSendsAreErrors(t *testing.T) {
 		if err := b.server.Granted(g.peers[0], &wrong); err == nil {
 			t.Error("a notice for another communicator was taken")
 		}
-		if !b.server.Serves(testGroup) {
+		if b.server.group(testGroup) == nil {
 			t.Error("the group has ended")
 		}
 
@@ -84,7 +84,7 @@ func TestFramesOfStrangersAreErrors(t *testing.T) {
 		if got := b.ask("child0", m); got != "" {
 			t.Fatal(got)
 		}
-		third, err := b.node.fabric.Connect(remoteOf(b.request().Members[2]))
+		third, err := b.node.fabric.Connect(railactors.RemoteOf(b.request().Members[2]))
 		if err != nil {
 			t.Fatal(err)
 		}

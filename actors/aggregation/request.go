@@ -12,7 +12,6 @@ import (
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
-	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 )
 
@@ -21,11 +20,8 @@ import (
 
 // Limits of a request.
 const (
-	minMembers        = 2
-	maxMembers        = 256
-	maxWindow         = 1024 // fragments
-	minFragmentBytes  = 256
-	fragmentAlignment = 64 // bytes, of which a fragment's length is a multiple
+	minMembers = 2
+	maxMembers = 256
 )
 
 // Request answers a node that asks for a group. What is granted is reserved at once; the members'
@@ -104,16 +100,13 @@ func (s *Server) validate(from string, m *messages.TreeRequest) error {
 		return fmt.Errorf("the communicator's name has %d bytes, the limit is %d", len(m.GetName()), view.MaxName)
 	case !aggregates:
 		return fmt.Errorf("node %q doesn't aggregate on rail %q", s.config.Node, short(m.GetRail()))
-	case m.GetWindow() < 1 || m.GetWindow() > maxWindow:
-		return fmt.Errorf("a window of %d fragments is not in 1 to %d", m.GetWindow(), maxWindow)
-	case m.GetFragmentBytes() < minFragmentBytes || m.GetFragmentBytes() > wire.MaxPayload ||
-		m.GetFragmentBytes()%fragmentAlignment != 0:
-		return fmt.Errorf("fragments of %d bytes: needs a multiple of %d in %d to %d", m.GetFragmentBytes(),
-			fragmentAlignment, minFragmentBytes, wire.MaxPayload)
 	case m.GetBcubeBase() < 2:
 		return fmt.Errorf("bcube base %d: must be at least 2", m.GetBcubeBase())
 	case n < minMembers || n > maxMembers:
 		return fmt.Errorf("%d members are not in %d to %d", n, minMembers, maxMembers)
+	}
+	if err := sharp.CheckShape(int(m.GetWindow()), int(m.GetFragmentBytes())); err != nil {
+		return err
 	}
 	return s.validateMembers(from, m.GetMembers())
 }
@@ -190,7 +183,7 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 // admission.
 func (s *Server) begin(g *group, members []*messages.ViewMember) error {
 	for child, m := range members {
-		p, err := s.fabric.Connect(remoteOf(m))
+		p, err := s.fabric.Connect(railactors.RemoteOf(m))
 		if err != nil {
 			return s.undo(g, fmt.Errorf("rank %d: %w", child, err))
 		}
@@ -219,14 +212,6 @@ func (s *Server) undo(g *group, cause error) error {
 	g.cancel(cause)
 	g.release()
 	return cause
-}
-
-func remoteOf(m *messages.ViewMember) railactors.Remote {
-	r := railactors.Remote{Node: m.GetNode(), Incarnation: m.GetIncarnation()}
-	for _, rail := range m.GetRails() {
-		r.Rails = append(r.Rails, railactors.RailAddress{Name: rail.GetName(), Addr: rail.GetAddr()})
-	}
-	return r
 }
 
 // connectTimeout is how long all members have to be connected.

@@ -129,11 +129,11 @@ func TestAGroupIsNotMadeAgainAfterItsEnd(t *testing.T) {
 	virtual(t, 2, nil, func(b *bed) {
 		b.form()
 		b.server.Destroy("child1", &messages.TreeDestroy{Group: testGroup})
-		if !b.server.Serves(testGroup) {
+		if b.server.group(testGroup) == nil {
 			t.Fatal("destroyed by a node that didn't ask for it")
 		}
 		b.server.Destroy("child0", &messages.TreeDestroy{Group: testGroup})
-		if b.server.Serves(testGroup) {
+		if b.server.group(testGroup) != nil {
 			t.Fatal("still served")
 		}
 		if got := b.ask("child0", b.request()); !strings.Contains(got, "it has ended") {
@@ -180,7 +180,7 @@ func TestAGroupEndsIfNotAllMembersConnect(t *testing.T) {
 		b.children[0].connect()
 		b.children[1].connect()
 		<-time.After(connectTimeout - time.Second)
-		if !b.server.Serves(testGroup) {
+		if b.server.group(testGroup) == nil {
 			t.Fatal("it ended before the time is over")
 		}
 		<-time.After(2 * time.Second)

@@ -73,15 +73,10 @@ func (s *Server) Seek(from string, m *messages.TreeSeek) {
 	if _, ok := s.rails[m.GetRail()]; !ok {
 		return
 	}
-	offer := &messages.TreeOffer{Rail: m.GetRail(), Groups: uint32(len(*s.groups.Load()))}
-	for _, r := range s.fabric.Rails() {
-		offer.Rails = append(offer.Rails, &messages.ViewRail{Name: r.Name, Addr: r.Addr})
-	}
+	offer := &messages.TreeOffer{Rail: m.GetRail(), Groups: uint32(len(*s.groups.Load())),
+		Rails: railactors.RailsOf(s.fabric.Addresses())}
 	s.send(from, &messages.Rendezvous{Body: &messages.Rendezvous_TreeOffer{TreeOffer: offer}})
 }
-
-// Serves reports whether the group is served here.
-func (s *Server) Serves(group uint64) bool { return s.group(group) != nil }
 
 func (s *Server) group(id uint64) *group { return (*s.groups.Load())[id] }
 

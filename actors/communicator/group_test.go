@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -19,6 +18,7 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // nobody hears what comes; nothing is to.
@@ -26,7 +26,7 @@ type nobody struct{ railactors.Inbound }
 
 // Nobody takes what is sent to node b, and it is not lost yet.
 func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		network := mem.NewNetwork()
 		network.Silence("a", "eth0")
 		quiet := slog.New(slog.DiscardHandler)

@@ -28,7 +28,8 @@ type Node struct {
 	Registry         Registry
 	SharpRails       []string // by index: the names of rails that may have trees; "": it may not
 	TreeFragment     int      // bytes of the longest fragment of a tree that is made here
-	// Cast sends a message to a node by gossip, or to all others if it has no name. It may get lost.
+	// Cast sends a message to a node by gossip, or to all others if it has no name. It may get
+	// lost.
 	Cast func(to string, m *messages.Rendezvous)
 }
 

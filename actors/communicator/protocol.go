@@ -66,16 +66,16 @@ type closeCommunicator struct{ done chan error }
 // the communicator actor.
 type MemberGone op.Rank
 
-// Rendezvous is what a node says that aggregates. From gossip to the communicator actor, and by that
-// one to the trees actor.
+// Rendezvous is what a node says that aggregates. From gossip to the communicator actor, and by
+// that one to the trees actor.
 type Rendezvous struct {
 	From    string
 	Message *messages.Rendezvous
 }
 
-// TreeDown says that this rank can't reach a group's aggregation node over the group's rail, or that
-// the node serves the group no more. From the fabric through the communicator actor to the trees
-// actor.
+// TreeDown says that this rank can't reach a group's aggregation node over the group's rail, or
+// that the node serves the group no more. From the fabric through the communicator actor to the
+// trees actor.
 type TreeDown struct {
 	Group  uint64
 	Reason string
@@ -97,8 +97,8 @@ type treeQuiet struct {
 	group, settled uint64
 }
 
-// proposeTree asks the coordinator of rank 0 to have the table name a rail's group, or none. Sent by
-// the trees actor.
+// proposeTree asks the coordinator of rank 0 to have the table name a rail's group, or none. Sent
+// by the trees actor.
 type proposeTree struct {
 	rail  int
 	group uint64

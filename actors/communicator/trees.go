@@ -119,7 +119,7 @@ func (t *trees) lead(rail int, actions []sharp.LeaderAction) {
 	}
 	if !first.IsZero() {
 		n, self := t.group.node, t.self
-		t.alarm = time.AfterFunc(max(time.Nanosecond, time.Until(first)), func() { n.tell(self, treesWake{}) })
+		t.alarm = time.AfterFunc(time.Until(first), func() { n.tell(self, treesWake{}) })
 	}
 }
 
@@ -163,20 +163,13 @@ func (t *trees) request(l *treeLeader, group uint64) *messages.TreeRequest {
 	for rank, name := range g.Nodes {
 		member := &messages.ViewMember{Node: name, Incarnation: g.Procs[rank]}
 		if p := g.Peers[rank]; p != nil {
-			member.Rails = railsOf(p.Addresses())
+			member.Rails = railactors.RailsOf(p.Addresses())
 		} else {
-			member.Rails = railsOf(g.node.Fabric.Addresses())
+			member.Rails = railactors.RailsOf(g.node.Fabric.Addresses())
 		}
 		m.Members = append(m.Members, member)
 	}
 	return m
-}
-
-func railsOf(all []railactors.RailAddress) (rails []*messages.ViewRail) {
-	for _, a := range all {
-		rails = append(rails, &messages.ViewRail{Name: a.Name, Addr: a.Addr})
-	}
-	return rails
 }
 
 // everybody sends a message to all ranks, this one included.

@@ -2,13 +2,14 @@ package communicator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages"
-	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 )
 
@@ -21,7 +22,7 @@ func (t *trees) connect(m *messages.TreeOpen) {
 		return // it was asked before
 	}
 	if err == nil {
-		c.Node, err = t.group.node.Fabric.Connect(remoteOf(m.GetNode()))
+		c.Node, err = t.group.node.Fabric.Connect(railactors.RemoteOf(m.GetNode()))
 	}
 	if err != nil {
 		t.ready(m.GetGroup(), err)
@@ -45,27 +46,12 @@ func (t *trees) configOf(m *messages.TreeOpen) (c engine.TreeConfig, err error) 
 	switch {
 	case c.Rail < 0:
 		return c, fmt.Errorf("node %q has no rail %q", n.Name, m.GetRail())
-	case c.Group == 0 || c.Window < 1 || c.Window > maxTreeWindow || c.FragmentBytes < minTreeFragment ||
-		c.FragmentBytes > wire.MaxPayload || c.FragmentBytes%minTreeFragment != 0:
-		return c, fmt.Errorf("a group of window %d and fragments of %d bytes", c.Window, c.FragmentBytes)
+	case c.Group == 0:
+		return c, errors.New("a group needs an id other than 0")
 	case m.GetNode().GetNode() == n.Name:
 		return c, fmt.Errorf("node %q can't aggregate for a rank of its own", n.Name)
 	}
-	return c, nil
-}
-
-// Limits of a group, checked because they come from the network.
-const (
-	maxTreeWindow   = 1 << 10
-	minTreeFragment = 256 // bytes; fragments are a multiple of it
-)
-
-func remoteOf(m *messages.ViewMember) railactors.Remote {
-	r := railactors.Remote{Node: m.GetNode(), Incarnation: m.GetIncarnation()}
-	for _, rail := range m.GetRails() {
-		r.Rails = append(r.Rails, railactors.RailAddress{Name: rail.GetName(), Addr: rail.GetAddr()})
-	}
-	return r
+	return c, sharp.CheckShape(c.Window, c.FragmentBytes)
 }
 
 // connected: this rank's way to a tree's node is there, or isn't to be had.
@@ -153,7 +139,8 @@ func (t *trees) repair(m *messages.TreeRepair) {
 	if o.up {
 		t.group.node.Registry.TreeDown(t.group, o.config.Rail, o.config.Node.Node(), o.reason, repaired)
 	}
-	// A table that names it may still be on its way: what that gives to the tree is to be repaired, too.
+	// A table that names it may still be on its way: what that gives to the tree is to be repaired,
+	// too.
 	t.past = append(t.past, m.GetGroup())
 	if len(t.past) > maxPastTrees {
 		t.close(t.past[0], t.open[t.past[0]])
@@ -161,7 +148,7 @@ func (t *trees) repair(m *messages.TreeRepair) {
 	}
 }
 
-// maxPastTrees bounds the repaired trees that are remembered: of as many another one was in the table
+// maxPastTrees bounds the repaired trees that are remembered: as many others were in the table
 // since.
 const maxPastTrees = 16
 

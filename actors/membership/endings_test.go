@@ -15,13 +15,14 @@ import (
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // besideASilentRank runs f on rank 1 of two, in virtual time. Rank 0 says what the test lets it
 // say.
 func besideASilentRank(t *testing.T,
 	f func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		network := mem.NewNetwork()
 		silent, err := network.Transport("b").Open("rail0")
 		if err != nil {

@@ -22,8 +22,8 @@ const (
 	TableChanged       // operations of Communicator are divided by table Version from now on
 	RailMoved          // what Rail had on its way to Node when it went down goes over other rails
 	TreeUp             // large sums of Communicator that Rail carries are made by Node from now on
-	// Node makes them no more; Err says why. Repaired operations of this rank that were under way go on
-	// without it.
+	// Node makes them no more; Err says why. Repaired operations of this rank that were under way
+	// go on without it.
 	TreeDown
 )
 
@@ -136,7 +136,8 @@ func (e *events) close() {
 	clear(e.all)
 }
 
-// Subscribe opens a subscription to what happens from now on. The channel is closed by cancel and by Close.
+// Subscribe opens a subscription to what happens from now on. The channel is closed by cancel and
+// by Close.
 func (n *Node) Subscribe() (_ <-chan Event, cancel func()) { return n.events.subscribe() }
 
 // watchPair tells subscribers what the rails report, and the balancers that what they measure just now doesn't count.

@@ -175,7 +175,7 @@ func (a *nodeActor) step(e view.Event) {
 	}
 	if at, ok := a.core.Wake(); ok {
 		n := a.node
-		a.alarm = time.AfterFunc(max(time.Nanosecond, time.Until(at)), func() { n.tell(n.pid, wake{}) }) // not 0: CONTRIBUTING.md
+		a.alarm = time.AfterFunc(time.Until(at), func() { n.tell(n.pid, wake{}) })
 	}
 }
 

@@ -60,8 +60,8 @@ func (n *node) ofTrees(from string, m *messages.Rendezvous) bool {
 	return true
 }
 
-// staleMember is a node of which gossip knows another process than is meant; "" if there is none. To
-// connect to the one that is meant would end what there is with the other.
+// staleMember is a node of which gossip knows another process than is meant; "" if there is none.
+// To connect to the one that is meant would end what there is with the other.
 func (n *node) staleMember(all []*messages.ViewMember) string {
 	g := n.cast.Load()
 	if g == nil {

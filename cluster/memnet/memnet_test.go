@@ -7,11 +7,12 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
 	"go.uber.org/goleak"
+
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func listen(t *testing.T, n *Network, bind string) memberlist.NodeAwareTransport {
@@ -90,7 +91,7 @@ func TestNobodyAndTakenAddresses(t *testing.T) {
 
 func TestAPartitionCutsPacketsStreamsAndDials(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := New()
 		a, b := listen(t, n, addrA), listen(t, n, addrB)
 		near, err := a.DialTimeout(addrB, time.Second)

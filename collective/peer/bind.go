@@ -6,7 +6,8 @@ import (
 )
 
 // This file decides which rail carries a frame of data (docs/decisions/032). The decision is made
-// when the frame is handed out; until then it waits in the queue of the rail that it is planned for.
+// when the frame is handed out; until then it waits in the queue of the rail that it is planned
+// for.
 
 // At tells the time of the events that follow, counted from any fixed moment, and to how many peers
 // this node sends now.
@@ -46,8 +47,8 @@ func (c *Core[F]) arrival(l *link[F], p *pace, bytes int) (s span, known bool) {
 	return span{t * max(0, 1-doubt), t * (1 + doubt)}, true
 }
 
-// delivery is how long the rail takes at this pace for what is on its way and so many bytes after it,
-// in seconds.
+// delivery is how long the rail takes at this pace for what is on its way and so many bytes after
+// it, in seconds.
 func (c *Core[F]) delivery(l *link[F], p *pace, bytes int) float64 {
 	return c.backlog(l, p.rate()) + float64(bytes)/p.rate()
 }
@@ -99,8 +100,8 @@ func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
 }
 
 // outdone reports whether the rail leaves the first frame of its queue to another one, which
-// delivers it clearly sooner even after all that is to come there. That one must have a frame on its
-// way or in its queue, or nothing wakes it: announced ones may depend on this frame.
+// delivers it clearly sooner even after all that is to come there. That one must have a frame on
+// its way or in its queue, or nothing wakes it: announced ones may depend on this frame.
 func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 	it := l.data.at(0)
 	if it.Rails == 0 || c.untested(l) {

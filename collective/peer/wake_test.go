@@ -20,8 +20,8 @@ func TestAnAcknowledgementWakesTheRailThatWaited(t *testing.T) {
 }
 
 // TestNoFrameIsLeftToARailThatHasNothingToCarry: nothing would wake that rail, and what operations
-// announce may depend on the frame. It is planned for the slow rail while many peers share the rails;
-// the writer comes when no other peer does.
+// announce may depend on the frame. It is planned for the slow rail while many peers share the
+// rails; the writer comes when no other peer does.
 func TestNoFrameIsLeftToARailThatHasNothingToCarry(t *testing.T) {
 	for _, announced := range []int{0, bedFrame} {
 		b := newBed(t, 200*mbit, 10*mbit)

@@ -62,3 +62,23 @@ type Action struct {
 	Number uint64 // of the fragment; Hold, Settle: all below it
 	Child  int    // Respond, Settle
 }
+
+// Limits of a group's shape.
+const (
+	MaxWindow    = 1 << 10   // fragments
+	FragmentUnit = 256       // bytes, of which a fragment's longest length is a multiple
+	MaxFragment  = 256 << 10 // bytes: what a frame carries
+)
+
+// CheckShape reports what can't be the window of a group, in fragments, or its longest fragment, in
+// bytes.
+func CheckShape(window, fragmentBytes int) error {
+	switch {
+	case window < 1 || window > MaxWindow:
+		return fmt.Errorf("a window of %d fragments is not in 1 to %d", window, MaxWindow)
+	case fragmentBytes < FragmentUnit || fragmentBytes > MaxFragment || fragmentBytes%FragmentUnit != 0:
+		return fmt.Errorf("fragments of %d bytes: needs a multiple of %d from %d to %d", fragmentBytes,
+			FragmentUnit, FragmentUnit, MaxFragment)
+	}
+	return nil
+}

@@ -81,16 +81,14 @@ func (l *Leader) Wake() (at time.Time, ok bool) {
 	return l.until, l.state != serving && l.state != fencing
 }
 
-// Group is the one that is being made or in use, and the node that aggregates it; 0 if there is none.
+// Group is the one that is being made or in use, and the node that aggregates it; 0 if there is
+// none.
 func (l *Leader) Group() (group uint64, node string) {
 	if l.state == resting || l.state == seeking {
 		return 0, ""
 	}
 	return l.group, l.node
 }
-
-// Serving reports whether the group is in use.
-func (l *Leader) Serving() bool { return l.state == serving }
 
 // Tick goes on at the time that Wake has named. fresh is a random number for a group.
 func (l *Leader) Tick(now time.Time, fresh uint64, out []LeaderAction) []LeaderAction {

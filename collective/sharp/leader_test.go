@@ -55,8 +55,8 @@ func (b *leaderBed) serve(node string) uint64 {
 		b.expect(b.l.Ready(b.now, rank, group, "", nil)) // said twice
 	}
 	b.expect(b.l.Ready(b.now, 2, group, "", nil), LeaderAction{Kind: Propose, Group: group})
-	if g, n := b.l.Group(); g != group || n != node || !b.l.Serving() {
-		b.t.Fatalf("group %d of %q, serving %v", g, n, b.l.Serving())
+	if g, n := b.l.Group(); g != group || n != node || b.l.state != serving {
+		b.t.Fatalf("group %d of %q, serving %v", g, n, b.l.state == serving)
 	}
 	return group
 }
@@ -162,8 +162,8 @@ func TestALeaderRepairsWhatIsLost(t *testing.T) {
 	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "b", Group: b.fresh})
 }
 
-// A node that is lost again and again is asked less and less often; one that has served for long, at
-// once.
+// A node that is lost again and again is asked less and less often; one that has served for long,
+// at once.
 func TestALeaderForgivesWhoHasServed(t *testing.T) {
 	lose := func(b *leaderBed, served time.Duration) (pause time.Duration) {
 		group := b.serve("a")

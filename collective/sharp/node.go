@@ -82,9 +82,6 @@ func (n *Node) Place(child int, number uint64, r Request) error {
 // Torn takes back a Place.
 func (n *Node) Torn(child int, number uint64) { n.at(number).have[child] = absent }
 
-// Request is what the children said of a fragment, from its first Place until it is responded to.
-func (n *Node) Request(number uint64) Request { return n.at(number).request }
-
 // Arrived says that a child's operand is whole.
 func (n *Node) Arrived(child int, number uint64, out []Action) []Action {
 	f := n.at(number)

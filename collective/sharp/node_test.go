@@ -80,9 +80,6 @@ func act(k sharp.ActionKind, number uint64) sharp.Action {
 func TestRootFoldsRespondsAndFrees(t *testing.T) {
 	n := tell(t, root)
 	n.place(1, 0)
-	if n.Request(0) != allReduce {
-		t.Error("the request is not what the child said")
-	}
 	n.wants(n.Arrived(1, 0, nil))
 	n.place(0, 0)
 	n.wants(n.Arrived(0, 0, nil), act(sharp.Fold, 0))

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func TestBuffersAreAlignedAndOfTheirLength(t *testing.T) {
@@ -142,7 +143,7 @@ func TestTrimFreesWhatNobodyNeeded(t *testing.T) {
 }
 
 func TestIdleMemoryGoesBackByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		p := NewPool(1 << 20)
 		a, b := p.Get(100_000), p.Get(200)
 		p.Put(a)

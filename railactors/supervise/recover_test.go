@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/supervise"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // brittle panics in each of the messages of its list; recovered says whether it defers Recover.
@@ -127,7 +127,7 @@ func TestPanicAtTheEndDoesNotKeepTheActorAlive(t *testing.T) {
 }
 
 func TestLogEventsNamesActorsAndIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		sys := newSystem()
 		var buf bytes.Buffer
 		unsubscribe := supervise.LogEvents(sys, slog.New(slog.NewTextHandler(&buf, nil)))

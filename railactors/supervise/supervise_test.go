@@ -16,6 +16,7 @@ import (
 
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/supervise"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,7 +120,7 @@ func newBed(t *testing.T, cfg supervise.Config, f func(*bed)) {
 }
 
 func runBed(t *testing.T, cfg supervise.Config, follows bool, f func(*bed)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		bd := &bed{T: t, j: &journal{}}
 		bd.sys = newSystem()
 		sub := bd.sys.EventStream.Subscribe(func(e any) {

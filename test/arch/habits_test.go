@@ -67,6 +67,25 @@ func TestNobodySleeps(t *testing.T) {
 	everywhere(t, nobodySleeps)
 }
 
+// bubblesOfOurs: the race detector crashes in bubbles that test/bubble did not make.
+func bubblesOfOurs(s *source) (bad []string) {
+	s.uses("testing/synctest", func(pos token.Pos, name string) {
+		if name == "Test" && s.dir() != "test/bubble" {
+			bad = append(bad, s.at(pos)+": synctest.Test; use test/bubble")
+		}
+	})
+	return bad
+}
+
+func TestBubblesAreOurs(t *testing.T) {
+	samples(t, bubblesOfOurs, []sample{
+		{"a/x_test.go", `package x; import "testing/synctest"; var run = synctest.Test`, true},
+		{"a/x_test.go", `package x; import "testing/synctest"; func f() { synctest.Wait() }`, false},
+		{"test/bubble/x.go", `package x; import "testing/synctest"; var run = synctest.Test`, false},
+	})
+	everywhere(t, bubblesOfOurs)
+}
+
 // unfinished finds the marks of work that was left for later.
 func unfinished(s *source) (bad []string) {
 	for _, g := range s.ast.Comments {

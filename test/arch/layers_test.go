@@ -29,6 +29,7 @@ var layers = []layer{
 	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults", "test/testbed"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile", "github.com/schollz/progressbar", "golang.org/x/term", "gonum.org/v1/plot"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
+	{dir: "test/bubble"},
 	{dir: "test/seeds"},
 	{dir: "actors"}, // no package of its own: those below stand here
 	{dir: "actors/membership", internal: []string{"actors", "cluster", "railactors", "messages",
@@ -65,7 +66,7 @@ var layers = []layer{
 
 // testOnly is what any test may import besides.
 var testOnly = layer{
-	internal: []string{"railactors/dispatch", "railactors/transport", "test/faults", "test/testbed", "test/seeds"},
+	internal: []string{"railactors/dispatch", "railactors/transport", "test/bubble", "test/faults", "test/testbed", "test/seeds"},
 	external: []string{goleak, rapid},
 }
 

@@ -10,11 +10,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/test/bubble"
 	"github.com/polyrail/polyrail/test/seeds"
 	"github.com/polyrail/polyrail/test/testbed"
 )
@@ -44,7 +44,7 @@ func TestNodesEqualTheReference(t *testing.T) {
 	for _, key := range keys {
 		t.Run(key.String(), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { run(t, key, byBed[key]) })
+			bubble.Test(t, func(t *testing.T) { run(t, key, byBed[key]) })
 		})
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/polyrail/polyrail/test/bubble"
 	"github.com/polyrail/polyrail/test/seeds"
 )
 
 // play plays a scenario in virtual time.
 func play(t *testing.T, s Scenario, o Options) (report *Report, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		report, err = Run(t.Context(), s, o)
 		<-time.After(time.Minute) // protoactor and memberlist end a few goroutines later than their owners
 	})

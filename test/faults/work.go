@@ -42,7 +42,7 @@ func (r *run) work(ctx context.Context, rank int, c *polyrail.Communicator) erro
 			r.report.Operations++
 			r.report.Slowest = max(r.report.Slowest, time.Since(start))
 		}
-		pause := time.NewTimer(max(time.Nanosecond, r.s.Pause)) // not 0: CONTRIBUTING.md
+		pause := time.NewTimer(r.s.Pause)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/test/bubble"
 	"github.com/polyrail/polyrail/test/seeds"
 	"github.com/polyrail/polyrail/test/testbed"
 )
@@ -149,7 +149,7 @@ func checkEndings(t *testing.T, what string, w way, endings []ending, victim int
 func TestNobodyWaitsForWhoLeavesInVirtualTime(t *testing.T) {
 	for _, w := range ways {
 		t.Run(string(w), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				l := newLeaving(t, true)
 				l.rounds(w)
 				l.close()

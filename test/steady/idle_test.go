@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"runtime/metrics"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // Whatever a timer does, it does on a goroutine that is started for it. Nodes start as many of them in
 // an idle time with communicators as without: for gossip and heartbeats.
 func TestNothingTicksInAnIdleCommunicator(t *testing.T) {
 	const ranks, communicators, minutes = 2, 50, 20 // virtual ones
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		nodes := inMemory(t, ranks, 1, static)
 		form(t, nodes, "first") // the peers are connected
 		idle := func() uint64 {

@@ -18,6 +18,7 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
 	"github.com/polyrail/polyrail/railactors/transport/transporttest"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func TestConformance(t *testing.T) {
@@ -70,7 +71,7 @@ type bed struct {
 // inBubble runs a test on a bed in virtual time.
 func inBubble(t *testing.T, o fault.Options, f func(*testing.T, *bed)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := mem.NewNetwork()
 		x := &bed{alpha: fault.Wrap(n.Transport("alpha"), o), start: time.Now()}
 		x.a, x.b = open(t, x.alpha), open(t, n.Transport("beta"))

@@ -15,6 +15,7 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/transporttest"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func openTwo(t *testing.T) (a, b transport.Device) {
@@ -48,7 +49,7 @@ func connect(t *testing.T, a, b transport.Device) (near, far transport.Conn) {
 }
 
 func TestBlockedStreamsLetVirtualTimeGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a, b := openTwo(t)
 		near, far := connect(t, a, b)
 		start := time.Now()
@@ -98,7 +99,7 @@ func TestACutResetsConnectionsAndRefusesDialsUntilHealed(t *testing.T) {
 }
 
 func TestSilenceKeepsBytesAndEndsBackUntilHealed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := mem.NewNetwork()
 		a, b := open(t, n, "alpha"), open(t, n, "beta")
 		near, far := connect(t, a, b)
@@ -134,7 +135,7 @@ func TestSilenceKeepsBytesAndEndsBackUntilHealed(t *testing.T) {
 }
 
 func TestAPulledPlugIsToldAndFelt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := mem.NewNetwork()
 		a, b := open(t, n, "alpha"), open(t, n, "beta")
 		near, _ := connect(t, a, b)
@@ -180,7 +181,7 @@ func TestAPulledPlugIsToldAndFelt(t *testing.T) {
 }
 
 func TestADialThatHangsGoesThroughWhenHealed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		n := mem.NewNetwork()
 		a, b := open(t, n, "alpha"), open(t, n, "beta")
 		n.Silence("alpha", "rail0")

@@ -24,12 +24,13 @@ type Options struct {
 	ReceiveBuffer   int // bytes, SO_RCVBUF; 0: the system tunes it
 	NotSentLowWater int // bytes, TCP_NOTSENT_LOWAT: what may wait unsent before a write blocks; 0: 256 KiB
 	// Congestion is the congestion control ("cubic"); empty: the system's. One that paces in TCP
-	// itself (bbr) sets a timer for each packet, which is a good part of a processor on a fast network.
+	// itself (bbr) sets a timer for each packet, which is a good part of a processor on a fast
+	// network.
 	Congestion string
 }
 
-// unsentBytes is the default of NotSentLowWater: one frame. What waits in a socket is ahead of every
-// grant, so a slow rail's grants waited for as much as was in flight.
+// unsentBytes is the default of NotSentLowWater: one frame. What waits in a socket is ahead of
+// every grant, so a slow rail's grants waited for as much as was in flight.
 const unsentBytes = 256 << 10
 
 // New makes a transport whose devices and connections have these options.

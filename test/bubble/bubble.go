@@ -1,0 +1,50 @@
+// Package bubble runs tests in virtual time, as testing/synctest does. Every test of this module
+// that has a bubble of synctest has it from here.
+package bubble
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// Test runs f in a bubble of synctest.
+//
+// Under the race detector Go runs one thread at a time meanwhile, also of what else the process tests.
+// In a bubble Go 1.26 runs a timer that is due on the thread that comes across it, and all of a
+// bubble share one stack of the detector: two such timers at once crash the process (SIGSEGV in
+// the detector's StackDepot). The detector needs no parallel threads to see a race.
+func Test(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	if raceDetector {
+		threads.one()
+		defer threads.many()
+	}
+	synctest.Test(t, f)
+}
+
+var threads counted
+
+// counted is how many bubbles there are, and what GOMAXPROCS was before the first.
+type counted struct {
+	mu      sync.Mutex
+	bubbles int
+	before  int
+}
+
+func (c *counted) one() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bubbles++; c.bubbles == 1 {
+		c.before = runtime.GOMAXPROCS(1)
+	}
+}
+
+func (c *counted) many() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bubbles--; c.bubbles == 0 {
+		runtime.GOMAXPROCS(c.before)
+	}
+}
