@@ -15,6 +15,9 @@ const maxAllocated = 1 << 10
 
 var raceDetector bool
 
+// brief reports whether tests that are long, above all under the race detector, shall do less.
+func brief() bool { return testing.Short() || raceDetector }
+
 // All goroutines of all ranks are counted. Virtual time stands still while there is work, so that
 // gossip and heartbeats take no part.
 func TestAnOperationAllocatesLittleOnceItsShapeIsKnown(t *testing.T) {

@@ -62,7 +62,7 @@ func TestSharesSettleByMeasurement(t *testing.T) {
 		probe bool
 	}{{2, true}, {2, false}, {4, true}} {
 		t.Run(fmt.Sprintf("ranks=%d/probe=%v", c.ranks, c.probe), func(t *testing.T) {
-			if testing.Short() && c.ranks > 2 {
+			if brief() && c.ranks > 2 {
 				t.Skip("long under the race detector")
 			}
 			adapt, rails := limitedRails(40e6, 10e6)

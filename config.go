@@ -38,9 +38,13 @@ type Config struct {
 	Aggregate       []string
 	AggregateMemory int64
 	// TreeFragment is what an aggregation node adds up at a time, in bytes: a multiple of 256 from
-	// 256 B to
-	// 256 KiB. 16 of them are on their way at once. Rank 0's counts.
-	TreeFragment int
+	// 256 B to 256 KiB. 16 of them are on their way at once. TreeRadix is how many children it has
+	// at most, where there are nodes enough; 0: as many as there are. Rank 0's counts.
+	TreeFragment, TreeRadix int
+	// Rack is where this node stands: the names of the switches above it, from the top down, with
+	// slashes between ("row1/rack3"). Trees follow the switches at which nodes aggregate. Empty
+	// where nothing is known.
+	Rack string
 
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
 	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives
@@ -310,6 +314,9 @@ func (c Config) Validate() error {
 	}
 	if c.AggregateMemory < 0 {
 		add("aggregate memory %d: must not be negative", c.AggregateMemory)
+	}
+	if c.TreeRadix < 0 || c.TreeRadix == 1 {
+		add("tree radix %d: must be 2 or more, or 0 for any", c.TreeRadix)
 	}
 	if err := sharp.CheckShape(1, c.TreeFragment); err != nil {
 		add("tree fragment: %v", err)

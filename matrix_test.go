@@ -331,6 +331,9 @@ func TestEveryCallInEveryStateReturns(t *testing.T) {
 		st := &matrixStates[i]
 		t.Run(strings.ReplaceAll(st.name, " ", "-"), func(t *testing.T) {
 			for k := range matrixCalls {
+				if testing.Short() && (i+k)%3 != 0 {
+					continue // each call in some states, and each state with some calls
+				}
 				t.Run(matrixCalls[k].name, func(t *testing.T) { matrixCell(t, st, &matrixCalls[k]) })
 			}
 		})

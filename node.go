@@ -64,7 +64,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
 	}
 	gossip := cluster.DefaultConfig()
-	gossip.Node, gossip.Incarnation, gossip.Cluster = cfg.Name, incarnation, cfg.Cluster
+	gossip.Node, gossip.Incarnation, gossip.Cluster, gossip.Path = cfg.Name, incarnation, cfg.Cluster, cfg.Rack
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
 	gossip.Store = cfg.Rendezvous.store()
 	inner, err := membership.Start(ctx, membership.Config{
@@ -78,7 +78,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			Algorithms: cfg.ranges(),
 		},
 		Aggregation: aggregation.Config{Node: cfg.Name, Rails: cfg.Aggregate, MemoryLimit: cfg.AggregateMemory},
-		SharpRails:  cfg.sharp(), TreeFragment: cfg.TreeFragment,
+		SharpRails:  cfg.sharp(), TreeFragment: cfg.TreeFragment, TreeRadix: cfg.TreeRadix,
 		Node: cfg.Name, Incarnation: incarnation,
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,

@@ -56,8 +56,9 @@ func findRank[T interface {
 					best = r
 				}
 			}
-			if got, want := fmt.Sprint(buf[i]), fmt.Sprint(element(value(best, i), best)); got != want {
-				return fmt.Errorf("%v by %v, element %d is %s, want %s", o, a, i, got, want)
+			want := element(value(best, i), best)
+			if buf[i] != want && fmt.Sprint(buf[i]) != fmt.Sprint(want) { // a NaN is not equal to itself
+				return fmt.Errorf("%v by %v, element %d is %v, want %v", o, a, i, buf[i], want)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func returns(t *testing.T, nodes, times int, away time.Duration, ways ...string)
 
 // An hour of heartbeats and gossip takes seconds. That a rail is connected again after it, whatever the fault, is in railactors.
 func TestARailIsBackAtItsFullShareAfterAnHourOff(t *testing.T) {
-	if testing.Short() {
+	if brief() {
 		t.Skip("long under the race detector")
 	}
 	returns(t, 2, 1, time.Hour, "silence")

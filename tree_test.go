@@ -101,6 +101,37 @@ func sums(b *bed, comms []*Communicator, elements int, seed uint64, inPlace bool
 	}
 }
 
+// wholeSums runs an allreduce of integers on every rank, and compares with what it has to be.
+func wholeSums(b *bed, comms []*Communicator, elements int, seed int64, o Op) {
+	b.t.Helper()
+	want := make([]int64, elements)
+	for i := range want {
+		for r := range comms {
+			want[i] += (seed + int64(i)) * int64(r+1) << 20
+		}
+		if o.Code() == op.CodeAvg {
+			want[i] /= int64(len(comms))
+		}
+	}
+	errs := make([]error, len(comms))
+	var ranks sync.WaitGroup
+	for r, c := range comms {
+		ranks.Go(func() {
+			buf := make([]int64, elements)
+			for i := range buf {
+				buf[i] = (seed + int64(i)) * int64(r+1) << 20
+			}
+			if errs[r] = AllReduce(b.t.Context(), c, buf, o, WithAlgorithm(Ring)); errs[r] == nil && !slices.Equal(buf, want) {
+				errs[r] = fmt.Errorf("rank %d: wrong %v of %d integers", r, o, elements)
+			}
+		})
+	}
+	ranks.Wait()
+	if err := errors.Join(errs...); err != nil {
+		b.t.Fatalf("%v\nlog:\n%s", err, b.log)
+	}
+}
+
 // flatSum is the sum in the order of a ring: owner o's block begins with rank o+1.
 func flatSum(in [][]float32) []float32 {
 	n, elements := len(in), len(in[0])
@@ -136,10 +167,90 @@ func TestSumsOverATree(t *testing.T) {
 	}
 }
 
+// A tree of several levels makes exact sums, and those whose order is free. The others keep theirs:
+// they take the rail without the tree.
+func TestSumsOverATreeOfLevels(t *testing.T) {
+	for _, c := range []struct {
+		ranks, nodes, radix int
+		order               OrderMode
+	}{{4, 3, 2, OrderFixed}, {8, 7, 2, OrderFixed}, {5, 3, 3, OrderFree}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			adapt := func(cfg *Config) {
+				cfg.TreeRadix, cfg.Order, cfg.Balance = c.radix, c.order, BalanceMeasured
+			}
+			inGrove(t, c.ranks, c.nodes, 1, adapt, func(b *bed, comms []*Communicator) {
+				received := func() (all []uint64) {
+					for _, n := range b.Nodes[c.ranks:] {
+						all = append(all, n.Rails()[0].BytesReceived)
+					}
+					return all
+				}
+				untilTree(b, comms[0], true)
+				for i := range int64(4) { // the first ones are still of the table before
+					wholeSums(b, comms, 60_000, i, Sum)
+				}
+				before := received()
+				for i := range int64(6) {
+					wholeSums(b, comms, 60_000+int(i)*1234, i, []Op{Sum, Avg}[i%2])
+				}
+				after := received()
+				for i := range after {
+					if after[i]-before[i] < 6*60_000*8*2 { // of two children at least
+						t.Errorf("node %d of the tree has received %d bytes", i, after[i]-before[i])
+					}
+				}
+				if c.order == OrderFree {
+					return
+				}
+				for i := range uint64(4) {
+					sums(b, comms, 120_000, i, true)
+				}
+				for i, n := range received() {
+					if n-after[i] > 100_000 {
+						t.Errorf("node %d of the tree has received %d bytes of sums that depend on the order",
+							i, n-after[i])
+					}
+				}
+			})
+		})
+	}
+}
+
+// Trees follow the racks that nodes say they stand in: what crosses the spine is what each rack's
+// node has made of its ranks' operands.
+func TestATreeFollowsTheRacks(t *testing.T) {
+	const ranks = 4
+	racks := []string{"row/a", "row/a", "row/b", "row/b", "row", "row/a", "row/b"} // ranks, then nodes
+	adapt := func(c *Config) {
+		for i, rack := range racks {
+			if c.Name == testbed.NodeName(i) {
+				c.Rack = rack
+			}
+		}
+	}
+	inGrove(t, ranks, 3, 1, adapt, func(b *bed, comms []*Communicator) {
+		untilTree(b, comms[0], true)
+		for i := range int64(4) {
+			wholeSums(b, comms, 60_000, i, Sum)
+		}
+		before := b.Nodes[ranks].Rails()[0].BytesReceived
+		for i := range int64(4) {
+			wholeSums(b, comms, 60_000, i, Sum)
+		}
+		if got := b.Nodes[ranks].Rails()[0].BytesReceived - before; got < 4*2*480_000 || got > 4*2*480_000*11/10 {
+			t.Errorf("the node of the spine has received %d bytes, want those of two children", got)
+		}
+	})
+}
+
 // An aggregation node is killed in mid-operation: no operation fails, all sums are right, and the
 // tree is back when a node aggregates again.
 func TestAnAggregationNodeDies(t *testing.T) {
-	for seed := range uint64(8) {
+	count := uint64(8)
+	if brief() {
+		count = 3
+	}
+	for seed := range count {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			ranks := 2 + random.IntN(4)
@@ -215,7 +326,8 @@ func TestATreeNeedsItsRailToEveryRank(t *testing.T) {
 		rail(1, 0).Cut()
 		sums(b, comms, 100_000, 1, true)
 		untilTree(b, comms[0], false)
-		for began := time.Now(); time.Since(began) < 5*time.Second; {
+		for range 25 {
+			<-time.After(200 * time.Millisecond)
 			sums(b, comms, 100_000, 2, true)
 			if table := comms[0].Table(); table.Tree(0) != 0 {
 				t.Fatalf("a tree that rank 1 can't reach\n%s", b.log)
@@ -254,8 +366,12 @@ func treesUnderFaults(t *testing.T, seed uint64) (repaired, lost int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	ranks, nodes, rails := 2+random.IntN(4), 1+random.IntN(2), 1+random.IntN(2)
 	balance, fragment := BalanceMode(random.IntN(2)), 1<<10<<random.IntN(9)
+	radix := 0
+	if random.IntN(2) > 0 { // two levels
+		ranks, nodes, radix = 3+random.IntN(3), 3+random.IntN(2), 2
+	}
 	adapt, rail := shapedRails(fault.Options{Rate: 25e6, Delay: 50 * time.Microsecond},
-		func(c *Config) { c.Balance, c.TreeFragment = balance, fragment })
+		func(c *Config) { c.Balance, c.TreeFragment, c.TreeRadix = balance, fragment, radix })
 	inGrove(t, ranks, nodes, rails, adapt, func(b *bed, comms []*Communicator) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		counted := make(chan struct{})
@@ -299,7 +415,12 @@ func treesUnderFaults(t *testing.T, seed uint64) (repaired, lost int) {
 				}
 			})
 			for i := range uint64(4) {
-				sums(b, comms, 70_000+random.IntN(130_000), 10*round+i, random.IntN(3) > 0)
+				elements := 70_000 + random.IntN(130_000)
+				if radix > 0 {
+					wholeSums(b, comms, elements/2, int64(10*round+i), Sum)
+				} else {
+					sums(b, comms, elements, 10*round+i, random.IntN(3) > 0)
+				}
 			}
 			<-happened
 			for i := ranks; i < ranks+nodes; i++ {
@@ -326,6 +447,9 @@ func treesUnderFaults(t *testing.T, seed uint64) (repaired, lost int) {
 // A tree's rail carries an operation's bytes once, a ring's 2(n-1)/n of them: rails of the same
 // rate, of which one has a tree, are divided accordingly, without anything configured.
 func TestATreeAndARailCarryAPartEach(t *testing.T) {
+	if brief() {
+		t.Skip("long under the race detector")
+	}
 	const ranks, size, rate = 4, 4 << 20, 50e6
 	adapt, rails := limitedRails(rate, rate)
 	inGrove(t, ranks, 1, 2, adapt, func(b *bed, comms []*Communicator) {

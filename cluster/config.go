@@ -26,6 +26,7 @@ const ProtocolVersion = 1
 type Config struct {
 	Node        string // unique among the living nodes of the cluster
 	Incarnation uint64 // of this process; a process that starts later has a higher one
+	Path        string // Member.Path of this node
 	Cluster     string // packets of clusters with another name are refused
 	Bind        string // ADDR:PORT to listen on, TCP and UDP; port 0 takes a free one, an empty ADDR all interfaces
 	Advertise   string // ADDR:PORT for the others to use; empty: what is bound
@@ -92,6 +93,7 @@ func (c *Config) Validate() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
+	add(ValidPath(c.Path), "path %q: names with a slash between any two, at most %d bytes", c.Path, MaxPath)
 	add(validNode(c.Node), "node name %q: 1 to %d bytes of printable text without blanks, '#' and '/'", c.Node, view.MaxNode)
 	add(c.Incarnation > 0, "incarnation 0")
 	add(c.Cluster != "" && len(c.Cluster) <= memberlist.LabelMaxSize, "cluster name %q: 1 to %d bytes", c.Cluster, memberlist.LabelMaxSize)

@@ -29,7 +29,7 @@ func (d *delegate) NodeMeta(int) []byte {
 	if d.g.isLeaving() {
 		intent = leaving
 	}
-	return encodeMeta(d.self.Version, d.self.Incarnation, intent)
+	return encodeMeta(d.self.Version, d.self.Incarnation, intent, d.self.Path)
 }
 func (d *delegate) NotifyMsg(b []byte)                { d.g.receive(b) }
 func (d *delegate) GetBroadcasts(int, int) [][]byte   { return nil }

@@ -142,7 +142,7 @@ func newGossip(cfg Config, h Handler) *Gossip {
 	}
 	return &Gossip{
 		cfg: cfg, log: cfg.Logger, handler: h, started: time.Now(),
-		self: Member{Node: cfg.Node, Incarnation: cfg.Incarnation},
+		self: Member{Node: cfg.Node, Incarnation: cfg.Incarnation, Path: cfg.Path},
 		poke: make(chan struct{}, 1), tried: make(chan struct{}), joined: make(chan struct{}), failed: make(chan struct{}),
 		lifecycle: make(chan struct{}, 1), refused: map[string]bool{},
 	}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -17,6 +20,7 @@ type Member struct {
 	Incarnation uint64
 	Version     uint32 // of the protocol
 	Addr        string // of its gossip, ADDR:PORT
+	Path        string // of the switches above it, from the top down, as it is configured
 }
 
 func (m Member) process() string { return processName(m.Node, m.Incarnation) }
@@ -27,21 +31,33 @@ func processName(node string, incarnation uint64) string {
 	return node + "#" + strconv.FormatUint(incarnation, 16)
 }
 
-const metaBytes = 13
+const metaBytes = 13 // and a path of up to MaxPath
 
-// What the last byte of the metadata says.
+// MaxPath bounds a node's path, in bytes.
+const MaxPath = 128
+
+// What the byte before the path says.
 const (
 	staying byte = iota
 	leaving
 )
 
-// encodeMeta is what gossip carries about a process: version, incarnation, and whether it leaves.
-// The version comes first in every version of the protocol.
-func encodeMeta(version uint32, incarnation uint64, intent byte) []byte {
-	b := make([]byte, 0, metaBytes)
+// encodeMeta is what gossip carries about a process: version, incarnation, whether it leaves, and
+// its path. The version comes first in every version of the protocol.
+func encodeMeta(version uint32, incarnation uint64, intent byte, path string) []byte {
+	b := make([]byte, 0, metaBytes+len(path))
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint64(b, incarnation)
-	return append(b, intent)
+	return append(append(b, intent), path...)
+}
+
+// ValidPath reports whether a path can be a node's: names with a slash between any two.
+func ValidPath(path string) bool {
+	if path == "" {
+		return true
+	}
+	return len(path) <= MaxPath && utf8.ValidString(path) &&
+		!slices.Contains(strings.Split(path, "/"), "") && !strings.ContainsFunc(path, unicode.IsControl)
 }
 
 // leaves reports whether a node that identify accepts says that it leaves.
@@ -65,14 +81,17 @@ func identify(self Member, n *memberlist.Node) (Member, error) {
 	switch {
 	case !ok || err != nil || !validNode(name):
 		return bad("its name is malformed")
-	case len(n.Meta) != metaBytes:
+	case len(n.Meta) < metaBytes || len(n.Meta) > metaBytes+MaxPath:
 		return bad(fmt.Sprintf("%d bytes of metadata", len(n.Meta)))
 	case binary.LittleEndian.Uint64(n.Meta[4:]) != incarnation:
 		return bad("name and metadata disagree about its incarnation")
 	case n.Meta[metaBytes-1] > leaving:
 		return bad("its metadata says neither that it stays nor that it leaves")
 	}
-	m.Incarnation = incarnation
+	m.Incarnation, m.Path = incarnation, string(n.Meta[metaBytes:])
+	if !ValidPath(m.Path) {
+		return bad("its path is malformed")
+	}
 	return m, nil
 }
 

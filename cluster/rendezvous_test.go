@@ -114,18 +114,18 @@ func FuzzRendezvous(f *testing.F) {
 // FuzzIdentify: whatever a process's name and metadata in gossip say, it is refused, or has an identity that says the same.
 func FuzzIdentify(f *testing.F) {
 	self := Member{Node: "a", Incarnation: 1, Version: 3}
-	f.Add("b#7", encodeMeta(3, 7, staying))
-	f.Add("b#7", encodeMeta(3, 7, leaving))
-	f.Add("b#7", encodeMeta(4, 7, staying))
-	f.Add("b#8", encodeMeta(3, 7, staying))
+	f.Add("b#7", encodeMeta(3, 7, staying, ""))
+	f.Add("b#7", encodeMeta(3, 7, leaving, ""))
+	f.Add("b#7", encodeMeta(4, 7, staying, ""))
+	f.Add("b#8", encodeMeta(3, 7, staying, ""))
 	f.Add("b", []byte{3, 0})
-	f.Add("#", encodeMeta(3, 0, staying))
+	f.Add("#", encodeMeta(3, 0, staying, ""))
 	f.Fuzz(func(t *testing.T, name string, meta []byte) {
 		m, err := identify(self, &memberlist.Node{Name: name, Meta: meta, Addr: net.IPv4(10, 0, 0, 2), Port: 7946})
 		if err != nil {
 			return
 		}
-		same := encodeMeta(m.Version, m.Incarnation, meta[metaBytes-1])
+		same := encodeMeta(m.Version, m.Incarnation, meta[metaBytes-1], "")
 		if !validNode(m.Node) || m.Version != self.Version || !bytes.Equal(same, meta) {
 			t.Errorf("%q, %x: %+v", name, meta, m)
 		}

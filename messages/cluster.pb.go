@@ -1143,10 +1143,12 @@ func (x *TreeSeek) GetRail() string {
 
 // TreeOffer: the sender aggregates on the rail.
 type TreeOffer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rail          string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
-	Rails         []*ViewRail            `protobuf:"bytes,2,rep,name=rails,proto3" json:"rails,omitempty"`    // all of the sender's, ascending by name
-	Groups        uint32                 `protobuf:"varint,3,opt,name=groups,proto3" json:"groups,omitempty"` // that it serves already
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rail  string                 `protobuf:"bytes,1,opt,name=rail,proto3" json:"rail,omitempty"`
+	// All of the sender's, ascending by name.
+	Rails []*ViewRail `protobuf:"bytes,2,rep,name=rails,proto3" json:"rails,omitempty"`
+	// That it serves already.
+	Groups        uint32 `protobuf:"varint,3,opt,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1205,15 +1207,30 @@ func (x *TreeOffer) GetGroups() uint32 {
 // TreeRequest: rank 0 of a communicator asks an aggregation node to serve a group. Answered by
 // TreeAnswer.
 type TreeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"` // random, never used again: who knows it may use the group
-	Comm          uint64                 `protobuf:"fixed64,2,opt,name=comm,proto3" json:"comm,omitempty"`   // wire id of the communicator
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`     // of the communicator
-	Rail          string                 `protobuf:"bytes,4,opt,name=rail,proto3" json:"rail,omitempty"`
-	Window        uint32                 `protobuf:"varint,5,opt,name=window,proto3" json:"window,omitempty"`                                    // fragments that a member may be ahead
-	FragmentBytes uint32                 `protobuf:"varint,6,opt,name=fragment_bytes,json=fragmentBytes,proto3" json:"fragment_bytes,omitempty"` // of the longest
-	BcubeBase     uint32                 `protobuf:"varint,7,opt,name=bcube_base,json=bcubeBase,proto3" json:"bcube_base,omitempty"`             // of the members' configuration
-	Members       []*ViewMember          `protobuf:"bytes,8,rep,name=members,proto3" json:"members,omitempty"`                                   // by rank
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Random, never used again: who knows it may use the group.
+	Group uint64 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The wire id of the communicator, and its name.
+	Comm uint64 `protobuf:"fixed64,2,opt,name=comm,proto3" json:"comm,omitempty"`
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Rail string `protobuf:"bytes,4,opt,name=rail,proto3" json:"rail,omitempty"`
+	// Fragments that a child may be ahead.
+	Window uint32 `protobuf:"varint,5,opt,name=window,proto3" json:"window,omitempty"`
+	// Of the longest fragment.
+	FragmentBytes uint32 `protobuf:"varint,6,opt,name=fragment_bytes,json=fragmentBytes,proto3" json:"fragment_bytes,omitempty"`
+	// Of the ranks' configuration.
+	BcubeBase uint32 `protobuf:"varint,7,opt,name=bcube_base,json=bcubeBase,proto3" json:"bcube_base,omitempty"`
+	// The node's children, in the order in which they are folded.
+	Members []*ViewMember `protobuf:"bytes,8,rep,name=members,proto3" json:"members,omitempty"`
+	// Of each of them: its rank and 1, or 0 if it aggregates itself. Empty where they are the
+	// communicator's ranks.
+	Ranks []uint32 `protobuf:"varint,9,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	// The node above, absent at the root.
+	Parent *ViewMember `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Of the communicator.
+	Size uint32 `protobuf:"varint,11,opt,name=size,proto3" json:"size,omitempty"`
+	// Sums may be of any order: inexact ones may be folded on more than one level.
+	Free          bool `protobuf:"varint,12,opt,name=free,proto3" json:"free,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1304,11 +1321,40 @@ func (x *TreeRequest) GetMembers() []*ViewMember {
 	return nil
 }
 
+func (x *TreeRequest) GetRanks() []uint32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *TreeRequest) GetParent() *ViewMember {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+func (x *TreeRequest) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *TreeRequest) GetFree() bool {
+	if x != nil {
+		return x.Free
+	}
+	return false
+}
+
 // TreeAnswer: whether the sender serves the group.
 type TreeAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
-	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"` // why not, at most 1 KiB; empty: it does
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Why not, at most 1 KiB; empty: it does.
+	Refusal       string `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1494,7 +1540,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\tTreeOffer\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12(\n" +
 	"\x05rails\x18\x02 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12\x16\n" +
-	"\x06groups\x18\x03 \x01(\rR\x06groups\"\xed\x01\n" +
+	"\x06groups\x18\x03 \x01(\rR\x06groups\"\xd9\x02\n" +
 	"\vTreeRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
 	"\x04comm\x18\x02 \x01(\x06R\x04comm\x12\x12\n" +
@@ -1504,7 +1550,12 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0efragment_bytes\x18\x06 \x01(\rR\rfragmentBytes\x12\x1d\n" +
 	"\n" +
 	"bcube_base\x18\a \x01(\rR\tbcubeBase\x12.\n" +
-	"\amembers\x18\b \x03(\v2\x14.polyrail.ViewMemberR\amembers\"<\n" +
+	"\amembers\x18\b \x03(\v2\x14.polyrail.ViewMemberR\amembers\x12\x14\n" +
+	"\x05ranks\x18\t \x03(\rR\x05ranks\x12,\n" +
+	"\x06parent\x18\n" +
+	" \x01(\v2\x14.polyrail.ViewMemberR\x06parent\x12\x12\n" +
+	"\x04size\x18\v \x01(\rR\x04size\x12\x12\n" +
+	"\x04free\x18\f \x01(\bR\x04free\"<\n" +
 	"\n" +
 	"TreeAnswer\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x18\n" +
@@ -1567,11 +1618,12 @@ var file_cluster_proto_depIdxs = []int32{
 	3,  // 18: polyrail.ViewPropose.view:type_name -> polyrail.View
 	1,  // 19: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
 	2,  // 20: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	2,  // 21: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_cluster_proto_init() }

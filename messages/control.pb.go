@@ -1500,15 +1500,19 @@ func (x *RailClosed) GetAnswer() bool {
 	return false
 }
 
-// TreeOpen: rank 0 has a group on a rail; the receiver is to connect to its aggregation node.
-// Answered by TreeReady.
+// TreeOpen: rank 0 has a group on a rail; the receiver is to connect to the aggregation node that it
+// is a child of. Answered by TreeReady.
 type TreeOpen struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
-	Rail          string                 `protobuf:"bytes,2,opt,name=rail,proto3" json:"rail,omitempty"`
-	Window        uint32                 `protobuf:"varint,3,opt,name=window,proto3" json:"window,omitempty"`                                    // fragments that a rank may be ahead
-	FragmentBytes uint32                 `protobuf:"varint,4,opt,name=fragment_bytes,json=fragmentBytes,proto3" json:"fragment_bytes,omitempty"` // of the longest
-	Node          *ViewMember            `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`                                         // that aggregates
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Rail  string                 `protobuf:"bytes,2,opt,name=rail,proto3" json:"rail,omitempty"`
+	// Fragments that a rank may be ahead.
+	Window uint32 `protobuf:"varint,3,opt,name=window,proto3" json:"window,omitempty"`
+	// Of the longest fragment.
+	FragmentBytes uint32      `protobuf:"varint,4,opt,name=fragment_bytes,json=fragmentBytes,proto3" json:"fragment_bytes,omitempty"`
+	Node          *ViewMember `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	// The tree has more than one level: it has an order of its own.
+	Deep          bool `protobuf:"varint,6,opt,name=deep,proto3" json:"deep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1578,11 +1582,19 @@ func (x *TreeOpen) GetNode() *ViewMember {
 	return nil
 }
 
-// TreeReady: the sender is connected to the group's aggregation node, or why it isn't.
+func (x *TreeOpen) GetDeep() bool {
+	if x != nil {
+		return x.Deep
+	}
+	return false
+}
+
+// TreeReady: the sender is connected to its aggregation node, or why it isn't.
 type TreeReady struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
-	Obstacle      string                 `protobuf:"bytes,2,opt,name=obstacle,proto3" json:"obstacle,omitempty"` // at most 1 KiB
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	// At most 1 KiB.
+	Obstacle      string `protobuf:"bytes,2,opt,name=obstacle,proto3" json:"obstacle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1634,10 +1646,12 @@ func (x *TreeReady) GetObstacle() string {
 // TreeLost: the group can't be used any more. From whoever found it to rank 0, and then from rank 0
 // to all.
 type TreeLost struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 1 KiB
-	Fence         bool                   `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`  // rank 0's: the receiver is to fence the group, and to answer with TreeFenced
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	// At most 1 KiB.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Rank 0's: the receiver is to fence the group, and to answer with TreeFenced.
+	Fence         bool `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1801,12 +1815,14 @@ func (x *TreeRepair) GetFrom() uint64 {
 	return 0
 }
 
-// TreeRevoked: from an aggregation node to its children: it serves the group no more.
+// TreeRevoked: from an aggregation node to its neighbours: it serves the group no more.
 type TreeRevoked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`      // at most 1 KiB
-	Mismatch      bool                   `protobuf:"varint,3,opt,name=mismatch,proto3" json:"mismatch,omitempty"` // the ranks called different operations: the reason says which
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	// At most 1 KiB.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The ranks called different operations: the reason says which.
+	Mismatch      bool `protobuf:"varint,3,opt,name=mismatch,proto3" json:"mismatch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1990,13 +2006,14 @@ const file_control_proto_rawDesc = "" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x1a\n" +
 	"\breceived\x18\x03 \x01(\x04R\breceived\x12\x16\n" +
-	"\x06answer\x18\x04 \x01(\bR\x06answer\"\x9d\x01\n" +
+	"\x06answer\x18\x04 \x01(\bR\x06answer\"\xb1\x01\n" +
 	"\bTreeOpen\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
 	"\x04rail\x18\x02 \x01(\tR\x04rail\x12\x16\n" +
 	"\x06window\x18\x03 \x01(\rR\x06window\x12%\n" +
 	"\x0efragment_bytes\x18\x04 \x01(\rR\rfragmentBytes\x12(\n" +
-	"\x04node\x18\x05 \x01(\v2\x14.polyrail.ViewMemberR\x04node\"=\n" +
+	"\x04node\x18\x05 \x01(\v2\x14.polyrail.ViewMemberR\x04node\x12\x12\n" +
+	"\x04deep\x18\x06 \x01(\bR\x04deep\"=\n" +
 	"\tTreeReady\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x1a\n" +
 	"\bobstacle\x18\x02 \x01(\tR\bobstacle\"N\n" +

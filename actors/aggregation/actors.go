@@ -84,12 +84,12 @@ func (a *groupActor) Receive(ctx actor.Context) {
 		a.start(ctx)
 	case *connected:
 		if m.err != nil {
-			g.end(fmt.Errorf("not all members are connected: %w", m.err), tellChildren)
+			g.end(fmt.Errorf("not all members are connected: %w", m.err), tellOthers)
 		}
 	case over:
 		ctx.Stop(ctx.Self())
 	case *actor.Stopping:
-		g.end(fmt.Errorf("%w: its actor has stopped", fault.ErrInternal), tellChildren)
+		g.end(fmt.Errorf("%w: its actor has stopped", fault.ErrInternal), tellOthers)
 	case *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		supervise.Unknown(ctx, g.server.log)

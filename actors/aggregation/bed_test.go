@@ -169,7 +169,7 @@ func (b *bed) expectNothingLeft() {
 // request asks for a group of all children.
 func (b *bed) request() *messages.TreeRequest {
 	m := &messages.TreeRequest{Group: testGroup, Comm: testComm, Name: "train", Rail: "rail1",
-		Window: testWindow, FragmentBytes: testBytes, BcubeBase: testBase}
+		Window: testWindow, FragmentBytes: testBytes, BcubeBase: testBase, Size: uint32(len(b.children))}
 	for _, c := range b.children {
 		m.Members = append(m.Members, c.station.member(c.name))
 	}

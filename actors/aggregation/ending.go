@@ -2,20 +2,21 @@ package aggregation
 
 import (
 	"errors"
+	"iter"
 
-	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/railactors"
 )
 
 // This file is about how groups end, on whatever goroutine notices it: no end depends on an actor's
 // mailbox.
 
-// telling says whether the children hear of a group's end.
+// telling says whether the children and the parent hear of a group's end.
 type telling bool
 
 const (
-	tellChildren  telling = true
-	leaveChildren telling = false // they know
+	tellOthers  telling = true
+	leaveOthers telling = false // they know
 )
 
 // end ends the group with its first cause. Frames that come later are dropped; memory is taken back
@@ -34,8 +35,11 @@ func (g *group) end(cause error, tell telling) {
 	s.unregister(g, cause)
 	s.log.Info("aggregation group ended", "group", groupText(g.id), "communicator", g.name, "rail", g.rail,
 		"reason", cause)
-	if tell == tellChildren {
-		g.tellChildren(cause)
+	if tell == tellOthers {
+		g.tellOthers(cause)
+	}
+	if g.vigil != nil {
+		g.vigil.Stop()
 	}
 	s.fabric.Revoke(g)
 	g.cancel(cause)
@@ -45,10 +49,10 @@ func (g *group) end(cause error, tell telling) {
 }
 
 // tellChildren tells those that are connected. Others hear of it when they send something.
-func (g *group) tellChildren(cause error) {
-	var disagree *sharp.DisagreeError
+func (g *group) tellOthers(cause error) {
+	var disagree *disagreement
 	m := revoked(g.comm, g.id, cause.Error(), errors.As(cause, &disagree))
-	for child, p := range g.peers {
+	for p := range g.neighbours() {
 		select {
 		case <-p.Ready():
 		default:
@@ -58,7 +62,7 @@ func (g *group) tellChildren(cause error) {
 			continue
 		}
 		if err := p.SendControl(m); err != nil {
-			g.server.log.Debug("end of an aggregation group not told", "group", groupText(g.id), "to", g.nodes[child],
+			g.server.log.Debug("end of an aggregation group not told", "group", groupText(g.id), "to", p.Node(),
 				"error", err)
 		}
 	}
@@ -85,11 +89,23 @@ func (g *group) release() {
 	g.mu.Lock()
 	g.fragments, g.results, g.buffers = nil, nil, buffers{}
 	g.mu.Unlock()
-	for _, p := range g.peers {
-		if p != nil {
-			g.server.fabric.Disconnect(p)
-		}
+	for p := range g.neighbours() {
+		g.server.fabric.Disconnect(p)
 	}
 	g.server.release(g)
 	close(g.done)
+}
+
+// neighbours are the children and the parent, as far as they are known.
+func (g *group) neighbours() iter.Seq[*railactors.Peer] {
+	return func(yield func(*railactors.Peer) bool) {
+		for _, p := range g.peers {
+			if p != nil && !yield(p) {
+				return
+			}
+		}
+		if g.parent != nil {
+			yield(g.parent)
+		}
+	}
 }

@@ -181,7 +181,7 @@ func TestAnEndedGroupWaitsForWhoeverHoldsItsMemory(t *testing.T) {
 		if err != nil || landing.Receiver == nil {
 			t.Fatal(landing, err)
 		}
-		g.end(errTest, leaveChildren)
+		g.end(errTest, leaveOthers)
 		<-time.After(time.Second)
 		select {
 		case <-g.done:

@@ -23,14 +23,25 @@ type orderKey struct {
 }
 
 // orderOf is the order of the flat algorithm, for the owner of a block: the result is to the bit
-// what the ranks would compute themselves. Under mu.
+// what the ranks would compute themselves. A tree of several levels folds children as they are
+// numbered. Under mu.
 func (g *group) orderOf(a op.Algorithm, block int) order {
 	key := orderKey{a, block}
-	o, ok := g.orders[key]
-	if !ok {
-		o = schedule.Order(a, len(g.peers), g.base, block)
-		g.orders[key] = o
+	if g.deep {
+		key = orderKey{} // theirs
 	}
+	o, ok := g.orders[key]
+	switch {
+	case ok:
+		return o
+	case g.deep:
+		for child := range g.peers[1:] {
+			o = append(o, schedule.Fold{Into: 0, From: op.Rank(child + 1)})
+		}
+	default:
+		o = schedule.Order(a, g.size, g.base, block)
+	}
+	g.orders[key] = o
 	return o
 }
 
@@ -40,13 +51,17 @@ func partsOf(a op.Algorithm, n int) int { return schedule.Parts(op.KindAllReduce
 // algorithms are those that an allreduce may be folded by.
 var algorithms = schedule.Algorithms(op.KindAllReduce)
 
-// foldable says why a node can't fold for an operation.
-func foldable(d op.Descriptor) error {
+// foldable says why this node can't fold for an operation.
+func (g *group) foldable(d op.Descriptor) error {
 	if d.Kind != op.KindAllReduce {
 		return errors.New("an aggregation node serves allreduce only")
 	}
 	if !slices.Contains(algorithms, d.Algorithm) {
 		return fmt.Errorf("no allreduce folds by %v", d.Algorithm)
+	}
+	if g.deep && !g.free && !d.Code.Exact(d.DType) {
+		return errors.New("a tree of several levels folds in an order of its own, " +
+			"and this sum depends on the order")
 	}
 	_, err := kernel(d)
 	return err
@@ -74,7 +89,7 @@ func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
 	o := g.orderOf(f.response.Desc.Algorithm, int(f.response.Block))
 	g.mu.Unlock()
 
-	err := f.compute(o)
+	err := g.compute(f, o)
 
 	g.mu.Lock()
 	if err == nil && g.cause == nil {
@@ -83,13 +98,13 @@ func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
 	}
 	g.mu.Unlock()
 	if err != nil {
-		g.end(fmt.Errorf("%w: fragment %d: %w", fault.ErrInternal, number, err), tellChildren)
+		g.end(fmt.Errorf("%w: fragment %d: %w", fault.ErrInternal, number, err), tellOthers)
 	}
 	return out
 }
 
 // compute leaves the value in the operand that the last fold goes into.
-func (f *fragment) compute(o order) error {
+func (g *group) compute(f *fragment, o order) error {
 	if f.response.Length == 0 {
 		return nil
 	}
@@ -103,8 +118,8 @@ func (f *fragment) compute(o order) error {
 			return err
 		}
 	}
-	if f.response.Desc.Code == op.CodeAvg {
-		reduce.Divide(f.response.Desc.DType, f.operands[o[len(o)-1].Into], len(f.operands))
+	if f.response.Desc.Code == op.CodeAvg && g.parent == nil {
+		reduce.Divide(f.response.Desc.DType, f.operands[o[len(o)-1].Into], g.size)
 	}
 	return nil
 }
@@ -113,7 +128,11 @@ func (f *fragment) compute(o order) error {
 // mu.
 func (g *group) keep(f *fragment, child int, out []sharp.Action) []sharp.Action {
 	number := f.number
-	g.results[number] = &result{response: f.response, data: f.operands[child]}
+	r := &result{response: f.response, folded: f.operands[child]}
+	if g.parent == nil {
+		r.whole = r.folded
+	}
+	g.results[number] = r
 	g.folded++
 	for i, b := range f.operands {
 		g.bytes += uint64(len(b))

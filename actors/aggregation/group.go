@@ -15,8 +15,8 @@ import (
 	"github.com/polyrail/polyrail/railactors"
 )
 
-// group is this node's part in one group: it folds what the children send. It owns its frames and
-// receives its landings. Children are numbered by their rank.
+// group is this node's part in one group: it folds what the children send, and where it is not the
+// root it passes that on and the result back. It owns its frames and receives its landings.
 //
 // What the core decides under mu is carried out without it: mu is not held while a peer or a kernel
 // is called.
@@ -28,11 +28,16 @@ type group struct {
 	asker     string // the node that asked for it
 	rail      string
 	railIndex int
-	base      int // of Bcube
+	base      int  // of Bcube
+	size      int  // ranks of the communicator
+	deep      bool // there are other nodes in its tree
+	free      bool // sums of any type may be folded by it
 	reserved  int64
-	nodes     []string           // by child
+	names     []string           // by child, as reasons show them
 	peers     []*railactors.Peer // by child
 	children  map[*railactors.Peer]int
+	parent    *railactors.Peer  // nil at the root
+	vigil     *railactors.Vigil // over the parent; nil at the root
 
 	ctx    context.Context // ends with the group
 	cancel context.CancelCauseFunc
@@ -45,6 +50,7 @@ type group struct {
 	holds     int                // who may touch its memory: frames, landings, goroutines at work
 	fragments []fragment         // that are open, by number modulo window
 	results   map[uint64]*result // that are being sent, by number
+	owed      int                // results that the parent has not sent
 	buffers   buffers
 	orders    map[orderKey]order
 	folded    uint64 // fragments
@@ -59,10 +65,12 @@ type fragment struct {
 	operands [][]byte    // by child
 }
 
-// result is the value of a fragment, while frames read it.
+// result is a fragment that was folded, while frames read it.
 type result struct {
 	response wire.Header
-	data     []byte
+	folded   []byte
+	whole    []byte // what the children get: of the root the same memory
+	coming   bool   // the parent is sending it
 }
 
 // ended reports whether the group has ended.
@@ -75,18 +83,21 @@ func (g *group) ended() bool {
 func (g *group) status() GroupStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return GroupStatus{Group: g.id, Communicator: g.name, Rail: g.rail, Members: g.nodes,
+	return GroupStatus{Group: g.id, Communicator: g.name, Rail: g.rail, Members: g.names,
 		ReservedBytes: g.reserved, Fragments: g.folded, FoldedBytes: g.bytes}
 }
 
 // land answers a reader: where does this operand go?
 func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing, error) {
+	if g.fromAbove(from, h) {
+		return g.placeResult(h)
+	}
 	child, err := g.match(from, h)
 	if err != nil {
 		return railactors.Landing{}, err
 	}
-	if err := foldable(h.Desc); err != nil {
-		g.end(fmt.Errorf("rank %d (node %q) sent %v: %w", child, g.nodes[child], h.Desc, err), tellChildren)
+	if err := g.foldable(h.Desc); err != nil {
+		g.end(fmt.Errorf("%s sent %v: %w", g.names[child], h.Desc, err), tellOthers)
 		return railactors.Landing{}, nil
 	}
 	if err := g.checkBounds(h); err != nil {
@@ -95,13 +106,18 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 	landing, err := g.place(child, h)
 	var disagree *sharp.DisagreeError
 	if errors.As(err, &disagree) {
-		g.end(g.disagreement(disagree), tellChildren)
+		g.end(g.disagreement(disagree), tellOthers)
 		return railactors.Landing{}, nil
 	}
 	if err != nil {
 		return railactors.Landing{}, g.violation(child, err)
 	}
 	return landing, nil
+}
+
+// fromAbove reports whether a frame is the parent's.
+func (g *group) fromAbove(from *railactors.Peer, h *wire.Header) bool {
+	return g.parent != nil && from == g.parent && h.Comm == g.comm && h.Step == wire.TreeDown
 }
 
 // match finds the child that a frame is from.
@@ -120,12 +136,12 @@ func (g *group) match(from *railactors.Peer, h *wire.Header) (child int, err err
 
 // violation is what no correct child sends. It closes the connection.
 func (g *group) violation(child int, err error) error {
-	return fmt.Errorf("aggregation group %s, rank %d (node %q): %w", groupText(g.id), child, g.nodes[child], err)
+	return fmt.Errorf("aggregation group %s, %s: %w", groupText(g.id), g.names[child], err)
 }
 
 // checkBounds holds a header against the limits of the group.
 func (g *group) checkBounds(h *wire.Header) error {
-	size, parts := h.Desc.DType.Size(), partsOf(h.Desc.Algorithm, len(g.peers))
+	size, parts := h.Desc.DType.Size(), partsOf(h.Desc.Algorithm, g.size)
 	switch {
 	case int(h.Length) > g.buffers.bytes:
 		return fmt.Errorf("a fragment of %d bytes, the limit is %d", h.Length, g.buffers.bytes)
@@ -175,6 +191,37 @@ func responseTo(h *wire.Header) wire.Header {
 		Step: wire.TreeDown}
 }
 
+// ofParent marks the tags of landings of results; the rest is the fragment's number.
+const ofParent = 1 << 63
+
+// placeResult makes room for what the parent says to be a fragment's result.
+func (g *group) placeResult(h *wire.Header) (railactors.Landing, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cause != nil {
+		return railactors.Landing{}, nil
+	}
+	r := g.results[h.Running]
+	if r == nil || r.coming || !g.core.Expects(h.Running) || h.Running >= ofParent {
+		return railactors.Landing{}, fmt.Errorf("aggregation group %s: result of fragment %d, which was not asked for",
+			groupText(g.id), h.Running)
+	}
+	if w := &r.response; h.Seq != w.Seq || h.Block != w.Block || h.Lane != w.Lane || h.Length != w.Length {
+		return railactors.Landing{}, fmt.Errorf("aggregation group %s: result of fragment %d is of seq %d, block %d, "+
+			"lane %d, %d bytes; asked was for seq %d, block %d, lane %d, %d bytes", groupText(g.id), h.Running,
+			h.Seq, h.Block, h.Lane, h.Length, w.Seq, w.Block, w.Lane, w.Length)
+	}
+	if r.whole == nil {
+		var err error
+		if r.whole, err = g.buffers.take(int(h.Length)); err != nil {
+			return railactors.Landing{}, err
+		}
+	}
+	r.coming = true
+	g.holds++
+	return railactors.Landing{Dst: r.whole, Receiver: g, Tag: ofParent | h.Running}, nil
+}
+
 // landed is the fragment and the child of a landing. Under mu, while the group hasn't ended.
 func (g *group) landed(tag uint64) (f *fragment, child int) {
 	n := uint64(len(g.peers))
@@ -187,7 +234,12 @@ func (g *group) Arrived(tag uint64) {
 	var space [8]sharp.Action
 	actions := space[:0]
 	g.mu.Lock()
-	if g.cause == nil {
+	switch {
+	case g.cause != nil:
+	case tag&ofParent != 0:
+		g.owed--
+		actions = g.note(g.core.Returned(tag&^ofParent, actions), 0)
+	default:
 		f, child := g.landed(tag)
 		actions = g.note(g.core.Arrived(child, f.number, actions), 0)
 	}
@@ -200,7 +252,11 @@ func (g *group) Torn(tag uint64, _ error) {
 	defer g.leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.cause == nil {
+	switch {
+	case g.cause != nil:
+	case tag&ofParent != 0:
+		g.results[tag&^ofParent].coming = false
+	default:
 		f, child := g.landed(tag)
 		g.buffers.put(f.operands[child])
 		f.operands[child] = nil
@@ -212,9 +268,9 @@ func (g *group) Torn(tag uint64, _ error) {
 // of its peer is.
 func (g *group) Released(f *railactors.Frame, _ error) {
 	defer g.leave()
-	response, number := f.Header.Kind == wire.KindData, f.Tag
+	reads, number := f.Header.Kind == wire.KindData, f.Tag
 	recycle(f)
-	if !response {
+	if !reads {
 		return
 	}
 	var space [8]sharp.Action
@@ -227,11 +283,14 @@ func (g *group) Released(f *railactors.Frame, _ error) {
 	g.carry(actions)
 }
 
-// held takes a child's word on the responses that it has.
-func (g *group) held(from *railactors.Peer, h *wire.Header) error {
-	child, err := g.match(from, h)
-	if err != nil {
-		return err
+// told takes a child's word on the responses that it has, or the parent's on what is settled.
+func (g *group) told(from *railactors.Peer, h *wire.Header) error {
+	above, child := g.fromAbove(from, h), 0
+	if !above {
+		var err error
+		if child, err = g.match(from, h); err != nil {
+			return err
+		}
 	}
 	var space [8]sharp.Action
 	actions := space[:0]
@@ -242,14 +301,19 @@ func (g *group) held(from *railactors.Peer, h *wire.Header) error {
 	}
 	g.holds++
 	defer g.leave()
-	actions, err = g.core.Held(child, h.Running, actions)
+	var err error
+	if above {
+		actions, err = g.core.Settled(h.Running, actions)
+	} else {
+		actions, err = g.core.Held(child, h.Running, actions)
+	}
 	actions = g.note(actions, 0)
 	g.mu.Unlock()
 	g.carry(actions)
-	if err != nil {
+	if err != nil && !above {
 		return g.violation(child, err)
 	}
-	return nil
+	return err
 }
 
 // note does what the core's answer, from an index on, changes in what the group keeps. Under mu,
@@ -258,10 +322,17 @@ func (g *group) note(actions []sharp.Action, from int) []sharp.Action {
 	for i := range actions[from:] {
 		switch a := &actions[from+i]; a.Kind {
 		case sharp.Free:
-			g.buffers.put(g.results[a.Number].data)
+			r := g.results[a.Number]
+			g.buffers.put(r.folded)
+			if g.parent != nil {
+				g.buffers.put(r.whole)
+			}
 			delete(g.results, a.Number)
-		case sharp.Respond, sharp.Settle:
+		case sharp.Forward:
+			g.owed++
 			g.holds++ // until the frame is released
+		case sharp.Respond, sharp.Settle, sharp.Hold:
+			g.holds++
 		}
 	}
 	return actions
@@ -278,7 +349,13 @@ func (g *group) carry(actions []sharp.Action) {
 			g.respond(a)
 			sent = true
 		case sharp.Settle:
-			g.settle(a)
+			g.notice(g.peers[a.Child], a.Number, wire.TreeDown)
+			sent = true
+		case sharp.Forward:
+			g.forward(a.Number)
+			sent = true
+		case sharp.Hold:
+			g.notice(g.parent, a.Number, wire.TreeUp)
 			sent = true
 		}
 	}
@@ -300,17 +377,30 @@ func (g *group) respond(a sharp.Action) {
 	r := g.results[a.Number]
 	g.mu.Unlock()
 	f := frames.Get().(*railactors.Frame)
-	f.Header, f.Payload = r.response, r.data
+	f.Header, f.Payload = r.response, r.whole
 	f.Rail, f.Owner, f.Tag = g.railIndex, g, a.Number
 	g.peers[a.Child].Send(f)
 }
 
-// settle tells a child which fragments everybody has.
-func (g *group) settle(a sharp.Action) {
+// forward sends the parent what a fragment is so far.
+func (g *group) forward(number uint64) {
+	g.mu.Lock()
+	r := g.results[number]
+	g.mu.Unlock()
 	f := frames.Get().(*railactors.Frame)
-	f.Header = wire.TreeNotice(g.comm, g.id, a.Number, wire.TreeDown)
+	f.Header, f.Payload = r.response, r.folded
+	f.Header.Step = wire.TreeUp
+	f.Rail, f.Owner, f.Tag = g.railIndex, g, number
+	g.parent.Send(f)
+	g.vigil.Begin()
+}
+
+// notice tells a child, or the parent, which fragments everybody has, or everybody below.
+func (g *group) notice(to *railactors.Peer, number uint64, direction uint32) {
+	f := frames.Get().(*railactors.Frame)
+	f.Header = wire.TreeNotice(g.comm, g.id, number, direction)
 	f.Rail, f.Owner = g.railIndex, g
-	g.peers[a.Child].Send(f)
+	to.Send(f)
 }
 
 // disagreement names both ranks and what each of them called.
@@ -327,15 +417,11 @@ func (g *group) disagreement(e *sharp.DisagreeError) error {
 	default:
 		differ = fmt.Sprintf(": block %d, %d bytes and block %d, %d bytes", a.Block, a.Bytes, b.Block, b.Bytes)
 	}
-	return &disagreement{e, fmt.Sprintf("%v: rank %d (node %q) called %v, rank %d (node %q) called %v%s",
-		fault.ErrMismatch, e.A, g.nodes[e.A], a.Desc, e.B, g.nodes[e.B], b.Desc, differ)}
+	return &disagreement{fmt.Sprintf("%v: %s called %v, %s called %v%s", fault.ErrMismatch, g.names[e.A],
+		a.Desc, g.names[e.B], b.Desc, differ)}
 }
 
-// disagreement is a DisagreeError with the ranks' nodes.
-type disagreement struct {
-	core *sharp.DisagreeError
-	text string
-}
+// disagreement says which ranks called different operations.
+type disagreement struct{ text string }
 
 func (d *disagreement) Error() string { return d.text }
-func (d *disagreement) Unwrap() error { return d.core }

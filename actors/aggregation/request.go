@@ -21,7 +21,8 @@ import (
 // Limits of a request.
 const (
 	minMembers = 2
-	maxMembers = 256
+	maxMembers = 256  // of a node
+	maxSize    = 8192 // of the communicator
 )
 
 // Request answers a node that asks for a group. What is granted is reserved at once; the members'
@@ -30,7 +31,7 @@ func (s *Server) Request(from string, m *messages.TreeRequest) {
 	g, refusal, answer := s.admit(from, m)
 	if g != nil {
 		defer s.requests.Done()
-		if err := s.begin(g, m.GetMembers()); err != nil {
+		if err := s.begin(g, m); err != nil {
 			refusal = err.Error()
 		}
 	}
@@ -48,7 +49,7 @@ func (s *Server) Request(from string, m *messages.TreeRequest) {
 // Destroy ends a group, if it was asked for by the same node.
 func (s *Server) Destroy(from string, m *messages.TreeDestroy) {
 	if g := s.group(m.GetGroup()); g != nil && g.asker == from {
-		g.end(fmt.Errorf("node %q needs it no more", from), leaveChildren)
+		g.end(fmt.Errorf("node %q needs it no more", from), leaveOthers)
 		return
 	}
 	s.mu.Lock()
@@ -60,7 +61,7 @@ func (s *Server) Destroy(from string, m *messages.TreeDestroy) {
 // answered before is answered again in the same way, but not while the first one is worked on.
 func (s *Server) admit(from string, m *messages.TreeRequest) (g *group, refusal string, answer bool) {
 	key := asked{m.GetGroup(), from}
-	err := s.validate(from, m)
+	err := s.validate(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if refusal, ok := s.past.find(key); ok {
@@ -91,7 +92,7 @@ func (s *Server) admit(from string, m *messages.TreeRequest) (g *group, refusal 
 }
 
 // validate says what no group can be made of.
-func (s *Server) validate(from string, m *messages.TreeRequest) error {
+func (s *Server) validate(m *messages.TreeRequest) error {
 	n := len(m.GetMembers())
 	switch _, aggregates := s.rails[m.GetRail()]; {
 	case m.GetGroup() == 0 || m.GetComm() == 0:
@@ -104,37 +105,56 @@ func (s *Server) validate(from string, m *messages.TreeRequest) error {
 		return fmt.Errorf("bcube base %d: must be at least 2", m.GetBcubeBase())
 	case n < minMembers || n > maxMembers:
 		return fmt.Errorf("%d members are not in %d to %d", n, minMembers, maxMembers)
+	case len(m.GetRanks()) != 0 && len(m.GetRanks()) != n:
+		return fmt.Errorf("ranks of %d members, there are %d", len(m.GetRanks()), n)
+	case int(m.GetSize()) < n || m.GetSize() > maxSize:
+		return fmt.Errorf("a communicator of %d ranks: needs %d to %d", m.GetSize(), n, maxSize)
 	}
 	if err := sharp.CheckShape(int(m.GetWindow()), int(m.GetFragmentBytes())); err != nil {
 		return err
 	}
-	return s.validateMembers(from, m.GetMembers())
+	return s.validateMembers(m)
 }
 
-func (s *Server) validateMembers(from string, members []*messages.ViewMember) error {
-	seen := make(map[string]bool, len(members))
-	for rank, m := range members {
-		name := m.GetNode()
+func (s *Server) validateMembers(r *messages.TreeRequest) error {
+	all := r.GetMembers()
+	if r.GetParent() != nil {
+		all = append(slices.Clip(all), r.GetParent())
+	}
+	seen := make(map[string]bool, len(all))
+	for i, m := range all {
+		who, name := nameOf(r, i), m.GetNode()
 		tooLong := func(r *messages.ViewRail) bool {
 			return len(r.GetName()) > view.MaxRail || len(r.GetAddr()) > view.MaxAddr
 		}
 		switch {
 		case name == "" || len(name) > view.MaxNode:
-			return fmt.Errorf("rank %d: a node's name needs 1 to %d bytes", rank, view.MaxNode)
+			return fmt.Errorf("%s: a node's name needs 1 to %d bytes", who, view.MaxNode)
 		case seen[name]:
-			return fmt.Errorf("rank %d: node %q is a member twice", rank, name)
+			return fmt.Errorf("%s: it is a member twice", who)
 		case name == s.config.Node:
-			return fmt.Errorf("rank %d is the aggregation node %q itself: delivery within a node is not "+
-				"supported", rank, name)
+			return fmt.Errorf("%s is the aggregation node itself: delivery within a node is not supported", who)
 		case len(m.GetRails()) > view.MaxRails || slices.ContainsFunc(m.GetRails(), tooLong):
-			return fmt.Errorf("rank %d (node %q): its rails are beyond the limits", rank, name)
+			return fmt.Errorf("%s: its rails are beyond the limits", who)
 		}
 		seen[name] = true
 	}
-	if !seen[from] {
-		return fmt.Errorf("node %q is no member of it", short(from))
-	}
 	return nil
+}
+
+// nameOf is a child, by its number, or the parent after them, as reasons show them.
+func nameOf(m *messages.TreeRequest, i int) string {
+	if i == len(m.GetMembers()) {
+		return fmt.Sprintf("the parent, node %q", short(m.GetParent().GetNode()))
+	}
+	rank, node := i, short(m.GetMembers()[i].GetNode())
+	if len(m.GetRanks()) > 0 {
+		rank = int(m.GetRanks()[i]) - 1
+	}
+	if rank < 0 {
+		return fmt.Sprintf("aggregation node %q", node)
+	}
+	return fmt.Sprintf("rank %d (node %q)", rank, node)
 }
 
 // room says why there is no room for another group. The caller holds mu.
@@ -150,10 +170,19 @@ func (s *Server) room(m *messages.TreeRequest) error {
 	return nil
 }
 
-// reservation is what a group takes at most, in bytes: a window of operands of each child, and two
-// of results.
+// windows is how many windows a group's memory has at most: of operands one for each child, of
+// what is folded two, and below the root two of results.
+func windows(m *messages.TreeRequest) int {
+	n := len(m.GetMembers()) + 2
+	if m.GetParent() != nil {
+		n += 2
+	}
+	return n
+}
+
+// reservation is what a group takes at most, in bytes.
 func reservation(m *messages.TreeRequest) int64 {
-	return int64(len(m.GetMembers())+2) * int64(m.GetWindow()) * int64(m.GetFragmentBytes())
+	return int64(windows(m)) * int64(m.GetWindow()) * int64(m.GetFragmentBytes())
 }
 
 // newGroup makes a group of a valid request.
@@ -162,18 +191,20 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 	g := &group{
 		server: s, id: m.GetGroup(), comm: m.GetComm(), name: m.GetName(), asker: from,
 		rail: m.GetRail(), railIndex: s.rails[m.GetRail()], base: int(m.GetBcubeBase()),
-		nodes: make([]string, n), peers: make([]*railactors.Peer, n),
+		size: int(m.GetSize()), deep: m.GetParent() != nil || int(m.GetSize()) != n, free: m.GetFree(),
+		names: make([]string, n), peers: make([]*railactors.Peer, n),
 		children: make(map[*railactors.Peer]int, n), reserved: reservation(m), done: make(chan struct{}),
-		core:      sharp.NewNode(sharp.NodeConfig{Children: n, Window: window, Root: true}),
+		core: sharp.NewNode(sharp.NodeConfig{Children: n, Window: window,
+			Root: m.GetParent() == nil}),
 		fragments: make([]fragment, window), results: make(map[uint64]*result),
 		orders:  make(map[orderKey]order),
-		buffers: buffers{bytes: int(m.GetFragmentBytes()), limit: (n + 2) * window},
+		buffers: buffers{bytes: int(m.GetFragmentBytes()), limit: windows(m) * window},
 	}
 	for i := range g.fragments {
 		g.fragments[i].operands = make([][]byte, n)
 	}
-	for child, member := range m.GetMembers() {
-		g.nodes[child] = member.GetNode()
+	for child := range m.GetMembers() {
+		g.names[child] = nameOf(m, child)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	return g
@@ -181,22 +212,31 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 
 // begin connects the members of an admitted group and makes it known. An error undoes the
 // admission.
-func (s *Server) begin(g *group, members []*messages.ViewMember) error {
-	for child, m := range members {
-		p, err := s.fabric.Connect(railactors.RemoteOf(m))
+func (s *Server) begin(g *group, m *messages.TreeRequest) error {
+	for child, member := range m.GetMembers() {
+		p, err := s.fabric.Connect(railactors.RemoteOf(member))
 		if err != nil {
-			return s.undo(g, fmt.Errorf("rank %d: %w", child, err))
+			return s.undo(g, fmt.Errorf("%s: %w", g.names[child], err))
 		}
 		g.peers[child] = p
 		g.children[p] = child
+	}
+	if m.GetParent() != nil {
+		p, err := s.fabric.Connect(railactors.RemoteOf(m.GetParent()))
+		if err != nil {
+			return s.undo(g, fmt.Errorf("%s: %w", nameOf(m, len(g.peers)), err))
+		}
+		g.parent = p
+		g.vigil = &railactors.Vigil{Peer: p, Rail: g.railIndex, Owes: g.owes,
+			Down: func(reason string) { g.end(errors.New(reason), tellOthers) }}
 	}
 	if !s.register(g) {
 		return s.undo(g, s.closedError())
 	}
 	s.log.Info("aggregation group made", "group", groupText(g.id), "communicator", g.name, "rail", g.rail,
-		"members", strings.Join(g.nodes, " "), "reserved bytes", g.reserved)
+		"members", strings.Join(g.names, " "), "reserved bytes", g.reserved)
 	s.tell(s.pid, &begin{group: g})
-	for _, p := range g.peers { // one that was lost before the group was known
+	for p := range g.neighbours() { // one that was lost before the group was known
 		if err := p.Lost(); err != nil {
 			s.PeerGone(p, err)
 		}
@@ -222,12 +262,22 @@ func (g *group) awaitMembers() error {
 	ctx, cancel := context.WithTimeoutCause(g.ctx, connectTimeout,
 		&fault.TimeoutError{What: "connecting the members", After: connectTimeout})
 	defer cancel()
-	for child, p := range g.peers {
+	for p := range g.neighbours() {
 		if err := p.WaitReady(ctx); err != nil {
-			return fmt.Errorf("rank %d: %w", child, err)
+			return err
 		}
 	}
+	if g.parent != nil && g.parent.Missing().Has(g.railIndex) {
+		return fmt.Errorf("rail %q to node %q is down", g.rail, g.parent.Node())
+	}
 	return nil
+}
+
+// owes reports whether the parent owes results.
+func (g *group) owes() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cause == nil && g.owed > 0
 }
 
 // asked is who asked for which group.

@@ -2,6 +2,7 @@ package aggregation
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -94,19 +95,55 @@ func (s *Server) Land(from *railactors.Peer, _ int, h *wire.Header) (railactors.
 	return railactors.Landing{}, nil
 }
 
-// Granted takes a notice of flow control: how many responses a child has.
+// Takes reports whether a frame is for this server: of a group's child, or of its parent here.
+func (s *Server) Takes(h *wire.Header) bool {
+	return h.Group != 0 && (h.Step == wire.TreeUp || s.group(h.Group) != nil)
+}
+
+// Granted takes a notice of flow control: how many responses a child has, or everybody.
 func (s *Server) Granted(from *railactors.Peer, h *wire.Header) error {
 	if g := s.group(h.Group); g != nil {
-		return g.held(from, h)
+		return g.told(from, h)
 	}
 	return nil
 }
 
-// PeerGone ends the groups that a node was a child of: nothing is heard of it any more.
+// Revoked ends a group that a neighbour serves no more, and reports whether it is one of this
+// server's.
+func (s *Server) Revoked(from *railactors.Peer, m *messages.TreeRevoked) bool {
+	g := s.group(m.GetGroup())
+	if g == nil {
+		return false
+	}
+	if _, child := g.children[from]; !child && from != g.parent {
+		return true
+	}
+	text := fmt.Sprintf("node %q serves it no more: %s", from.Node(), clip(m.GetReason()))
+	if m.GetMismatch() {
+		g.end(&disagreement{clip(m.GetReason())}, tellOthers)
+	} else {
+		g.end(errors.New(text), tellOthers)
+	}
+	return true
+}
+
+// RailDown ends the groups whose parent can't be reached over their rail any more. Children that can't
+// reach this node end theirs themselves.
+func (s *Server) RailDown(node, rail string, err error) {
+	for _, g := range *s.groups.Load() {
+		if g.parent != nil && g.parent.Node() == node && g.rail == rail {
+			g.end(fmt.Errorf("rail %q to node %q is down: %w", rail, node, err), tellOthers)
+		}
+	}
+}
+
+// PeerGone ends the groups that a node was a neighbour in: nothing is heard of it any more.
 func (s *Server) PeerGone(p *railactors.Peer, err error) {
 	for _, g := range *s.groups.Load() {
 		if child, ok := g.children[p]; ok {
-			g.end(fmt.Errorf("rank %d (node %q) is gone: %w", child, g.nodes[child], err), tellChildren)
+			g.end(fmt.Errorf("%s is gone: %w", g.names[child], err), tellOthers)
+		} else if p == g.parent {
+			g.end(fmt.Errorf("the parent, node %q, is gone: %w", p.Node(), err), tellOthers)
 		}
 	}
 }
@@ -116,7 +153,7 @@ type GroupStatus struct {
 	Group         uint64 // its id
 	Communicator  string
 	Rail          string
-	Members       []string // nodes by rank; the slice is shared
+	Members       []string // its children; the slice is shared
 	ReservedBytes int64    // of operands and results, at most
 	Fragments     uint64   // folded
 	FoldedBytes   uint64   // of the operands of these
@@ -145,7 +182,7 @@ func (s *Server) close() {
 	s.mu.Unlock()
 	s.requests.Wait() // no group is added any more
 	for _, g := range *s.groups.Load() {
-		g.end(s.closedError(), tellChildren)
+		g.end(s.closedError(), tellOthers)
 	}
 	s.mu.Lock()
 	left := slices.Collect(maps.Values(s.admitted))

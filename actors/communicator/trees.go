@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
@@ -16,7 +18,7 @@ import (
 
 const (
 	// What a rank is ahead in a tree, in fragments. It bounds the memory of an aggregation node:
-	// (ranks + 2) × window × fragment.
+	// (children + 2) × window × fragment, and (children + 4) below the root.
 	treeWindow  = 16
 	treeConnect = 4 * time.Second
 )
@@ -38,7 +40,6 @@ type trees struct {
 type treeLeader struct {
 	core *sharp.Leader
 	rail string
-	node *messages.ViewMember            // that was chosen
 	all  map[string]*messages.ViewMember // that offered themselves
 }
 
@@ -59,9 +60,13 @@ func newTrees(g *Group, coordinator *actor.PID) *trees {
 		return t
 	}
 	t.leaders = make(map[int]*treeLeader)
+	var ranks []sharp.Site
+	for _, name := range g.Nodes {
+		ranks = append(ranks, sharp.Site{Node: name, Path: g.node.Path(name)})
+	}
 	for rail, name := range g.node.SharpRails {
 		if name != "" && g.Size > 1 {
-			t.leaders[rail] = &treeLeader{core: sharp.NewLeader(g.Size), rail: name,
+			t.leaders[rail] = &treeLeader{core: sharp.NewLeader(ranks, g.node.TreeRadix), rail: name,
 				all: make(map[string]*messages.ViewMember)}
 		}
 	}
@@ -132,13 +137,16 @@ func (t *trees) do(rail int, l *treeLeader, a *sharp.LeaderAction) {
 		n.Cast("", &messages.Rendezvous{Body: &messages.Rendezvous_TreeSeek{
 			TreeSeek: &messages.TreeSeek{Rail: l.rail}}})
 	case sharp.Ask:
-		l.node = l.all[a.Node]
 		n.Cast(a.Node, &messages.Rendezvous{Body: &messages.Rendezvous_TreeRequest{
-			TreeRequest: t.request(l, a.Group)}})
+			TreeRequest: t.request(l, a.Node)}})
 	case sharp.Open:
-		n.Log.Debug("tree offered", "communicator", g.Name, "rail", l.rail, "node", a.Node)
-		t.everybody(&messages.Control{Body: &messages.Control_TreeOpen{TreeOpen: &messages.TreeOpen{
-			Group: a.Group, Rail: l.rail, Window: treeWindow, FragmentBytes: uint32(n.TreeFragment), Node: l.node}}})
+		_, layout := l.core.Group()
+		n.Log.Debug("tree offered", "communicator", g.Name, "rail", l.rail, "tree", layout.String())
+		for rank := range g.Size {
+			t.rank(op.Rank(rank), &messages.Control{Body: &messages.Control_TreeOpen{TreeOpen: &messages.TreeOpen{
+				Group: a.Group, Rail: l.rail, Window: treeWindow, FragmentBytes: uint32(n.TreeFragment),
+				Node: l.all[layout[layout.Above(rank)].Node], Deep: layout.Deep()}}})
+		}
 	case sharp.Propose:
 		n.tell(t.coordinator, proposeTree{rail, a.Group})
 	case sharp.Lose:
@@ -154,22 +162,37 @@ func (t *trees) do(rail int, l *treeLeader, a *sharp.LeaderAction) {
 	}
 }
 
-// request asks a node to serve a group of all ranks.
-func (t *trees) request(l *treeLeader, group uint64) *messages.TreeRequest {
+// request asks a node to serve its part of the group that is being made.
+func (t *trees) request(l *treeLeader, node string) *messages.TreeRequest {
 	g := t.group
+	group, layout := l.core.Group()
+	j := layout[slices.IndexFunc(layout, func(j sharp.Junction) bool { return j.Node == node })]
 	m := &messages.TreeRequest{Group: group, Comm: g.ID, Name: WireText(g.Name), Rail: l.rail,
-		Window: treeWindow, FragmentBytes: uint32(g.node.TreeFragment),
-		BcubeBase: uint32(g.node.Engine.Config.BcubeBase)}
-	for rank, name := range g.Nodes {
-		member := &messages.ViewMember{Node: name, Incarnation: g.Procs[rank]}
-		if p := g.Peers[rank]; p != nil {
-			member.Rails = railactors.RailsOf(p.Addresses())
+		Window: treeWindow, FragmentBytes: uint32(g.node.TreeFragment), Size: uint32(g.Size),
+		BcubeBase: uint32(g.node.Engine.Config.BcubeBase), Free: g.node.Engine.Config.Free}
+	for _, child := range j.Children {
+		if child.Rank < 0 {
+			m.Members = append(m.Members, l.all[layout[child.Node].Node])
 		} else {
-			member.Rails = railactors.RailsOf(g.node.Fabric.Addresses())
+			m.Members = append(m.Members, t.memberOf(child.Rank))
 		}
-		m.Members = append(m.Members, member)
+		m.Ranks = append(m.Ranks, uint32(child.Rank+1))
+	}
+	if j.Parent >= 0 {
+		m.Parent = l.all[layout[j.Parent].Node]
 	}
 	return m
+}
+
+// memberOf is how others reach a rank's node.
+func (t *trees) memberOf(rank int) *messages.ViewMember {
+	g := t.group
+	addresses := g.node.Fabric.Addresses()
+	if p := g.Peers[rank]; p != nil {
+		addresses = p.Addresses()
+	}
+	return &messages.ViewMember{Node: g.Nodes[rank], Incarnation: g.Procs[rank],
+		Rails: railactors.RailsOf(addresses)}
 }
 
 // everybody sends a message to all ranks, this one included.
@@ -178,13 +201,13 @@ func (t *trees) everybody(m *messages.Control) {
 	t.group.node.tell(t.self, &Control{From: t.group.Rank, Body: m})
 }
 
-// leader sends a message to rank 0, which may be this one.
-func (t *trees) leader(m *messages.Control) {
-	if t.group.Rank == 0 {
-		t.group.node.tell(t.self, &Control{From: 0, Body: m})
+// rank sends a message to a rank, which may be this one.
+func (t *trees) rank(rank op.Rank, m *messages.Control) {
+	if t.group.Rank == rank {
+		t.group.node.tell(t.self, &Control{From: rank, Body: m})
 		return
 	}
-	t.group.control(0, m)
+	t.group.control(rank, m)
 }
 
 // rendezvous takes what a node says that aggregates.
@@ -195,7 +218,8 @@ func (t *trees) rendezvous(m *Rendezvous) {
 			if b.TreeOffer.GetRail() == l.rail && len(l.all) < maxOffers {
 				l.all[m.From] = &messages.ViewMember{Node: m.From,
 					Incarnation: m.Message.GetIncarnation(), Rails: b.TreeOffer.GetRails()}
-				l.core.Offer(m.From, int(b.TreeOffer.GetGroups()))
+				l.core.Offer(sharp.Offer{Site: sharp.Site{Node: m.From, Path: t.group.node.Path(m.From)},
+					Groups: int(b.TreeOffer.GetGroups())})
 			}
 		case *messages.Rendezvous_TreeAnswer:
 			if refusal := b.TreeAnswer.GetRefusal(); refusal != "" {

@@ -42,7 +42,7 @@ func (t *trees) connect(m *messages.TreeOpen) {
 func (t *trees) configOf(m *messages.TreeOpen) (c engine.TreeConfig, err error) {
 	n := t.group.node
 	c = engine.TreeConfig{Group: m.GetGroup(), Rail: n.Fabric.RailIndex(m.GetRail()), Window: int(m.GetWindow()),
-		FragmentBytes: int(m.GetFragmentBytes())}
+		FragmentBytes: int(m.GetFragmentBytes()), Deep: m.GetDeep()}
 	switch {
 	case c.Rail < 0:
 		return c, fmt.Errorf("node %q has no rail %q", n.Name, m.GetRail())
@@ -78,14 +78,14 @@ func (t *trees) ready(group uint64, err error) {
 	if err != nil {
 		m.Obstacle = WireText(fmt.Sprintf("rank %d (node %q): %v", t.group.Rank, t.group.node.Name, err))
 	}
-	t.leader(&messages.Control{Body: &messages.Control_TreeReady{TreeReady: m}})
+	t.rank(0, &messages.Control{Body: &messages.Control_TreeReady{TreeReady: m}})
 }
 
 // lost tells rank 0 that this rank can't use a group any more, once.
 func (t *trees) lost(group uint64, reason string) {
 	if o := t.open[group]; o != nil && !o.over && !o.lost {
 		o.lost = true
-		t.leader(&messages.Control{Body: &messages.Control_TreeLost{
+		t.rank(0, &messages.Control{Body: &messages.Control_TreeLost{
 			TreeLost: &messages.TreeLost{Group: group, Reason: WireText(reason)}}})
 	}
 }
@@ -121,7 +121,7 @@ func (t *trees) fence(group uint64, reason string) {
 
 // quiet: nothing here holds memory of a fenced group.
 func (t *trees) quiet(m *treeQuiet) {
-	t.leader(&messages.Control{Body: &messages.Control_TreeFenced{
+	t.rank(0, &messages.Control{Body: &messages.Control_TreeFenced{
 		TreeFenced: &messages.TreeFenced{Group: m.group, Settled: m.settled}}})
 }
 
@@ -170,8 +170,9 @@ func (t *trees) end() {
 		t.close(group, o)
 	}
 	for _, l := range t.leaders {
-		if group, node := l.core.Group(); group != 0 {
-			t.group.node.Cast(node, &messages.Rendezvous{Body: &messages.Rendezvous_TreeDestroy{
+		group, layout := l.core.Group()
+		for _, j := range layout {
+			t.group.node.Cast(j.Node, &messages.Rendezvous{Body: &messages.Rendezvous_TreeDestroy{
 				TreeDestroy: &messages.TreeDestroy{Group: group}}})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -21,6 +20,7 @@ type Tree struct {
 	TreeConfig
 	engine *Engine
 	comm   uint64
+	vigil  railactors.Vigil // over the node, while responses are outstanding
 
 	mu      sync.Mutex
 	leaf    *sharp.Leaf
@@ -28,10 +28,6 @@ type Tree struct {
 	slots   []byte      // results that wait until they are settled, where an operation is in place
 	parts   []*treePart // by number: those that have not ended
 	placing bool        // some goroutine moves results out of their slots
-
-	watch    *time.Timer // looks after the node while responses are outstanding; nil before the first
-	watching bool
-	since    time.Time // nothing was outstanding before
 
 	fenced   bool
 	repaired bool
@@ -47,6 +43,8 @@ type TreeConfig struct {
 	Window        int    // fragments
 	FragmentBytes int    // of the longest; a multiple of 64
 	Node          *railactors.Peer
+	// Deep: the sum of a fragment is made in several places. It has an order of its own.
+	Deep bool
 	// Down is told, at most once, that the node's runtime doesn't answer. It must not block.
 	Down func(reason string)
 }
@@ -61,6 +59,7 @@ func (g *Group) OpenTree(c TreeConfig) (*Tree, error) {
 		return nil, fmt.Errorf("results of a tree: %w", err)
 	}
 	t.slots = slots
+	t.vigil = railactors.Vigil{Peer: c.Node, Rail: c.Rail, Owes: t.owed, Down: c.Down}
 	g.changeTrees(func(trees map[uint64]*Tree) { trees[c.Group] = t })
 	return t, nil
 }
@@ -71,9 +70,7 @@ func (g *Group) CloseTree(t *Tree) {
 	g.changeTrees(func(trees map[uint64]*Tree) { delete(trees, t.Group) })
 	t.mu.Lock()
 	t.closed = true
-	if t.watch != nil {
-		t.watch.Stop()
-	}
+	t.vigil.Stop()
 	t.leaf.Fence()
 	t.free()
 	t.mu.Unlock()
@@ -224,10 +221,13 @@ func (t *Tree) advance() {
 		p.told = true
 		held = p.end()
 	}
-	t.mind()
+	owed := t.leaf.Sent() > t.leaf.Received() && !t.fenced && !t.closed
 	ended := t.takeEnded()
 	quiet, settled := t.takeQuiet()
 	t.mu.Unlock()
+	if owed {
+		t.vigil.Begin()
+	}
 	for _, f := range frames {
 		p := f.Owner.(*treePart)
 		p.operation.owner.Hand(f, t.Node)

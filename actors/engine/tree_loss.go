@@ -1,58 +1,15 @@
 package engine
 
-import (
-	"fmt"
-	"slices"
-	"time"
-)
+import "slices"
 
 // This file is about how a rank finds that a tree's aggregation node doesn't answer, and does
 // without it (docs/decisions/035).
 
-// A node whose runtime has not been heard for treeSilence while responses are outstanding is as
-// good as dead: its kernel may acknowledge what nobody reads.
-const (
-	treeSilence = 200 * time.Millisecond
-	treeLooks   = 4 // per treeSilence
-)
-
-// mind begins to look after the node, if it owes responses. Under mu.
-func (t *Tree) mind() {
-	if t.watching || t.fenced || t.closed || t.leaf.Sent() == t.leaf.Received() {
-		return
-	}
-	t.watching, t.since = true, time.Now()
-	if t.watch == nil {
-		t.watch = time.AfterFunc(treeSilence/treeLooks, t.look)
-	} else {
-		t.watch.Reset(treeSilence / treeLooks)
-	}
-}
-
-// look has the node show that it is there.
-func (t *Tree) look() {
+// owed reports whether responses are outstanding.
+func (t *Tree) owed() bool {
 	t.mu.Lock()
-	if t.fenced || t.closed || t.leaf.Sent() == t.leaf.Received() {
-		t.watching = false
-		t.mu.Unlock()
-		return
-	}
-	last := t.since
-	t.mu.Unlock()
-	if heard := t.Node.LastHeard(); heard.After(last) {
-		last = heard
-	}
-	silent := time.Since(last)
-	if silent >= treeSilence {
-		t.Down(fmt.Sprintf("node %q has not answered for %v", t.Node.Node(), treeSilence))
-		return
-	}
-	if silent >= treeSilence/treeLooks {
-		t.Node.Ping(t.Rail)
-	}
-	t.mu.Lock()
-	t.watch.Reset(treeSilence / treeLooks)
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	return t.leaf.Sent() > t.leaf.Received() && !t.fenced && !t.closed
 }
 
 // Fence ends this rank's part in the group: nothing is sent, and no response is taken. Once nothing

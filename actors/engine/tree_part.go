@@ -63,6 +63,9 @@ func (o *Operation) joinTrees(t *table.Table) error {
 			return fmt.Errorf("%w: table version %d names group %016x, which is unknown here",
 				fault.ErrInternal, t.Version, id)
 		}
+		if tree.Deep && !o.group.engine.Config.Free && !o.shape.desc.Code.Exact(o.request.DType) {
+			continue // its order is another one than that of the rails
+		}
 		p := &treePart{tree: tree, operation: o, lane: lane}
 		p.cut()
 		tree.join(p)
@@ -255,8 +258,10 @@ func (p *treePart) repair() bool {
 	r := &o.parts[lane]
 	r.operation, r.lane, r.rail, r.active = o, lane, p.lane, true
 	r.carriers, r.announced = 0, false
-	for rail := range o.group.engine.Rails {
-		r.carriers.Add(rail)
+	if !o.group.engine.Config.PinFrames {
+		for rail := range o.group.engine.Rails {
+			r.carriers.Add(rail)
+		}
 	}
 	r.prepare(task.Config{Program: o.shape.config.Program, Plan: rest, InPlace: p.inPlace()})
 	o.repaired = true

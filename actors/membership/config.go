@@ -21,8 +21,8 @@ type Config struct {
 	Balancing   balancing.Config
 	Aggregation aggregation.Config // no rails: it aggregates for nobody
 	SharpRails  []string           // names of those on which communicators have trees made …
-	// … with fragments of so many bytes.
-	TreeFragment int
+	// … with fragments of so many bytes, of nodes with so many children; 0: any number.
+	TreeFragment, TreeRadix int
 
 	OperationTimeout time.Duration                              // 0: none
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with

@@ -157,6 +157,7 @@ func (n *node) watchPair(e railactors.PairEvent) {
 	}
 	n.events.emit(v)
 	if e.Kind == railactors.PairDown {
+		n.serves.RailDown(e.Node, e.Rail, e.Err)
 		n.treesDown(e.Node, e.Rail, fmt.Sprintf("rail %q to node %q is down: %v", e.Rail, e.Node, e.Err))
 	}
 	n.disturb(e.Node)

@@ -19,7 +19,7 @@ import (
 
 // Land implements railactors.Inbound.
 func (n *node) Land(from *railactors.Peer, rail int, h *wire.Header) (railactors.Landing, error) {
-	if h.Group != 0 && h.Step == wire.TreeUp {
+	if n.serves.Takes(h) {
 		return n.serves.Land(from, rail, h)
 	}
 	if m := (*n.groups.Load())[h.Comm]; m != nil {
@@ -33,7 +33,7 @@ func (n *node) Land(from *railactors.Peer, rail int, h *wire.Header) (railactors
 
 // Granted implements railactors.Inbound.
 func (n *node) Granted(from *railactors.Peer, h *wire.Header) error {
-	if h.Group != 0 && h.Step == wire.TreeUp {
+	if n.serves.Takes(h) {
 		return n.serves.Granted(from, h)
 	}
 	if m := (*n.groups.Load())[h.Comm]; m != nil {

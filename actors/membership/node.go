@@ -119,8 +119,9 @@ func (n *node) share() *communicator.Node {
 func (n *node) connect(rails int) {
 	n.shared.Engine.Rails, n.shared.Engine.Revoke = rails, n.fabric.Revoke
 	n.shared.Fabric = n.fabric
-	n.shared.SharpRails, n.shared.TreeFragment = make([]string, rails), n.config.TreeFragment
-	n.shared.Cast = n.broadcast
+	n.shared.SharpRails = make([]string, rails)
+	n.shared.TreeFragment, n.shared.TreeRadix = n.config.TreeFragment, n.config.TreeRadix
+	n.shared.Cast, n.shared.Path = n.broadcast, n.pathOf
 	for _, name := range n.config.SharpRails {
 		n.shared.SharpRails[n.fabric.RailIndex(name)] = name
 	}

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -34,14 +35,26 @@ func (n *node) broadcast(to string, m *messages.Rendezvous) {
 	}
 }
 
+// pathOf is where a living node stands, as it has said by gossip.
+func (n *node) pathOf(name string) string {
+	if g := n.cast.Load(); g != nil {
+		for _, m := range g.Members() {
+			if m.Node == name {
+				return m.Path
+			}
+		}
+	}
+	return ""
+}
+
 // ofTrees takes a rendezvous message about trees, and reports whether it is one.
 func (n *node) ofTrees(from string, m *messages.Rendezvous) bool {
 	switch b := m.GetBody().(type) {
 	case *messages.Rendezvous_TreeSeek:
 		n.serves.Seek(from, b.TreeSeek)
 	case *messages.Rendezvous_TreeRequest:
-		if stale := n.staleMember(b.TreeRequest.GetMembers()); stale != "" {
-			n.log.Warn("request for an aggregation tree dropped: of a node another process lives", "from", from,
+		if stale := n.staleMember(append(slices.Clip(b.TreeRequest.GetMembers()), b.TreeRequest.GetParent())); stale != "" {
+			n.log.Warn("request for an aggregation tree dropped: it is meant for a process that is no more", "from", from,
 				"node", stale)
 			return true
 		}
@@ -103,7 +116,7 @@ func (n *node) peerGone(p *railactors.Peer, err error) {
 
 // treeRevoked: an aggregation node serves a group no more.
 func (n *node) treeRevoked(from *railactors.Peer, m *member, b *messages.TreeRevoked) {
-	if m == nil {
+	if n.serves.Revoked(from, b) || m == nil {
 		return
 	}
 	t := m.group.Tree(b.GetGroup())

@@ -35,7 +35,13 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 		"rails on which this node is an aggregation node: it adds up for others what they send it")
 	settings.Var(fs, &cfg.AggregateMemory, "aggregate-memory", "SIZE", parseLimit, formatLimit,
 		"memory for what it adds up")
-	settings.SizeVar(fs, &cfg.TreeFragment, "tree-fragment", "what an aggregation node adds up at a time, 256 B to 256 KiB; rank 0's counts")
+	settings.SizeVar(fs, &cfg.TreeFragment, "tree-fragment",
+		"what an aggregation node adds up at a time, 256 B to 256 KiB; rank 0's counts")
+	fs.IntVar(&cfg.TreeRadix, "tree-radix", cfg.TreeRadix,
+		"`CHILDREN` that an aggregation node has at most, where there are nodes enough for several "+
+			"levels (0: any number); rank 0's counts")
+	fs.StringVar(&cfg.Rack, "rack", cfg.Rack,
+		"`PATH` to where this node stands: the switches above it, as row1/rack3; trees follow them")
 	registerRuntime(fs, cfg)
 }
 

@@ -117,6 +117,16 @@ func (o Op) Check(d DType) error {
 	return nil
 }
 
+// Exact reports whether the result has the same bits in whatever order elements of type d are
+// combined: of integers, and where one of the operands is the result (of NaNs there is one).
+func (c Code) Exact(d DType) bool {
+	switch c {
+	case CodeMin, CodeMax, CodeMinLoc, CodeMaxLoc:
+		return true
+	}
+	return c != CodeUser && d.Integer()
+}
+
 // Parse finds a built-in operator by name.
 func Parse(name string) (Op, error) {
 	for _, o := range BuiltIn {

@@ -19,24 +19,20 @@ const (
 // Leader makes the trees of one rail of a communicator, and sees to it that one that is lost is
 // done without on all ranks alike: it is rank 0's.
 type Leader struct {
-	ranks    int
+	ranks    []Site
+	radix    int
 	state    leaderState
 	until    time.Time // when the state ends by itself
-	offers   []offer
-	avoid    string // the node whose tree was lost last
-	node     string
+	offers   []Offer
+	avoid    []string // the nodes of the tree that was lost last
+	layout   Layout
 	group    uint64
 	since    time.Time // the group was offered
 	failures int
 
-	said    []bool // by rank: it has answered in this state
+	said    []bool // by rank, or by node of the layout: it has answered in this state
 	missing int
 	settled uint64 // the highest that a rank has said
-}
-
-type offer struct {
-	node   string
-	groups int
 }
 
 type leaderState uint8
@@ -44,8 +40,8 @@ type leaderState uint8
 const (
 	resting leaderState = iota // no tree; another attempt at until
 	seeking                    // offers are collected
-	asking                     // a node was asked to serve
-	opening                    // the ranks connect to it
+	asking                     // nodes were asked to serve
+	opening                    // the ranks connect to them
 	serving                    // the table names the group, or is about to
 	fencing                    // it was lost; ranks fence it
 )
@@ -57,7 +53,7 @@ type LeaderActionKind uint8
 const (
 	Seek       LeaderActionKind = iota // ask all nodes who aggregates
 	Ask                                // ask Node to serve Group
-	Open                               // tell all ranks to connect to Node for Group
+	Open                               // tell all ranks to connect to their nodes for Group
 	Propose                            // have the table name Group, or none if it is 0
 	Lose                               // tell all ranks that Group is lost, because of Reason
 	Repair                             // tell all ranks to do without Group from fragment From on
@@ -73,21 +69,21 @@ type LeaderAction struct {
 	Reason string
 }
 
-// NewLeader makes the leader of so many ranks, itself among them.
-func NewLeader(ranks int) *Leader { return &Leader{ranks: ranks, said: make([]bool, ranks)} }
+// NewLeader makes the leader of all ranks, itself among them. A tree's nodes have at most radix
+// children where there are nodes enough; 0: as many as there are.
+func NewLeader(ranks []Site, radix int) *Leader { return &Leader{ranks: ranks, radix: radix} }
 
 // Wake is when Tick has something to do; ok is false if it hasn't.
 func (l *Leader) Wake() (at time.Time, ok bool) {
 	return l.until, l.state != serving && l.state != fencing
 }
 
-// Group is the one that is being made or in use, and the node that aggregates it; 0 if there is
-// none.
-func (l *Leader) Group() (group uint64, node string) {
+// Group is the one that is being made or in use, and its tree; 0 if there is none.
+func (l *Leader) Group() (group uint64, layout Layout) {
 	if l.state == resting || l.state == seeking {
-		return 0, ""
+		return 0, nil
 	}
-	return l.group, l.node
+	return l.group, l.layout
 }
 
 // Tick goes on at the time that Wake has named. fresh is a random number for a group.
@@ -102,38 +98,50 @@ func (l *Leader) Tick(now time.Time, fresh uint64, out []LeaderAction) []LeaderA
 	case seeking:
 		return l.ask(now, fresh, out)
 	case asking:
-		return l.rest(now, maxRetry, append(out, LeaderAction{Kind: Relinquish, Node: l.node, Group: l.group}))
+		return l.rest(now, maxRetry, l.relinquish(out))
 	default: // opening
 		return l.lose("the ranks did not connect to it in time", out)
 	}
 }
 
-// Offer says that a node aggregates, for so many groups at present.
-func (l *Leader) Offer(node string, groups int) {
-	known := slices.ContainsFunc(l.offers, func(o offer) bool { return o.node == node })
+// Offer says that a node aggregates.
+func (l *Leader) Offer(o Offer) {
+	known := slices.ContainsFunc(l.offers, func(x Offer) bool { return x.Node == o.Node })
 	if l.state == seeking && !known {
-		l.offers = append(l.offers, offer{node, groups})
+		l.offers = append(l.offers, o)
 	}
 }
 
-// ask asks the best of those that have offered themselves: the one with the fewest groups that was
-// not lost last.
+// ask lays a tree over the ranks, by those that have offered themselves: first by those with the
+// fewest groups that were not in the tree that was lost last. It asks all of them.
 func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAction {
-	if len(l.offers) == 0 {
-		return l.rest(now, maxSeek, out)
-	}
-	lost := func(o offer) int {
-		if o.node == l.avoid {
+	lost := func(o Offer) int {
+		if slices.Contains(l.avoid, o.Node) {
 			return 1
 		}
 		return 0
 	}
-	slices.SortFunc(l.offers, func(a, b offer) int {
-		return cmp.Or(lost(a)-lost(b), a.groups-b.groups, cmp.Compare(a.node, b.node))
+	slices.SortFunc(l.offers, func(a, b Offer) int {
+		return cmp.Or(lost(a)-lost(b), a.Groups-b.Groups, cmp.Compare(a.Node, b.Node))
 	})
-	l.node, l.group, l.offers = l.offers[0].node, fresh, l.offers[1:]
+	l.group, l.layout = fresh, Arrange(l.ranks, l.offers, l.radix)
+	if len(l.layout) == 0 {
+		return l.rest(now, maxSeek, out)
+	}
 	l.state, l.until = asking, now.Add(answerIn)
-	return append(out, LeaderAction{Kind: Ask, Node: l.node, Group: l.group})
+	l.await(len(l.layout))
+	for _, j := range l.layout {
+		out = append(out, LeaderAction{Kind: Ask, Node: j.Node, Group: l.group})
+	}
+	return out
+}
+
+// relinquish lets go of the tree's nodes.
+func (l *Leader) relinquish(out []LeaderAction) []LeaderAction {
+	for _, j := range l.layout {
+		out = append(out, LeaderAction{Kind: Relinquish, Node: j.Node, Group: l.group})
+	}
+	return out
 }
 
 // rest ends an attempt. The next one begins after a while, of at most so long.
@@ -143,31 +151,41 @@ func (l *Leader) rest(now time.Time, longest time.Duration, out []LeaderAction) 
 	return out
 }
 
-// Answer is what a node says to Ask. One that refuses is followed by the next offer.
+// Answer is what a node says to Ask. Where one refuses the others are let go, and a tree without it
+// is tried.
 func (l *Leader) Answer(now time.Time, node string, group uint64, refusal string, fresh uint64,
 	out []LeaderAction) []LeaderAction {
+	if l.state != asking || group != l.group {
+		return out
+	}
+	i := slices.IndexFunc(l.layout, func(j Junction) bool { return j.Node == node })
 	switch {
-	case l.state != asking || group != l.group || node != l.node:
+	case i < 0:
 		return out
 	case refusal != "":
+		l.layout = slices.Delete(l.layout, i, i+1)
+		out = l.relinquish(out)
+		l.offers = slices.DeleteFunc(l.offers, func(o Offer) bool { return o.Node == node })
 		return l.ask(now, fresh, out)
+	case !l.heard(i):
+		return out
 	}
 	l.state, l.until = opening, now.Add(answerIn)
-	l.await()
-	return append(out, LeaderAction{Kind: Open, Node: l.node, Group: l.group})
+	l.await(len(l.ranks))
+	return append(out, LeaderAction{Kind: Open, Group: l.group})
 }
 
-func (l *Leader) await() {
-	clear(l.said)
-	l.missing = l.ranks
+// await begins to count so many answers.
+func (l *Leader) await(answers int) {
+	l.said, l.missing = make([]bool, answers), answers
 }
 
-// heard notes a rank's answer, and reports whether it is the last one.
-func (l *Leader) heard(rank int) (last bool) {
-	if rank < 0 || rank >= l.ranks || l.said[rank] {
+// heard notes an answer of a rank or a node, and reports whether it is the last one.
+func (l *Leader) heard(from int) (last bool) {
+	if from < 0 || from >= len(l.said) || l.said[from] {
 		return false
 	}
-	l.said[rank] = true
+	l.said[from] = true
 	l.missing--
 	return l.missing == 0
 }
@@ -191,8 +209,11 @@ func (l *Leader) Ready(now time.Time, rank int, group uint64, obstacle string,
 // lose has all ranks fence the group. One that no table has named yet is no exception: some ranks
 // have room for it.
 func (l *Leader) lose(reason string, out []LeaderAction) []LeaderAction {
-	l.state, l.avoid, l.settled = fencing, l.node, 0
-	l.await()
+	l.state, l.avoid, l.settled = fencing, nil, 0
+	for _, j := range l.layout {
+		l.avoid = append(l.avoid, j.Node)
+	}
+	l.await(len(l.ranks))
 	return append(out, LeaderAction{Kind: Lose, Group: l.group, Reason: reason})
 }
 
@@ -218,13 +239,12 @@ func (l *Leader) Fenced(now time.Time, rank int, group, settled uint64, out []Le
 	if l.state != fencing || group != l.group {
 		return out
 	}
-	if rank >= 0 && rank < l.ranks && !l.said[rank] {
+	if rank >= 0 && rank < len(l.said) && !l.said[rank] {
 		l.settled = max(l.settled, settled)
 	}
 	if !l.heard(rank) {
 		return out
 	}
-	return l.rest(now, maxRetry, append(out,
-		LeaderAction{Kind: Repair, Group: l.group, From: l.settled},
-		LeaderAction{Kind: Relinquish, Node: l.node, Group: l.group}))
+	return l.rest(now, maxRetry, l.relinquish(append(out,
+		LeaderAction{Kind: Repair, Group: l.group, From: l.settled})))
 }

@@ -15,7 +15,7 @@ type leaderBed struct {
 }
 
 func newLeaderBed(t *testing.T) *leaderBed {
-	return &leaderBed{t: t, l: NewLeader(3), now: time.Unix(1000, 0), fresh: 100}
+	return &leaderBed{t: t, l: NewLeader(sites("", "", ""), 0), now: time.Unix(1000, 0), fresh: 100}
 }
 
 // wake lets the leader go on at the time that it has named.
@@ -46,17 +46,17 @@ func (b *leaderBed) expect(got []LeaderAction, want ...LeaderAction) {
 func (b *leaderBed) serve(node string) uint64 {
 	b.t.Helper()
 	b.expect(b.wake(), LeaderAction{Kind: Seek})
-	b.l.Offer(node, 0)
+	b.l.Offer(Offer{Site{node, ""}, 0})
 	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: node, Group: b.fresh})
 	group := b.fresh
-	b.expect(b.l.Answer(b.now, node, group, "", 0, nil), LeaderAction{Kind: Open, Node: node, Group: group})
+	b.expect(b.l.Answer(b.now, node, group, "", 0, nil), LeaderAction{Kind: Open, Group: group})
 	for rank := range 2 {
 		b.expect(b.l.Ready(b.now, rank, group, "", nil))
 		b.expect(b.l.Ready(b.now, rank, group, "", nil)) // said twice
 	}
 	b.expect(b.l.Ready(b.now, 2, group, "", nil), LeaderAction{Kind: Propose, Group: group})
-	if g, n := b.l.Group(); g != group || n != node || b.l.state != serving {
-		b.t.Fatalf("group %d of %q, serving %v", g, n, b.l.state == serving)
+	if g, n := b.l.Group(); g != group || len(n) != 1 || n[0].Node != node || b.l.state != serving {
+		b.t.Fatalf("group %d of %v, serving %v", g, n, b.l.state == serving)
 	}
 	return group
 }
@@ -64,10 +64,10 @@ func (b *leaderBed) serve(node string) uint64 {
 func TestALeaderTakesTheNodeWithTheFewestGroups(t *testing.T) {
 	b := newLeaderBed(t)
 	b.expect(b.wake(), LeaderAction{Kind: Seek})
-	b.l.Offer("b", 2)
-	b.l.Offer("c", 1)
-	b.l.Offer("a", 1)
-	b.l.Offer("a", 0) // said before
+	b.l.Offer(Offer{Site{"b", ""}, 2})
+	b.l.Offer(Offer{Site{"c", ""}, 1})
+	b.l.Offer(Offer{Site{"a", ""}, 1})
+	b.l.Offer(Offer{Site{"a", ""}, 0}) // said before
 	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "a", Group: b.fresh})
 	b.expect(b.l.Answer(b.now, "b", b.fresh, "", 1, nil))             // not asked
 	b.expect(b.l.Answer(b.now, "a", b.fresh+1, "", 1, nil))           // another group
@@ -79,6 +79,36 @@ func TestALeaderTakesTheNodeWithTheFewestGroups(t *testing.T) {
 	b.fresh++
 	b.expect(b.l.Answer(b.now, "b", b.fresh, "full", 1, nil)) // nobody is left
 	b.expect(b.wake(), LeaderAction{Kind: Seek})
+}
+
+// All nodes of a tree serve it, or none does.
+func TestALeaderAsksAllNodesOfATree(t *testing.T) {
+	b := newLeaderBed(t)
+	b.l = NewLeader(sites("a", "a", "b", "b"), 0)
+	ask := func(node string) LeaderAction { return LeaderAction{Kind: Ask, Node: node, Group: b.fresh} }
+	release := func(node string) LeaderAction { return LeaderAction{Kind: Relinquish, Node: node, Group: b.fresh} }
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	for _, o := range offers("top", "A@a", "B@b") {
+		b.l.Offer(o)
+	}
+	b.expect(b.wake(), ask("top"), ask("B"), ask("A"))
+	b.expect(b.l.Answer(b.now, "A", b.fresh, "", 1, nil))
+	b.expect(b.l.Answer(b.now, "A", b.fresh, "", 1, nil)) // said twice
+	got := b.l.Answer(b.now, "B", b.fresh, "full", b.fresh+1, nil)
+	let := []LeaderAction{release("top"), release("A")}
+	b.fresh++
+	b.expect(got, append(let, ask("top"), ask("A"))...)
+	b.expect(b.l.Answer(b.now, "A", b.fresh, "", 1, nil))
+	b.expect(b.l.Answer(b.now, "top", b.fresh, "", 1, nil), LeaderAction{Kind: Open, Group: b.fresh})
+	if _, l := b.l.Group(); l.String() != "top(A(0 1) 2 3)" {
+		t.Errorf("the tree is %s", l.String())
+	}
+	b.expect(b.l.Lost(b.now, b.fresh, "gone", nil), LeaderAction{Kind: Lose, Group: b.fresh, Reason: "gone"})
+	for rank := range 3 {
+		b.expect(b.l.Fenced(b.now, rank, b.fresh, 0, nil))
+	}
+	b.expect(b.l.Fenced(b.now, 3, b.fresh, 0, nil), LeaderAction{Kind: Repair, Group: b.fresh}, release("top"),
+		release("A"))
 }
 
 func TestALeaderAsksLessAndLessOftenWhereNobodyAggregates(t *testing.T) {
@@ -101,7 +131,7 @@ func TestALeaderAsksLessAndLessOftenWhereNobodyAggregates(t *testing.T) {
 func TestALeaderGivesUpWhoDoesNotAnswer(t *testing.T) {
 	b := newLeaderBed(t)
 	b.expect(b.wake(), LeaderAction{Kind: Seek})
-	b.l.Offer("a", 0)
+	b.l.Offer(Offer{Site{"a", ""}, 0})
 	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "a", Group: b.fresh})
 	group := b.fresh
 	b.expect(b.wake(), LeaderAction{Kind: Relinquish, Node: "a", Group: group})
@@ -114,7 +144,7 @@ func TestALeaderGivesUpWhatARankCannotReach(t *testing.T) {
 	for _, end := range []string{"obstacle", "loss", "silence"} {
 		b := newLeaderBed(t)
 		b.expect(b.wake(), LeaderAction{Kind: Seek})
-		b.l.Offer("a", 0)
+		b.l.Offer(Offer{Site{"a", ""}, 0})
 		b.wake()
 		group := b.fresh
 		b.l.Answer(b.now, "a", group, "", 0, nil)
@@ -157,8 +187,8 @@ func TestALeaderRepairsWhatIsLost(t *testing.T) {
 	b.expect(b.l.Fenced(b.now, 1, group, 8, nil), LeaderAction{Kind: Repair, Group: group, From: 9},
 		LeaderAction{Kind: Relinquish, Node: "a", Group: group})
 	b.expect(b.wake(), LeaderAction{Kind: Seek})
-	b.l.Offer("a", 0)
-	b.l.Offer("b", 5)
+	b.l.Offer(Offer{Site{"a", ""}, 0})
+	b.l.Offer(Offer{Site{"b", ""}, 5})
 	b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "b", Group: b.fresh})
 }
 
