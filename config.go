@@ -35,8 +35,12 @@ type Config struct {
 
 	// Aggregate names the rails on which this node aggregates for others: it adds up what they send
 	// it, in memory of up to AggregateMemory bytes. It need not be a member of their communicators.
+	// Of that one job takes AggregateQuota bytes and AggregateGroups groups at most; 0: what there is.
+	// A job is a communicator and those that are made of it.
 	Aggregate       []string
 	AggregateMemory int64
+	AggregateQuota  int64
+	AggregateGroups int
 	// TreeFragment is what an aggregation node adds up at a time, in bytes: a multiple of 256 from
 	// 256 B to 256 KiB. 16 of them are on their way at once. TreeRadix is how many children it has
 	// at most, where there are nodes enough; 0: as many as there are. Rank 0's counts.
@@ -311,6 +315,9 @@ func (c Config) Validate() error {
 	}
 	if c.MemoryLimit < 1<<20 {
 		add("memory limit %d: needs at least 1 MiB", c.MemoryLimit)
+	}
+	if c.AggregateQuota < 0 || c.AggregateGroups < 0 {
+		add("aggregate quota %d, aggregate groups %d: must not be negative", c.AggregateQuota, c.AggregateGroups)
 	}
 	if c.AggregateMemory < 0 {
 		add("aggregate memory %d: must not be negative", c.AggregateMemory)

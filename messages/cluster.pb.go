@@ -1230,7 +1230,9 @@ type TreeRequest struct {
 	// Of the communicator.
 	Size uint32 `protobuf:"varint,11,opt,name=size,proto3" json:"size,omitempty"`
 	// Sums may be of any order: inexact ones may be folded on more than one level.
-	Free          bool `protobuf:"varint,12,opt,name=free,proto3" json:"free,omitempty"`
+	Free bool `protobuf:"varint,12,opt,name=free,proto3" json:"free,omitempty"`
+	// The communicator that the group's is derived from, or itself: quotas are for all of a job.
+	Job           uint64 `protobuf:"fixed64,13,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1347,6 +1349,13 @@ func (x *TreeRequest) GetFree() bool {
 		return x.Free
 	}
 	return false
+}
+
+func (x *TreeRequest) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
 }
 
 // TreeAnswer: whether the sender serves the group.
@@ -1540,7 +1549,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\tTreeOffer\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12(\n" +
 	"\x05rails\x18\x02 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12\x16\n" +
-	"\x06groups\x18\x03 \x01(\rR\x06groups\"\xd9\x02\n" +
+	"\x06groups\x18\x03 \x01(\rR\x06groups\"\xeb\x02\n" +
 	"\vTreeRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
 	"\x04comm\x18\x02 \x01(\x06R\x04comm\x12\x12\n" +
@@ -1555,7 +1564,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06parent\x18\n" +
 	" \x01(\v2\x14.polyrail.ViewMemberR\x06parent\x12\x12\n" +
 	"\x04size\x18\v \x01(\rR\x04size\x12\x12\n" +
-	"\x04free\x18\f \x01(\bR\x04free\"<\n" +
+	"\x04free\x18\f \x01(\bR\x04free\x12\x10\n" +
+	"\x03job\x18\r \x01(\x06R\x03job\"<\n" +
 	"\n" +
 	"TreeAnswer\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x18\n" +

@@ -109,18 +109,28 @@ func (b *bed) expectValues(o op.Op, all [][]request) {
 	}
 }
 
+// Of 1,000 fragments the operands come in as many orders: the same bits each time.
 func TestOperandsOfAnyOrderAreFoldedInTheDeclaredOne(t *testing.T) {
-	virtual(t, 3, nil, func(b *bed) {
+	const ranks = 5
+	virtual(t, ranks, nil, func(b *bed) {
 		b.form()
-		all := operands(rand.New(rand.NewPCG(1, 2)), sumOfFloats, 3, []int{256, 256, 256, 256, 256, 256})
-		for _, rank := range []int{2, 0, 1} {
-			b.children[rank].begin(all[rank])
-			synctest.Wait()
-		}
-		for number := range all[0] {
-			if !bytes.Equal(b.children[1].responses[uint64(number)], valueOf(t, op.Sum, all, number)) {
-				t.Errorf("fragment %d has another value", number)
+		random := rand.New(rand.NewPCG(1, 2))
+		all := operands(random, sumOfFloats, ranks, []int{256})
+		want := valueOf(t, op.Sum, all, 0)
+		orders := make(map[string]bool)
+		for number := range uint64(1000) {
+			order := random.Perm(ranks)
+			orders[fmt.Sprint(order)] = true
+			for _, rank := range order {
+				b.children[rank].begin(all[rank])
+				synctest.Wait()
 			}
+			if !bytes.Equal(b.children[1].responses[number], want) {
+				t.Fatalf("arrived as %v: another value", order)
+			}
+		}
+		if len(orders) < 100 {
+			t.Errorf("%d orders", len(orders))
 		}
 	})
 }

@@ -24,6 +24,7 @@ type group struct {
 	server    *Server
 	id        uint64
 	comm      uint64 // wire id of the communicator
+	job       uint64 // that of the one that it is derived from
 	name      string // of the communicator
 	asker     string // the node that asked for it
 	rail      string
@@ -83,8 +84,12 @@ func (g *group) ended() bool {
 func (g *group) status() GroupStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return GroupStatus{Group: g.id, Communicator: g.name, Rail: g.rail, Members: g.names,
+	s := GroupStatus{Group: g.id, Job: g.job, Communicator: g.name, Rail: g.rail, Members: g.names,
 		ReservedBytes: g.reserved, Fragments: g.folded, FoldedBytes: g.bytes}
+	if g.parent != nil {
+		s.Parent = g.parent.Node()
+	}
+	return s
 }
 
 // land answers a reader: where does this operand go?

@@ -160,12 +160,23 @@ func nameOf(m *messages.TreeRequest, i int) string {
 // room says why there is no room for another group. The caller holds mu.
 func (s *Server) room(m *messages.TreeRequest) error {
 	need := reservation(m)
+	groups, bytes := 1, need // of the job, with it
+	for _, g := range s.admitted {
+		if g.job == m.GetJob() {
+			groups, bytes = groups+1, bytes+g.reserved
+		}
+	}
 	switch {
 	case len(s.admitted) >= s.config.MaxGroups:
 		return fmt.Errorf("%d groups are served, the limit is %d", len(s.admitted), s.config.MaxGroups)
 	case s.reserved+need > s.config.MemoryLimit:
 		return fmt.Errorf("it needs %d bytes, the limit of all groups is %d bytes, %d are reserved", need,
 			s.config.MemoryLimit, s.reserved)
+	case s.config.JobGroups > 0 && groups > s.config.JobGroups:
+		return fmt.Errorf("%d groups of its job are served, the quota is %d", groups-1, s.config.JobGroups)
+	case s.config.JobBytes > 0 && bytes > s.config.JobBytes:
+		return fmt.Errorf("it needs %d bytes, the quota of a job is %d, %d are reserved for its job", need,
+			s.config.JobBytes, bytes-need)
 	}
 	return nil
 }
@@ -189,7 +200,7 @@ func reservation(m *messages.TreeRequest) int64 {
 func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 	n, window := len(m.GetMembers()), int(m.GetWindow())
 	g := &group{
-		server: s, id: m.GetGroup(), comm: m.GetComm(), name: m.GetName(), asker: from,
+		server: s, id: m.GetGroup(), comm: m.GetComm(), job: m.GetJob(), name: m.GetName(), asker: from,
 		rail: m.GetRail(), railIndex: s.rails[m.GetRail()], base: int(m.GetBcubeBase()),
 		size: int(m.GetSize()), deep: m.GetParent() != nil || int(m.GetSize()) != n, free: m.GetFree(),
 		names: make([]string, n), peers: make([]*railactors.Peer, n),

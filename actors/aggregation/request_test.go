@@ -106,6 +106,40 @@ func TestMemoryAndGroupsAreLimited(t *testing.T) {
 	})
 }
 
+// What one job takes leaves room for others.
+func TestAJobHasAQuota(t *testing.T) {
+	const each = (2 + 2) * testWindow * testBytes
+	ask := func(b *bed, group, job uint64) string {
+		m := b.request()
+		m.Group, m.Comm, m.Job = group, group, job
+		return b.ask("child0", m)
+	}
+	for want, tune := range map[string]func(c *Config){
+		"2 groups of its job are served, the quota is 2": func(c *Config) { c.JobGroups = 2 },
+		"it needs 1048576 bytes, the quota of a job is 3145727, 2097152 are reserved for its job": func(c *Config) {
+			c.JobBytes = 3*each - 1
+		},
+	} {
+		virtual(t, 2, tune, func(b *bed) {
+			for group := uint64(100); group < 106; group++ {
+				if got := ask(b, group, group%3); got != "" {
+					t.Errorf("job %d: refused: %s", group%3, got)
+				}
+			}
+			for job := range uint64(3) {
+				if got := ask(b, 110+job, job); got != want {
+					t.Errorf("job %d: refusal %q, want %q", job, got, want)
+				}
+			}
+			b.server.Destroy("child0", &messages.TreeDestroy{Group: 103}) // of job 1
+			synctest.Wait()
+			if got := ask(b, 120, 1); got != "" {
+				t.Errorf("refused with %q, though there is room again", got)
+			}
+		})
+	}
+}
+
 func TestARepeatedRequestIsAnsweredTheSameWay(t *testing.T) {
 	virtual(t, 2, nil, func(b *bed) {
 		b.form()

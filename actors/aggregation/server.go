@@ -27,6 +27,10 @@ type Config struct {
 	Rails       []string // on which it aggregates
 	MemoryLimit int64    // bytes of operands and results of all groups
 	MaxGroups   int      // served at a time; 0: DefaultMaxGroups
+	// Of one job, a communicator and those that are derived from it: bytes and groups; 0: as many as
+	// there are.
+	JobBytes  int64
+	JobGroups int
 }
 
 // Server serves the groups that other nodes ask this one for. All its methods may be called on any
@@ -151,8 +155,10 @@ func (s *Server) PeerGone(p *railactors.Peer, err error) {
 // GroupStatus is what a group is and did.
 type GroupStatus struct {
 	Group         uint64 // its id
+	Job           uint64 // the communicator that its own is derived from, or that one itself
 	Communicator  string
 	Rail          string
+	Parent        string   // node; empty at the root
 	Members       []string // its children; the slice is shared
 	ReservedBytes int64    // of operands and results, at most
 	Fragments     uint64   // folded

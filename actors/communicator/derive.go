@@ -118,7 +118,7 @@ func (n *Node) derive(parent *Group, id, seq uint64, members []op.Rank, first *t
 	}
 	rank := op.Rank(slices.Index(members, parent.Rank))
 	g := n.NewGroup(id, fmt.Sprintf("%s/%d", parent.Name, seq), rank, nodes, first)
-	g.Procs = procs
+	g.Procs, g.Job = procs, parent.Job
 	for i, r := range members {
 		if p := parent.Peers[r]; p != nil {
 			g.Attach(op.Rank(i), p)

@@ -169,7 +169,8 @@ func (t *trees) request(l *treeLeader, node string) *messages.TreeRequest {
 	j := layout[slices.IndexFunc(layout, func(j sharp.Junction) bool { return j.Node == node })]
 	m := &messages.TreeRequest{Group: group, Comm: g.ID, Name: WireText(g.Name), Rail: l.rail,
 		Window: treeWindow, FragmentBytes: uint32(g.node.TreeFragment), Size: uint32(g.Size),
-		BcubeBase: uint32(g.node.Engine.Config.BcubeBase), Free: g.node.Engine.Config.Free}
+		BcubeBase: uint32(g.node.Engine.Config.BcubeBase), Free: g.node.Engine.Config.Free,
+		Job: g.Job}
 	for _, child := range j.Children {
 		if child.Rank < 0 {
 			m.Members = append(m.Members, l.all[layout[child.Node].Node])

@@ -26,6 +26,7 @@ const maxAhead = 4096
 type Group struct {
 	engine *Engine
 	ID     uint64
+	Job    uint64 // the ID of the group that it is derived from, by however many steps, or its own
 	Name   string
 	First  *table.Table // what it begins with
 	Rank   op.Rank
@@ -75,7 +76,7 @@ type Group struct {
 // used.
 func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, first *table.Table) *Group {
 	g := &Group{
-		engine: e, ID: id, Name: name, First: first, Rank: rank, Size: len(nodes), Nodes: nodes,
+		engine: e, ID: id, Job: id, Name: name, First: first, Rank: rank, Size: len(nodes), Nodes: nodes,
 		Peers:   make([]*railactors.Peer, len(nodes)),
 		ranks:   make(map[*railactors.Peer]op.Rank, len(nodes)),
 		Closing: make(chan struct{}), Ended: make(chan struct{}),

@@ -35,6 +35,10 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 		"rails on which this node is an aggregation node: it adds up for others what they send it")
 	settings.Var(fs, &cfg.AggregateMemory, "aggregate-memory", "SIZE", parseLimit, formatLimit,
 		"memory for what it adds up")
+	settings.Var(fs, &cfg.AggregateQuota, "aggregate-quota", "SIZE", parseLimit, formatLimit,
+		"memory of that for one job: a communicator and those made of it (0: all)")
+	fs.IntVar(&cfg.AggregateGroups, "aggregate-groups", cfg.AggregateGroups,
+		"`GROUPS` that one job may have here (0: as many as there are)")
 	settings.SizeVar(fs, &cfg.TreeFragment, "tree-fragment",
 		"what an aggregation node adds up at a time, 256 B to 256 KiB; rank 0's counts")
 	fs.IntVar(&cfg.TreeRadix, "tree-radix", cfg.TreeRadix,
