@@ -40,6 +40,7 @@ const (
 	ending                     // nothing: it ends the communicator or the node
 	pairwise                   // a usable communicator, and the answer of rank 1
 	callKinds
+	asking = callKinds // the answers of all living nodes: the same in every state
 )
 
 var matrixCalls = []matrixCall{
@@ -157,6 +158,7 @@ var matrixCalls = []matrixCall{
 		_, err := s.node.Communicator(ctx, "another", 3)
 		return err
 	}},
+	{"Aggregators", asking, func(ctx context.Context, s *situation) error { _, err := s.node.Aggregators(ctx); return err }},
 	{"Close", ending, func(ctx context.Context, s *situation) error { return s.comm.Close(ctx) }},
 	{"Node.Close", ending, func(ctx context.Context, s *situation) error { return s.node.Close(ctx) }},
 }
@@ -291,10 +293,14 @@ func matrixCell(t *testing.T, st *matrixState, c *matrixCall) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), callLimit)
 		defer cancel()
 		took, err := s.within(callLimit+callSlack, c.name, func() error { return c.make(ctx, s) })
-		if want := st.expect[c.kind]; !want(err) {
+		want := either(succeeds, waits, fails(ErrClosed))
+		if c.kind != asking {
+			want = st.expect[c.kind]
+		}
+		if !want(err) {
 			t.Errorf("%s ended after %v with %v", c.name, took, err)
 		}
-		if took > st.prompt && st.prompt > 0 && c.kind != shrinking && c.kind != forming && c.kind != ending {
+		if took > st.prompt && st.prompt > 0 && c.kind != shrinking && c.kind != forming && c.kind != ending && c.kind != asking {
 			t.Errorf("%s took %v to end with %v, whose cause was known", c.name, took, err)
 		}
 		s.leave(0)

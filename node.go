@@ -34,6 +34,13 @@ type RailStatus = railactors.RailStatus
 // Member is a node of the cluster as gossip knows it.
 type Member = cluster.Member
 
+// Aggregator is a node of the cluster and what it aggregates for others; TreeGroup is its part in the
+// tree of a communicator.
+type (
+	Aggregator = membership.Aggregator
+	TreeGroup  = membership.TreeGroup
+)
+
 // Start brings a node up: its rails, then gossip. The context bounds the start only; Close ends the node.
 // Errors match ErrConfig, ErrRail or ErrTimeout and name the culprit.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
@@ -185,6 +192,17 @@ func (n *Node) Members() []Member {
 		return 1
 	})
 	return m
+}
+
+// Aggregators asks all living nodes what they aggregate, and returns their answers by node. When the
+// context ends first, or the node closes, the error names those that have not answered, and what
+// the others said is returned with it.
+func (n *Node) Aggregators(ctx context.Context) ([]Aggregator, error) {
+	inner, err := n.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return inner.Aggregators(ctx)
 }
 
 // Rails is the state of this node's rails, by name.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -214,6 +215,53 @@ func TestSumsOverATreeOfLevels(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestNodesTellWhatTheyAggregate(t *testing.T) {
+	const ranks = 4
+	adapt := func(c *Config) { c.TreeRadix, c.Rack, c.AggregateGroups = 2, "row", 3 }
+	inGrove(t, ranks, 3, 1, adapt, func(b *bed, comms []*Communicator) {
+		untilTree(b, comms[0], true)
+		for i := range int64(4) {
+			wholeSums(b, comms, 60_000, i, Sum)
+		}
+		all, err := b.Nodes[1].Aggregators(b.t.Context())
+		if err != nil || len(all) != ranks+3 {
+			t.Fatalf("%d answers, %v", len(all), err)
+		}
+		roots, children := 0, 0
+		for i, a := range all {
+			if a.Node != testbed.NodeName(i) || a.Rack != "row" {
+				t.Errorf("%+v", a)
+			}
+			if i < ranks {
+				if len(a.Rails) > 0 || len(a.Groups) > 0 {
+					t.Errorf("a rank aggregates: %+v", a)
+				}
+				continue
+			}
+			if len(a.Groups) != 1 || len(a.Rails) != 1 || a.JobGroups != 3 {
+				t.Fatalf("%+v", a)
+			}
+			g := a.Groups[0]
+			if g.Parent == "" {
+				roots++
+			}
+			if g.Communicator != "train" || g.Fragments == 0 || g.Bytes < 480_000 || g.ReservedBytes == 0 {
+				t.Errorf("%+v", g)
+			}
+			children += len(g.Children)
+		}
+		if roots != 1 || children != ranks+2 {
+			t.Errorf("%d roots, %d children: %+v", roots, children, all)
+		}
+		b.Gossip.Partition([]string{"10.0.0.7:7946"})
+		ctx, cancel := context.WithTimeout(b.t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if some, err := b.Nodes[1].Aggregators(ctx); err == nil || !strings.Contains(err.Error(), "node6") || len(some) != ranks+2 {
+			t.Errorf("%d answers and %v, though node6 says nothing", len(some), err)
+		}
+	})
 }
 
 // Trees follow the racks that nodes say they stand in: what crosses the spine is what each rack's

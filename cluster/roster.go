@@ -189,13 +189,21 @@ func (r *roster) miss(m Member, now time.Time) {
 	}
 }
 
-// members lists the reported processes and this one, by node.
+// members lists the living processes and this one, by node: those that were reported, and those that
+// are about to be.
 func (r *roster) members() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := append(make([]Member, 0, 1+len(r.reported)), r.self)
-	for _, m := range r.reported {
-		all = append(all, m)
+	for node, m := range r.reported {
+		if !r.dirty[node] {
+			all = append(all, m)
+		}
+	}
+	for node := range r.dirty {
+		if m, ok := r.latest(node); ok && node != r.self.Node {
+			all = append(all, m)
+		}
 	}
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) })
 	return all

@@ -46,6 +46,8 @@ type Rendezvous struct {
 	//	*Rendezvous_TreeRequest
 	//	*Rendezvous_TreeAnswer
 	//	*Rendezvous_TreeDestroy
+	//	*Rendezvous_TreeQuery
+	//	*Rendezvous_TreeReport
 	Body          isRendezvous_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -226,6 +228,24 @@ func (x *Rendezvous) GetTreeDestroy() *TreeDestroy {
 	return nil
 }
 
+func (x *Rendezvous) GetTreeQuery() *TreeQuery {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_TreeQuery); ok {
+			return x.TreeQuery
+		}
+	}
+	return nil
+}
+
+func (x *Rendezvous) GetTreeReport() *TreeReport {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_TreeReport); ok {
+			return x.TreeReport
+		}
+	}
+	return nil
+}
+
 type isRendezvous_Body interface {
 	isRendezvous_Body()
 }
@@ -282,6 +302,14 @@ type Rendezvous_TreeDestroy struct {
 	TreeDestroy *TreeDestroy `protobuf:"bytes,16,opt,name=tree_destroy,json=treeDestroy,proto3,oneof"`
 }
 
+type Rendezvous_TreeQuery struct {
+	TreeQuery *TreeQuery `protobuf:"bytes,17,opt,name=tree_query,json=treeQuery,proto3,oneof"`
+}
+
+type Rendezvous_TreeReport struct {
+	TreeReport *TreeReport `protobuf:"bytes,18,opt,name=tree_report,json=treeReport,proto3,oneof"`
+}
+
 func (*Rendezvous_Announce) isRendezvous_Body() {}
 
 func (*Rendezvous_Withdraw) isRendezvous_Body() {}
@@ -307,6 +335,10 @@ func (*Rendezvous_TreeRequest) isRendezvous_Body() {}
 func (*Rendezvous_TreeAnswer) isRendezvous_Body() {}
 
 func (*Rendezvous_TreeDestroy) isRendezvous_Body() {}
+
+func (*Rendezvous_TreeQuery) isRendezvous_Body() {}
+
+func (*Rendezvous_TreeReport) isRendezvous_Body() {}
 
 type ViewRail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1457,11 +1489,266 @@ func (x *TreeDestroy) GetGroup() uint64 {
 	return 0
 }
 
+// TreeQuery: the sender wants to know what the receiver aggregates. Answered by TreeReport.
+type TreeQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeQuery) Reset() {
+	*x = TreeQuery{}
+	mi := &file_cluster_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeQuery) ProtoMessage() {}
+
+func (x *TreeQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeQuery.ProtoReflect.Descriptor instead.
+func (*TreeQuery) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TreeQuery) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// TreeReport: what the sender aggregates.
+type TreeReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the query.
+	Id uint64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// On which it aggregates, ascending; none: on none.
+	Rails []string `protobuf:"bytes,2,rep,name=rails,proto3" json:"rails,omitempty"`
+	// Limits, in bytes and groups; of one job 0 for none.
+	Memory    int64  `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	MaxGroups uint32 `protobuf:"varint,4,opt,name=max_groups,json=maxGroups,proto3" json:"max_groups,omitempty"`
+	JobMemory int64  `protobuf:"varint,5,opt,name=job_memory,json=jobMemory,proto3" json:"job_memory,omitempty"`
+	JobGroups uint32 `protobuf:"varint,6,opt,name=job_groups,json=jobGroups,proto3" json:"job_groups,omitempty"`
+	// By communicator and rail.
+	Groups        []*TreeGroup `protobuf:"bytes,7,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeReport) Reset() {
+	*x = TreeReport{}
+	mi := &file_cluster_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeReport) ProtoMessage() {}
+
+func (x *TreeReport) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeReport.ProtoReflect.Descriptor instead.
+func (*TreeReport) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TreeReport) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *TreeReport) GetRails() []string {
+	if x != nil {
+		return x.Rails
+	}
+	return nil
+}
+
+func (x *TreeReport) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *TreeReport) GetMaxGroups() uint32 {
+	if x != nil {
+		return x.MaxGroups
+	}
+	return 0
+}
+
+func (x *TreeReport) GetJobMemory() int64 {
+	if x != nil {
+		return x.JobMemory
+	}
+	return 0
+}
+
+func (x *TreeReport) GetJobGroups() uint32 {
+	if x != nil {
+		return x.JobGroups
+	}
+	return 0
+}
+
+func (x *TreeReport) GetGroups() []*TreeGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// TreeGroup: a node's part in a group.
+type TreeGroup struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Group        uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
+	Job          uint64                 `protobuf:"fixed64,2,opt,name=job,proto3" json:"job,omitempty"`
+	Communicator string                 `protobuf:"bytes,3,opt,name=communicator,proto3" json:"communicator,omitempty"`
+	Rail         string                 `protobuf:"bytes,4,opt,name=rail,proto3" json:"rail,omitempty"`
+	// The node above; empty at the root.
+	Parent string `protobuf:"bytes,5,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Its children, as text.
+	Members []string `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"`
+	// Bytes of operands and results.
+	Reserved int64 `protobuf:"varint,7,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// That were folded, and the bytes of their operands.
+	Fragments     uint64 `protobuf:"varint,8,opt,name=fragments,proto3" json:"fragments,omitempty"`
+	Bytes         uint64 `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeGroup) Reset() {
+	*x = TreeGroup{}
+	mi := &file_cluster_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeGroup) ProtoMessage() {}
+
+func (x *TreeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeGroup.ProtoReflect.Descriptor instead.
+func (*TreeGroup) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TreeGroup) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *TreeGroup) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *TreeGroup) GetCommunicator() string {
+	if x != nil {
+		return x.Communicator
+	}
+	return ""
+}
+
+func (x *TreeGroup) GetRail() string {
+	if x != nil {
+		return x.Rail
+	}
+	return ""
+}
+
+func (x *TreeGroup) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *TreeGroup) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *TreeGroup) GetReserved() int64 {
+	if x != nil {
+		return x.Reserved
+	}
+	return 0
+}
+
+func (x *TreeGroup) GetFragments() uint64 {
+	if x != nil {
+		return x.Fragments
+	}
+	return 0
+}
+
+func (x *TreeGroup) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\rcluster.proto\x12\bpolyrail\"\x9d\x06\n" +
+	"\rcluster.proto\x12\bpolyrail\"\x8c\a\n" +
 	"\n" +
 	"Rendezvous\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12 \n" +
@@ -1482,7 +1769,11 @@ const file_cluster_proto_rawDesc = "" +
 	"\ftree_request\x18\x0e \x01(\v2\x15.polyrail.TreeRequestH\x00R\vtreeRequest\x127\n" +
 	"\vtree_answer\x18\x0f \x01(\v2\x14.polyrail.TreeAnswerH\x00R\n" +
 	"treeAnswer\x12:\n" +
-	"\ftree_destroy\x18\x10 \x01(\v2\x15.polyrail.TreeDestroyH\x00R\vtreeDestroyB\x06\n" +
+	"\ftree_destroy\x18\x10 \x01(\v2\x15.polyrail.TreeDestroyH\x00R\vtreeDestroy\x124\n" +
+	"\n" +
+	"tree_query\x18\x11 \x01(\v2\x13.polyrail.TreeQueryH\x00R\ttreeQuery\x127\n" +
+	"\vtree_report\x18\x12 \x01(\v2\x14.polyrail.TreeReportH\x00R\n" +
+	"treeReportB\x06\n" +
 	"\x04body\"2\n" +
 	"\bViewRail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -1571,7 +1862,31 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"#\n" +
 	"\vTreeDestroy\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\x06R\x05groupB'Z%github.com/polyrail/polyrail/messagesb\x06proto3"
+	"\x05group\x18\x01 \x01(\x06R\x05group\"\x1b\n" +
+	"\tTreeQuery\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\"\xd4\x01\n" +
+	"\n" +
+	"TreeReport\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x14\n" +
+	"\x05rails\x18\x02 \x03(\tR\x05rails\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x1d\n" +
+	"\n" +
+	"max_groups\x18\x04 \x01(\rR\tmaxGroups\x12\x1d\n" +
+	"\n" +
+	"job_memory\x18\x05 \x01(\x03R\tjobMemory\x12\x1d\n" +
+	"\n" +
+	"job_groups\x18\x06 \x01(\rR\tjobGroups\x12+\n" +
+	"\x06groups\x18\a \x03(\v2\x13.polyrail.TreeGroupR\x06groups\"\xed\x01\n" +
+	"\tTreeGroup\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x06R\x03job\x12\"\n" +
+	"\fcommunicator\x18\x03 \x01(\tR\fcommunicator\x12\x12\n" +
+	"\x04rail\x18\x04 \x01(\tR\x04rail\x12\x16\n" +
+	"\x06parent\x18\x05 \x01(\tR\x06parent\x12\x18\n" +
+	"\amembers\x18\x06 \x03(\tR\amembers\x12\x1a\n" +
+	"\breserved\x18\a \x01(\x03R\breserved\x12\x1c\n" +
+	"\tfragments\x18\b \x01(\x04R\tfragments\x12\x14\n" +
+	"\x05bytes\x18\t \x01(\x04R\x05bytesB'Z%github.com/polyrail/polyrail/messagesb\x06proto3"
 
 var (
 	file_cluster_proto_rawDescOnce sync.Once
@@ -1585,7 +1900,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_cluster_proto_goTypes = []any{
 	(*Rendezvous)(nil),   // 0: polyrail.Rendezvous
 	(*ViewRail)(nil),     // 1: polyrail.ViewRail
@@ -1605,6 +1920,9 @@ var file_cluster_proto_goTypes = []any{
 	(*TreeRequest)(nil),  // 15: polyrail.TreeRequest
 	(*TreeAnswer)(nil),   // 16: polyrail.TreeAnswer
 	(*TreeDestroy)(nil),  // 17: polyrail.TreeDestroy
+	(*TreeQuery)(nil),    // 18: polyrail.TreeQuery
+	(*TreeReport)(nil),   // 19: polyrail.TreeReport
+	(*TreeGroup)(nil),    // 20: polyrail.TreeGroup
 }
 var file_cluster_proto_depIdxs = []int32{
 	5,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
@@ -1620,20 +1938,23 @@ var file_cluster_proto_depIdxs = []int32{
 	15, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
 	16, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
 	17, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
-	1,  // 13: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
-	2,  // 14: polyrail.View.members:type_name -> polyrail.ViewMember
-	4,  // 15: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
-	1,  // 16: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
-	4,  // 17: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
-	3,  // 18: polyrail.ViewPropose.view:type_name -> polyrail.View
-	1,  // 19: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
-	2,  // 20: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
-	2,  // 21: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	18, // 13: polyrail.Rendezvous.tree_query:type_name -> polyrail.TreeQuery
+	19, // 14: polyrail.Rendezvous.tree_report:type_name -> polyrail.TreeReport
+	1,  // 15: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
+	2,  // 16: polyrail.View.members:type_name -> polyrail.ViewMember
+	4,  // 17: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
+	1,  // 18: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
+	4,  // 19: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
+	3,  // 20: polyrail.ViewPropose.view:type_name -> polyrail.View
+	1,  // 21: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
+	2,  // 22: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
+	2,  // 23: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
+	20, // 24: polyrail.TreeReport.groups:type_name -> polyrail.TreeGroup
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_cluster_proto_init() }
@@ -1655,6 +1976,8 @@ func file_cluster_proto_init() {
 		(*Rendezvous_TreeRequest)(nil),
 		(*Rendezvous_TreeAnswer)(nil),
 		(*Rendezvous_TreeDestroy)(nil),
+		(*Rendezvous_TreeQuery)(nil),
+		(*Rendezvous_TreeReport)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1662,7 +1985,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -178,6 +178,18 @@ func (s *Server) Groups() []GroupStatus {
 	return all
 }
 
+// Report answers a node that asks what is aggregated here.
+func (s *Server) Report(id uint64) *messages.TreeReport {
+	r := &messages.TreeReport{Id: id, Rails: slices.Sorted(maps.Keys(s.rails)), Memory: s.config.MemoryLimit,
+		MaxGroups: uint32(s.config.MaxGroups), JobMemory: s.config.JobBytes, JobGroups: uint32(s.config.JobGroups)}
+	for _, g := range s.Groups() {
+		r.Groups = append(r.Groups, &messages.TreeGroup{Group: g.Group, Job: g.Job, Communicator: g.Communicator,
+			Rail: g.Rail, Parent: g.Parent, Members: g.Members, Reserved: g.ReservedBytes,
+			Fragments: g.Fragments, Bytes: g.FoldedBytes})
+	}
+	return r
+}
+
 // Close ends all groups, tells their members, and returns when nothing of them is left. The fabric
 // is closed after it.
 func (s *Server) Close() { s.closing.Do(s.close) }

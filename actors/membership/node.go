@@ -43,6 +43,7 @@ type node struct {
 	shared  *communicator.Node
 	serves  *aggregation.Server // what this node aggregates for others
 	cast    atomic.Pointer[cluster.Gossip]
+	queries queries
 	first   *table.Table // what a communicator begins with
 	pid     *actor.PID   // of the node actor
 	stopLog func()

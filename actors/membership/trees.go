@@ -61,6 +61,11 @@ func (n *node) ofTrees(from string, m *messages.Rendezvous) bool {
 		n.serves.Request(from, b.TreeRequest)
 	case *messages.Rendezvous_TreeDestroy:
 		n.serves.Destroy(from, b.TreeDestroy)
+	case *messages.Rendezvous_TreeQuery:
+		n.broadcast(from, &messages.Rendezvous{Body: &messages.Rendezvous_TreeReport{
+			TreeReport: n.serves.Report(b.TreeQuery.GetId())}})
+	case *messages.Rendezvous_TreeReport:
+		n.queries.answered(from, b.TreeReport)
 	case *messages.Rendezvous_TreeOffer, *messages.Rendezvous_TreeAnswer:
 		for _, c := range *n.groups.Load() {
 			if pid := c.pid.Load(); pid != nil && c.group.Rank == 0 {

@@ -20,13 +20,7 @@ const leaveTimeout = 5 * time.Second
 // whose values are the defaults.
 func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Name, "name", cfg.Name, "`NAME` of this node, unique in the cluster")
-	fs.StringVar(&cfg.Bind, "bind", cfg.Bind, "`ADDR:PORT` that gossip listens on (port 0: any)")
-	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
-	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by; a fixed list, the same on all nodes, will do")
-	settings.Var(fs, &cfg.Rendezvous, "rendezvous", "URL", polyrail.ParseRendezvous, polyrail.Rendezvous.URL,
-		"where nodes leave their addresses for each other, besides --join: "+
-			"redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a directory "+
-			"that all hosts mount. --bind, or --advertise, must name an address that the others reach")
+	registerSeeds(fs, cfg)
 	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,...]", " \t\n", polyrail.ParseRail, formatRail,
 		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail. weight=W is its "+
 			"share, cpus=0-3+8 its cores. Rails of equal names on different nodes belong together. With "+
@@ -47,6 +41,17 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Rack, "rack", cfg.Rack,
 		"`PATH` to where this node stands: the switches above it, as row1/rack3; trees follow them")
 	registerRuntime(fs, cfg)
+}
+
+// registerSeeds defines how a node finds the cluster, and is found.
+func registerSeeds(fs *pflag.FlagSet, cfg *polyrail.Config) {
+	fs.StringVar(&cfg.Bind, "bind", cfg.Bind, "`ADDR:PORT` that gossip listens on (port 0: any)")
+	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
+	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by; a fixed list, the same on all nodes, will do")
+	settings.Var(fs, &cfg.Rendezvous, "rendezvous", "URL", polyrail.ParseRendezvous, polyrail.Rendezvous.URL,
+		"where nodes leave their addresses for each other, besides --join: "+
+			"redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a directory "+
+			"that all hosts mount. --bind, or --advertise, must name an address that the others reach")
 }
 
 // registerRuntime defines the flags that tune operations; they are to be the same on all nodes.

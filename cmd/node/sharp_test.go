@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/test/testbed"
+)
+
+// TestSharpShowsWhoAggregates: two ranks, and a node that aggregates for them.
+func TestSharpShowsWhoAggregates(t *testing.T) {
+	c, err := testbed.Start(t.Context(), testbed.Options{
+		Nodes: 3, Rails: 1, Over: testbed.Loopback, Gossip: testbed.Loopback,
+		Adapt: func(cfg *polyrail.Config) {
+			cfg.Cluster, cfg.Rails[0].Protocol = t.Name(), "sharp"
+			if cfg.Name == testbed.NodeName(2) {
+				cfg.Aggregate, cfg.Rack, cfg.AggregateQuota = []string{cfg.Rails[0].Name}, "row/a", 64<<20
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	events := c.Nodes[0].Events(t.Context())
+	if err := c.Each(func(i int) (err error) {
+		if i < 2 {
+			_, err = c.Nodes[i].Communicator(t.Context(), "train", 2)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.After(20 * time.Second)
+	for up := false; !up; {
+		select {
+		case e := <-events:
+			up = e.Kind == polyrail.TreeUp
+		case <-limit:
+			t.Fatal("no tree")
+		}
+	}
+	for view, want := range map[string][]string{
+		"trees":  {"train over rail0: group ", "\n  node2\n", "    rank 0 (node \"node0\")\n"},
+		"groups": {"NODE   RAIL   COMMUNICATOR", "node2  rail0  train"},
+		"quota":  {"node2  row/a  rail0  all    1       64  4MiB    256MiB", "train  1       -   4MiB    64MiB"},
+	} {
+		code, out, errs := node(t, "sharp", view, "--join", c.Nodes[0].GossipAddr(), "--cluster", t.Name())
+		for _, w := range want {
+			if code != exitOK || !strings.Contains(out, w) {
+				t.Errorf("%s: exit code %d, no %q in\n%s\n%s", view, code, w, out, errs)
+			}
+		}
+	}
+	code, _, errs := node(t, "sharp", "trees", "--join", "127.0.0.1:1", "--timeout", "300ms")
+	if code != exitFailure || !strings.Contains(errs, "127.0.0.1:1") {
+		t.Errorf("nobody answers: exit code %d, %s", code, errs)
+	}
+	if code, _, errs := node(t, "sharp", "trees"); code != exitUsage || !strings.Contains(errs, "--join") {
+		t.Errorf("nobody to ask: exit code %d, %s", code, errs)
+	}
+}
