@@ -25,13 +25,14 @@ func node(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // visitFlags calls f for every flag of every command, but for --help.
 func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
-	for _, cmd := range newRoot().Commands() {
+	for _, cmd := range commands(newRoot()) {
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) { f(cmd, flag) })
 	}
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"}, {}} {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"}, {"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"},
+		{"sharp", "--help"}, {"sharp", "quota", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
@@ -189,20 +190,20 @@ func TestEveryFlagHasATwinInTheEnvironmentAndInTheFile(t *testing.T) {
 		if flag.Name == settings.ConfigFlag {
 			return
 		}
-		t.Run(cmd.Name()+" --"+flag.Name, func(t *testing.T) {
-			want := setBy(t, cmd.Name(), flag.Name, "--"+flag.Name+"="+sample(flag))
+		t.Run(cmd.CommandPath()+" --"+flag.Name, func(t *testing.T) {
+			want := setBy(t, cmd.CommandPath(), flag.Name, "--"+flag.Name+"="+sample(flag))
 			t.Run("file", func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "node.yaml")
 				if err := os.WriteFile(file, []byte(flag.Name+": "+quoted(sample(flag))+"\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if got := setBy(t, cmd.Name(), flag.Name, "--config="+file); got != want {
+				if got := setBy(t, cmd.CommandPath(), flag.Name, "--config="+file); got != want {
 					t.Errorf("the file sets %q, the flag %q", got, want)
 				}
 			})
 			t.Run("environment", func(t *testing.T) {
 				t.Setenv(settings.EnvName(flag.Name), sample(flag))
-				if got := setBy(t, cmd.Name(), flag.Name); got != want {
+				if got := setBy(t, cmd.CommandPath(), flag.Name); got != want {
 					t.Errorf("the environment sets %q, the flag %q", got, want)
 				}
 			})
@@ -214,7 +215,7 @@ func TestEveryFlagHasATwinInTheEnvironmentAndInTheFile(t *testing.T) {
 func setBy(t *testing.T, command, flag string, args ...string) string {
 	t.Helper()
 	root := newRoot()
-	cmd, _, err := root.Find([]string{command})
+	cmd, _, err := root.Find(strings.Fields(command)[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,8 +233,8 @@ func setBy(t *testing.T, command, flag string, args ...string) string {
 
 func TestValuesPrintAsTheyAreRead(t *testing.T) {
 	visitFlags(func(cmd *cobra.Command, flag *pflag.Flag) {
-		want := setBy(t, cmd.Name(), flag.Name, "--"+flag.Name+"="+sampleOrFile(t, flag))
-		if got := setBy(t, cmd.Name(), flag.Name, "--"+flag.Name+"="+want); got != want {
+		want := setBy(t, cmd.CommandPath(), flag.Name, "--"+flag.Name+"="+sampleOrFile(t, flag))
+		if got := setBy(t, cmd.CommandPath(), flag.Name, "--"+flag.Name+"="+want); got != want {
 			t.Errorf("node %s --%s=%s reads back as %s", cmd.Name(), flag.Name, want, got)
 		}
 	})

@@ -19,7 +19,7 @@ func TestAConfigFileIsReadAlikeByAllCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	_, sample, _ := strings.Cut(newRun().Long, "two NICs:\n")
 	root := newRoot()
-	for _, cmd := range root.Commands() {
+	for _, cmd := range commands(root) {
 		if _, err := configured(t, file, sample, cmd, knownKey(root)); err != nil {
 			t.Errorf("%s: %v", cmd.Name(), err)
 		}

@@ -91,13 +91,25 @@ func noArguments(cmd *cobra.Command, args []string) error {
 // knownKey tells which keys a configuration file may hold: the flags of all commands.
 func knownKey(root *cobra.Command) func(string) bool {
 	return func(key string) bool {
-		for _, cmd := range root.Commands() {
+		for _, cmd := range commands(root) {
 			if cmd.Flags().Lookup(key) != nil {
 				return true
 			}
 		}
 		return false
 	}
+}
+
+// commands are those below root that have flags.
+func commands(root *cobra.Command) (all []*cobra.Command) {
+	for _, cmd := range root.Commands() {
+		if cmd.HasSubCommands() {
+			all = append(all, commands(cmd)...)
+		} else {
+			all = append(all, cmd)
+		}
+	}
+	return all
 }
 
 // register defines the common flags; level is the command's default.

@@ -57,9 +57,11 @@ func newSharpView(name, short string, show func(w io.Writer, all []polyrail.Aggr
 	cfg.Name = fmt.Sprintf("sharp-%d", os.Getpid())
 	timeout := 5 * time.Second
 	cmd := &cobra.Command{
-		Use:   name,
-		Short: short,
-		Args:  noArguments,
+		Use:     name,
+		Short:   short,
+		Long:    short + ", as all living nodes of the cluster tell.",
+		Example: "  node sharp " + name + " --join 10.0.0.1:7946 --bind 10.0.0.7:0",
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.Logger = flags.logger(cmd)
 			if len(cfg.Join) == 0 && cfg.Rendezvous == (polyrail.Rendezvous{}) {

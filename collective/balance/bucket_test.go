@@ -5,6 +5,9 @@ import "testing"
 // Behind token buckets what a rail takes depends on what it was given before. Brief operations must all the same come near the best
 // division that can be found by hand, and never cost more than one rail alone.
 func TestBriefOperationsOverTokenBucketsComeNearTheBestDivision(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector, which finds nothing in a core without goroutines")
+	}
 	const seeds = 100
 	for _, size := range []int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10} {
 		var sum float64

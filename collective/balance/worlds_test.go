@@ -151,6 +151,9 @@ func worlds(t *testing.T, s scale, only string) (scores []score, text string) {
 // TestWorldsAreNoWorse scores a part of the seeds, or with -worlds all of them, and compares the
 // table with the committed one.
 func TestWorldsAreNoWorse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector, which finds nothing in a core without goroutines")
+	}
 	s := part
 	if *allWorlds {
 		s = full
