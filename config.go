@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors/affinity"
@@ -316,18 +315,7 @@ func (c Config) Validate() error {
 	if c.MemoryLimit < 1<<20 {
 		add("memory limit %d: needs at least 1 MiB", c.MemoryLimit)
 	}
-	if c.AggregateQuota < 0 || c.AggregateGroups < 0 {
-		add("aggregate quota %d, aggregate groups %d: must not be negative", c.AggregateQuota, c.AggregateGroups)
-	}
-	if c.AggregateMemory < 0 {
-		add("aggregate memory %d: must not be negative", c.AggregateMemory)
-	}
-	if c.TreeRadix < 0 || c.TreeRadix == 1 {
-		add("tree radix %d: must be 2 or more, or 0 for any", c.TreeRadix)
-	}
-	if err := sharp.CheckShape(1, c.TreeFragment); err != nil {
-		add("tree fragment: %v", err)
-	}
+	faults = append(faults, c.validateTrees()...)
 	if _, err := c.table([]string{"any"}); err != nil {
 		add("%w", err)
 	}
@@ -360,13 +348,5 @@ func (c Config) validateRails() (faults []error) {
 		}
 		names[r.Name] = true
 	}
-	for _, name := range c.Aggregate {
-		if !names[name] {
-			faults = append(faults, fmt.Errorf("aggregate %q: there is no such rail", name))
-		}
-	}
 	return faults
 }
-
-// protocolSharp is that of rails that may have aggregation trees.
-const protocolSharp = "sharp"

@@ -135,16 +135,6 @@ func (c Config) ranges() (ranges []balance.Range) {
 	return ranges
 }
 
-// sharp are the names of the rails that may have trees.
-func (c Config) sharp() (names []string) {
-	for _, r := range c.Rails {
-		if r.Protocol == protocolSharp {
-			names = append(names, r.Name)
-		}
-	}
-	return names
-}
-
 // measured: weights that the user has set are kept.
 func (c Config) measured() bool {
 	weighted := slices.ContainsFunc(c.Rails, func(r Rail) bool { return r.Weight > 0 })

@@ -25,7 +25,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
@@ -72,23 +71,6 @@ type Remote struct {
 
 // RailAddress is where a node listens on a rail; Addr is empty while its device is absent.
 type RailAddress struct{ Name, Addr string }
-
-// RemoteOf reads what a message says of a node. It is validated where it is connected.
-func RemoteOf(m *messages.ViewMember) Remote {
-	r := Remote{Node: m.GetNode(), Incarnation: m.GetIncarnation()}
-	for _, rail := range m.GetRails() {
-		r.Rails = append(r.Rails, RailAddress{Name: rail.GetName(), Addr: rail.GetAddr()})
-	}
-	return r
-}
-
-// RailsOf is what a message says of where a node listens.
-func RailsOf(all []RailAddress) (rails []*messages.ViewRail) {
-	for _, a := range all {
-		rails = append(rails, &messages.ViewRail{Name: a.Name, Addr: a.Addr})
-	}
-	return rails
-}
 
 // Start opens the rails' devices and starts their actors. In hears of everything that
 // arrives. The error lists what is wrong with the configuration, or names rail and device.
