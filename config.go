@@ -34,8 +34,8 @@ type Config struct {
 
 	// Aggregate names the rails on which this node aggregates for others: it adds up what they send
 	// it, in memory of up to AggregateMemory bytes. It need not be a member of their communicators.
-	// Of that one job takes AggregateQuota bytes and AggregateGroups groups at most; 0: what there is.
-	// A job is a communicator and those that are made of it.
+	// Of that one job takes AggregateQuota bytes and AggregateGroups groups at most; 0: what there
+	// is. A job is a communicator and those that are made of it.
 	Aggregate       []string
 	AggregateMemory int64
 	AggregateQuota  int64

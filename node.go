@@ -34,15 +34,15 @@ type RailStatus = railactors.RailStatus
 // Member is a node of the cluster as gossip knows it.
 type Member = cluster.Member
 
-// Aggregator is a node of the cluster and what it aggregates for others; TreeGroup is its part in the
-// tree of a communicator.
+// Aggregator is a node of the cluster and what it aggregates for others; TreeGroup is its part in
+// the tree of a communicator.
 type (
 	Aggregator = membership.Aggregator
 	TreeGroup  = membership.TreeGroup
 )
 
-// Start brings a node up: its rails, then gossip. The context bounds the start only; Close ends the node.
-// Errors match ErrConfig, ErrRail or ErrTimeout and name the culprit.
+// Start brings a node up: its rails, then gossip. The context bounds the start only; Close ends the
+// node. Errors match ErrConfig, ErrRail or ErrTimeout and name the culprit.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err := needContext(ctx); err != nil {
 		return nil, err
@@ -184,9 +184,9 @@ func (n *Node) Members() []Member {
 	return m
 }
 
-// Aggregators asks all living nodes what they aggregate, and returns their answers by node. When the
-// context ends first, or the node closes, the error names those that have not answered, and what
-// the others said is returned with it.
+// Aggregators asks all living nodes what they aggregate, and returns their answers by node. When
+// the context ends first, or the node closes, the error names those that have not answered, and
+// what the others said is returned with it.
 func (n *Node) Aggregators(ctx context.Context) ([]Aggregator, error) {
 	inner, err := n.with(ctx)
 	if err != nil {
@@ -204,7 +204,8 @@ func (n *Node) Rails() []RailStatus {
 	return inner.Rails()
 }
 
-// Event is something that happened to the rails and communicators of a node, as Node.Events tells it.
+// Event is something that happened to the rails and communicators of a node, as Node.Events tells
+// it.
 type Event = membership.Event
 
 // EventKind says what happened.

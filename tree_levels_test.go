@@ -35,7 +35,8 @@ func wholeSums(b *bed, comms []*Communicator, elements int, seed int64, o Op) {
 			for i := range buf {
 				buf[i] = (seed + int64(i)) * int64(r+1) << 20
 			}
-			if errs[r] = AllReduce(b.t.Context(), c, buf, o, WithAlgorithm(Ring)); errs[r] == nil && !slices.Equal(buf, want) {
+			errs[r] = AllReduce(b.t.Context(), c, buf, o, WithAlgorithm(Ring))
+			if errs[r] == nil && !slices.Equal(buf, want) {
 				errs[r] = fmt.Errorf("rank %d: wrong %v of %d integers", r, o, elements)
 			}
 		})
@@ -136,7 +137,8 @@ func TestNodesTellWhatTheyAggregate(t *testing.T) {
 		b.Gossip.Partition([]string{"10.0.0.7:7946"})
 		ctx, cancel := context.WithTimeout(b.t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if some, err := b.Nodes[1].Aggregators(ctx); err == nil || !strings.Contains(err.Error(), "node6") || len(some) != ranks+2 {
+		some, err := b.Nodes[1].Aggregators(ctx)
+		if err == nil || !strings.Contains(err.Error(), "node6") || len(some) != ranks+2 {
 			t.Errorf("%d answers and %v, though node6 says nothing", len(some), err)
 		}
 	})

@@ -189,8 +189,8 @@ func (r *roster) miss(m Member, now time.Time) {
 	}
 }
 
-// members lists the living processes and this one, by node: those that were reported, and those that
-// are about to be.
+// members lists the living processes and this one, by node: those that were reported, and those
+// that are about to be.
 func (r *roster) members() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()

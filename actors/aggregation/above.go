@@ -26,13 +26,13 @@ func (g *group) placeResult(h *wire.Header) (railactors.Landing, error) {
 	}
 	r := g.results[h.Running]
 	if r == nil || r.coming || !g.core.Expects(h.Running) || h.Running >= ofParent {
-		return railactors.Landing{}, fmt.Errorf("aggregation group %s: result of fragment %d, which was not asked for",
-			groupText(g.id), h.Running)
+		return railactors.Landing{}, fmt.Errorf("aggregation group %s: result of fragment %d, "+
+			"which was not asked for", groupText(g.id), h.Running)
 	}
 	if w := &r.response; h.Seq != w.Seq || h.Block != w.Block || h.Lane != w.Lane || h.Length != w.Length {
-		return railactors.Landing{}, fmt.Errorf("aggregation group %s: result of fragment %d is of seq %d, block %d, "+
-			"lane %d, %d bytes; asked was for seq %d, block %d, lane %d, %d bytes", groupText(g.id), h.Running,
-			h.Seq, h.Block, h.Lane, h.Length, w.Seq, w.Block, w.Lane, w.Length)
+		return railactors.Landing{}, fmt.Errorf("aggregation group %s: result of fragment %d is of seq %d, "+
+			"block %d, lane %d, %d bytes; asked was for seq %d, block %d, lane %d, %d bytes", groupText(g.id),
+			h.Running, h.Seq, h.Block, h.Lane, h.Length, w.Seq, w.Block, w.Lane, w.Length)
 	}
 	if r.whole == nil {
 		var err error

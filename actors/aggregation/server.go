@@ -27,8 +27,8 @@ type Config struct {
 	Rails       []string // on which it aggregates
 	MemoryLimit int64    // bytes of operands and results of all groups
 	MaxGroups   int      // served at a time; 0: DefaultMaxGroups
-	// Of one job, a communicator and those that are derived from it: bytes and groups; 0: as many as
-	// there are.
+	// Of one job, a communicator and those that are derived from it: bytes and groups; 0: as many
+	// as there are.
 	JobBytes  int64
 	JobGroups int
 }
@@ -131,8 +131,8 @@ func (s *Server) Revoked(from *railactors.Peer, m *messages.TreeRevoked) bool {
 	return true
 }
 
-// RailDown ends the groups whose parent can't be reached over their rail any more. Children that can't
-// reach this node end theirs themselves.
+// RailDown ends the groups whose parent can't be reached over their rail any more. Children that
+// can't reach this node end theirs themselves.
 func (s *Server) RailDown(node, rail string, err error) {
 	for _, g := range *s.groups.Load() {
 		if g.parent != nil && g.parent.Node() == node && g.rail == rail {

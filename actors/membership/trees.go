@@ -53,9 +53,10 @@ func (n *node) ofTrees(from string, m *messages.Rendezvous) bool {
 	case *messages.Rendezvous_TreeSeek:
 		n.serves.Seek(from, b.TreeSeek)
 	case *messages.Rendezvous_TreeRequest:
-		if stale := n.staleMember(append(slices.Clip(b.TreeRequest.GetMembers()), b.TreeRequest.GetParent())); stale != "" {
-			n.log.Warn("request for an aggregation tree dropped: it is meant for a process that is no more", "from", from,
-				"node", stale)
+		neighbours := append(slices.Clip(b.TreeRequest.GetMembers()), b.TreeRequest.GetParent())
+		if stale := n.staleMember(neighbours); stale != "" {
+			n.log.Warn("request for an aggregation tree dropped: a process that it names is no more", "from",
+				from, "node", stale)
 			return true
 		}
 		n.serves.Request(from, b.TreeRequest)

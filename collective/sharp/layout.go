@@ -68,10 +68,10 @@ func (l Layout) Above(rank int) int {
 }
 
 // Arrange lays a tree over all ranks by the nodes that are offered, the preferred ones first. The
-// switches above the ranks are the physical tree; a switch at which somebody aggregates folds what is
-// below it, unless that is one child alone (SHArP, §III-B: the tree of a group is trimmed where its
-// width is one). A node has at most radix children, if radix is not 0 and there are nodes enough at
-// its switch. It is empty when nobody is offered who is no rank's node itself.
+// switches above the ranks are the physical tree; a switch at which somebody aggregates folds what
+// is below it, unless that is one child alone (SHArP, §III-B: the tree of a group is trimmed where
+// its width is one). A node has at most radix children, if radix is not 0 and there are nodes
+// enough at its switch. It is empty when nobody is offered who is no rank's node itself.
 func Arrange(ranks []Site, offers []Offer, radix int) Layout {
 	a := arrangement{ranks: ranks, radix: radix}
 	for _, o := range offers {

@@ -11,10 +11,10 @@ import (
 
 // Test runs f in a bubble of synctest.
 //
-// Under the race detector Go runs one thread at a time meanwhile, also of what else the process tests.
-// In a bubble Go 1.26 runs a timer that is due on the thread that comes across it, and all of a
-// bubble share one stack of the detector: two such timers at once crash the process (SIGSEGV in
-// the detector's StackDepot). The detector needs no parallel threads to see a race.
+// Under the race detector Go runs one thread at a time meanwhile, also of what else the process
+// tests. In a bubble Go 1.26 runs a timer that is due on the thread that comes across it, and all
+// of a bubble share one stack of the detector: two such timers at once crash the process (SIGSEGV
+// in the detector's StackDepot). The detector needs no parallel threads to see a race.
 func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if raceDetector {
