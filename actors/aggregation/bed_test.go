@@ -19,6 +19,7 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
+	"github.com/polyrail/polyrail/railactors/transport/tcp"
 	"github.com/polyrail/polyrail/test/bubble"
 )
 
@@ -34,8 +35,9 @@ const (
 
 // bed is an aggregation node and its children, each with a fabric of two rails in one network.
 type bed struct {
-	t        *testing.T
-	net      *mem.Network
+	t        testing.TB
+	net      *mem.Network // nil: loopback, in real time
+	window   int
 	node     *station
 	server   *Server
 	children []*child
@@ -71,7 +73,11 @@ func (b *bed) station(name string, in railactors.Inbound) *station {
 	})
 	cfg := railactors.Config{Node: name, Incarnation: 1, Cluster: "test", Logger: quiet}
 	for _, r := range rails {
-		cfg.Rails = append(cfg.Rails, railactors.RailConfig{Name: r, Transport: b.net.Transport(name), Device: r})
+		rail := railactors.RailConfig{Name: r, Transport: tcp.New(tcp.Options{}), Device: "127.0.0.1"}
+		if b.net != nil {
+			rail.Transport, rail.Device = b.net.Transport(name), r
+		}
+		cfg.Rails = append(cfg.Rails, rail)
 	}
 	f, err := railactors.Start(sys, cfg, in)
 	if err != nil {
@@ -107,32 +113,45 @@ func (in *inbound) PeerLeft(p *railactors.Peer, err error)      { in.server.Load
 func virtual(t *testing.T, n int, tune func(*Config), test func(b *bed)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
-		b := &bed{t: t, net: mem.NewNetwork()}
-		in := &inbound{}
-		b.node = b.station("an", in)
-		cfg := Config{Node: "an", Rails: []string{"rail1"}, MemoryLimit: 64 << 20}
-		if tune != nil {
-			tune(&cfg)
-		}
-		log := slog.New(slog.DiscardHandler)
-		if testing.Verbose() {
-			log = slog.New(slog.NewTextHandler(t.Output(), nil))
-		}
-		b.server = New(cfg, b.node.fabric, b.node.system, log, func(to string, m *messages.Rendezvous) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.answers = append(b.answers, answer{to, m})
-		})
-		in.server.Store(b.server)
-		for rank := range n {
-			c := &child{bed: b, name: fmt.Sprintf("child%d", rank), rank: rank, leaf: sharp.NewLeaf(testWindow),
-				responses: map[uint64][]byte{}}
-			c.station = b.station(c.name, c)
-			b.children = append(b.children, c)
-		}
+		b := newBed(t, mem.NewNetwork(), n, testWindow, tune)
 		defer b.close()
 		test(b)
 	})
+}
+
+// newBed starts an aggregation node and n children.
+func newBed(t testing.TB, net *mem.Network, n, window int, tune func(*Config)) *bed {
+	b := &bed{t: t, net: net, window: window}
+	in := &inbound{}
+	b.node = b.station("an", in)
+	cfg := Config{Node: "an", Rails: []string{"rail1"}, MemoryLimit: 64 << 20}
+	if tune != nil {
+		tune(&cfg)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	b.server = New(cfg, b.node.fabric, b.node.system, log, func(to string, m *messages.Rendezvous) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.answers = append(b.answers, answer{to, m})
+	})
+	in.server.Store(b.server)
+	for rank := range n {
+		c := &child{bed: b, name: fmt.Sprintf("child%d", rank), rank: rank, leaf: sharp.NewLeaf(window),
+			responses: map[uint64][]byte{}, arrived: make(chan struct{}, 1)}
+		c.station = b.station(c.name, c)
+		b.children = append(b.children, c)
+	}
+	return b
+}
+
+// settle waits until nothing goes on, where time is virtual.
+func (b *bed) settle() {
+	if b.net != nil {
+		synctest.Wait()
+	}
 }
 
 // close ends everything, and checks that the server has nothing left.
@@ -158,7 +177,7 @@ func (b *bed) close() {
 
 func (b *bed) expectNothingLeft() {
 	b.t.Helper()
-	synctest.Wait()
+	b.settle()
 	b.server.mu.Lock()
 	defer b.server.mu.Unlock()
 	if n := len(b.server.admitted); n != 0 || b.server.reserved != 0 || len(b.server.Groups()) != 0 {
@@ -169,7 +188,7 @@ func (b *bed) expectNothingLeft() {
 // request asks for a group of all children.
 func (b *bed) request() *messages.TreeRequest {
 	m := &messages.TreeRequest{Group: testGroup, Comm: testComm, Name: "train", Rail: "rail1",
-		Window: testWindow, FragmentBytes: testBytes, BcubeBase: testBase, Size: uint32(len(b.children))}
+		Window: uint32(b.window), FragmentBytes: testBytes, BcubeBase: testBase, Size: uint32(len(b.children))}
 	for _, c := range b.children {
 		m.Members = append(m.Members, c.station.member(c.name))
 	}
@@ -209,7 +228,7 @@ func (b *bed) form() {
 			b.t.Fatal(err)
 		}
 	}
-	synctest.Wait()
+	b.settle()
 }
 
 // child is a rank, by hand. It sends its fragments in their order as its window allows.
@@ -227,6 +246,7 @@ type child struct {
 	responses map[uint64][]byte // by number
 	settled   uint64
 	revoked   []*messages.TreeRevoked
+	arrived   chan struct{} // signalled when a response is here
 }
 
 // request is a fragment as a child sends it.
@@ -314,6 +334,10 @@ func (a *arrival) Arrived(number uint64) {
 	c.leaf.Arrived(number)
 	c.leaf.Placed(c.leaf.Received())
 	c.mu.Unlock()
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
 	c.pump()
 }
 

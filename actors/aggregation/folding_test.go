@@ -32,7 +32,7 @@ func operands(rng *rand.Rand, d op.Descriptor, ranks int, lengths []int) [][]req
 }
 
 // valueOf is the right value of a fragment.
-func valueOf(t *testing.T, o op.Op, all [][]request, number int) []byte {
+func valueOf(t testing.TB, o op.Op, all [][]request, number int) []byte {
 	t.Helper()
 	d, n := all[0][number].desc, len(all)
 	combine, err := reduce.For(o, d.DType)
