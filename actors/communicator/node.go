@@ -29,8 +29,8 @@ type Node struct {
 	SharpRails       []string // by index: the names of rails that may have trees; "": it may not
 	TreeFragment     int      // bytes of the longest fragment of a tree that is made here
 	TreeRadix        int      // most children of its nodes; 0: as many as there are
-	// Path is where a node stands, as it has said by gossip (sharp.Site).
-	Path func(node string) string
+	// Paths are where living nodes stand, as they have said by gossip (sharp.Site).
+	Paths func() map[string]string
 	// Cast sends a message to a node by gossip, or to all others if it has no name. It may get
 	// lost.
 	Cast func(to string, m *messages.Rendezvous)

@@ -61,8 +61,9 @@ func newTrees(g *Group, coordinator *actor.PID) *trees {
 	}
 	t.leaders = make(map[int]*treeLeader)
 	var ranks []sharp.Site
+	paths := g.node.Paths()
 	for _, name := range g.Nodes {
-		ranks = append(ranks, sharp.Site{Node: name, Path: g.node.Path(name)})
+		ranks = append(ranks, sharp.Site{Node: name, Path: paths[name]})
 	}
 	for rail, name := range g.node.SharpRails {
 		if name != "" && g.Size > 1 {
@@ -219,7 +220,7 @@ func (t *trees) rendezvous(m *Rendezvous) {
 			if b.TreeOffer.GetRail() == l.rail && len(l.all) < maxOffers {
 				l.all[m.From] = &messages.ViewMember{Node: m.From,
 					Incarnation: m.Message.GetIncarnation(), Rails: b.TreeOffer.GetRails()}
-				l.core.Offer(sharp.Offer{Site: sharp.Site{Node: m.From, Path: t.group.node.Path(m.From)},
+				l.core.Offer(sharp.Offer{Site: sharp.Site{Node: m.From, Path: t.group.node.Paths()[m.From]},
 					Groups: int(b.TreeOffer.GetGroups())})
 			}
 		case *messages.Rendezvous_TreeAnswer:

@@ -41,7 +41,7 @@ type TreeConfig struct {
 	Group         uint64 // id
 	Rail          int    // index
 	Window        int    // fragments
-	FragmentBytes int    // of the longest; a multiple of 64
+	FragmentBytes int    // of the longest
 	Node          *railactors.Peer
 	// Deep: the sum of a fragment is made in several places. It has an order of its own.
 	Deep bool

@@ -35,16 +35,15 @@ func (n *node) broadcast(to string, m *messages.Rendezvous) {
 	}
 }
 
-// pathOf is where a living node stands, as it has said by gossip.
-func (n *node) pathOf(name string) string {
+// paths are where living nodes stand, as they have said by gossip.
+func (n *node) paths() map[string]string {
+	all := make(map[string]string)
 	if g := n.cast.Load(); g != nil {
 		for _, m := range g.Members() {
-			if m.Node == name {
-				return m.Path
-			}
+			all[m.Node] = m.Path
 		}
 	}
-	return ""
+	return all
 }
 
 // ofTrees takes a rendezvous message about trees, and reports whether it is one.
