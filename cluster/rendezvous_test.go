@@ -116,6 +116,8 @@ func FuzzIdentify(f *testing.F) {
 	self := Member{Node: "a", Incarnation: 1, Version: 3}
 	f.Add("b#7", encodeMeta(3, 7, staying, ""))
 	f.Add("b#7", encodeMeta(3, 7, leaving, ""))
+	f.Add("b#7", encodeMeta(3, 7, staying, "row/rack"))
+	f.Add("b#7", encodeMeta(3, 7, staying, "row//rack"))
 	f.Add("b#7", encodeMeta(4, 7, staying, ""))
 	f.Add("b#8", encodeMeta(3, 7, staying, ""))
 	f.Add("b", []byte{3, 0})
@@ -125,7 +127,7 @@ func FuzzIdentify(f *testing.F) {
 		if err != nil {
 			return
 		}
-		same := encodeMeta(m.Version, m.Incarnation, meta[metaBytes-1], "")
+		same := encodeMeta(m.Version, m.Incarnation, meta[metaBytes-1], m.Path)
 		if !validNode(m.Node) || m.Version != self.Version || !bytes.Equal(same, meta) {
 			t.Errorf("%q, %x: %+v", name, meta, m)
 		}

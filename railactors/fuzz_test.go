@@ -102,6 +102,10 @@ func FuzzFirstFrame(f *testing.F) {
 		if len(payload) > wire.MaxControl {
 			return
 		}
+		var h messages.Hello
+		if proto.Unmarshal(payload, &h) == nil && h.Node == "c" && h.Incarnation > 1 {
+			return // the node that is to be served in the end would have been started anew
+		}
 		frame := encode(wire.Header{Kind: wire.Kind(kind)}, payload)
 		fuzzed(t, func(b *bed, net *mem.Network, n *testNode) {
 			if accepts {

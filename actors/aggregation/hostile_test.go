@@ -137,6 +137,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, steps int) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		virtual(t, 3, nil, func(b *bed) {
+			b.hostile = true
 			b.form()
 			g := b.server.group(testGroup)
 			for range min(max(steps, 0), 1000) {
