@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/cmd/internal/nodeflags"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
@@ -128,14 +129,14 @@ func newBench() *cobra.Command {
 		},
 	}
 	f.register(cmd.Flags())
-	registerNode(cmd.Flags(), &cfg)
+	nodeflags.Register(cmd.Flags(), &cfg)
 	f.common.register(cmd.Flags(), slog.LevelWarn)
 	return cmd
 }
 
 func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator: how many processes take part")
-	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, asIs, "operation to measure: "+strings.Join(operationNames(), ", "))
+	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs, "operation to measure: "+strings.Join(operationNames(), ", "))
 	settings.Var(fs, &f.dtype, "dtype", "TYPE", polyrail.ParseDType, polyrail.DType.String, "element type, int8 … float64, or of pairs, int32loc … float64loc")
 	settings.Var(fs, &f.reduce, "reduce", "OP", polyrail.ParseOp, polyrail.Op.String, "operator: sum, prod, min, max, avg, bitand, bitor, bitxor; of pairs minloc, maxloc")
 	fs.IntVar(&f.root, "root", 0, "`RANK` that has or gets all data, of operations that have a root")
@@ -240,7 +241,7 @@ func (p *profileFlag) register(fs *pflag.FlagSet) {
 }
 
 func parseProfile(s string) (profileFlag, error) {
-	if on, err := parseSwitch(s); err == nil {
+	if on, err := settings.ParseSwitch(s); err == nil {
 		return profileFlag{on: on}, nil
 	}
 	return profileFlag{on: true, file: s}, nil

@@ -275,18 +275,6 @@ func (o *operation) algorithms() []string {
 	return names
 }
 
-// algorithmNames are all that any operation may have.
-func algorithmNames() (names []string) {
-	for i := range operations {
-		for _, name := range operations[i].algorithms() {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}
-
 // chosen are the operations of a name that parseOperation has accepted.
 func chosen(name string) []operation {
 	if name == everyOperation {

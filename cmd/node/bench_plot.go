@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/cmd/node/internal/plots"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 )
 
 // plotEvery is the time between two readings of the rails' counters.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 	"github.com/polyrail/polyrail/cmd/node/internal/plots"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 )
 
 const chartLong = `chart draws files of results: a panel for each network, in it a line for each system. A line is
@@ -46,7 +46,7 @@ func newChart() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.out, "out", "chart.svg", "`FILE` to draw to; svg, png or pdf, as its name ends")
-	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, asIs, "operation to draw")
+	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs, "operation to draw")
 	settings.SizeVar(fs, &f.from, "from", "smallest size to draw")
 	settings.List(fs, &f.limits, "limit", "MBIT,...", ",", parseRate, formatRate,
 		"sum of the rails' rates of each network, in the order of the file")

@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/cmd/internal/nodeflags"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 )
 
 // TestAConfigFileIsReadAlikeByAllCommands: the one in run's help, and what it does to others.
@@ -91,7 +92,7 @@ func FuzzConfigFile(f *testing.F) {
 		}
 		cfg := polyrail.DefaultConfig()
 		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
-		registerNode(flags, &cfg)
+		nodeflags.Register(flags, &cfg)
 		flags.String(settings.ConfigFlag, file, "")
 		write(t, file, text)
 		if settings.Apply(flags, known) == nil {

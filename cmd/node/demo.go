@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/cmd/node/internal/osu"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 )
 
 const demoLong = `demo starts several nodes in this process, with real sockets on loopback and several

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 )
 
 // explainTo prints what the balancer knows: for each size that was measured or probed how it is

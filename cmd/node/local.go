@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/cmd/node/internal/children"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 

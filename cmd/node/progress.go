@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 )
 
 // sized is what tune knows of a size when it is done with it.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/internal/nodeflags"
 )
 
 func newRun() *cobra.Command {
@@ -42,7 +43,7 @@ file for a host with two NICs:
 			return run(cmd.Context(), cfg)
 		},
 	}
-	registerNode(cmd.Flags(), &cfg)
+	nodeflags.Register(cmd.Flags(), &cfg)
 	flags.register(cmd.Flags(), slog.LevelInfo)
 	return cmd
 }

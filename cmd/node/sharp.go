@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/cmd/internal/nodeflags"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 )
 
 const sharpLong = `sharp shows what the nodes of a cluster aggregate for others (docs/sharp.md):
@@ -73,7 +74,7 @@ func newSharpView(name, short string, show func(w io.Writer, all []polyrail.Aggr
 		},
 	}
 	fs := cmd.Flags()
-	registerSeeds(fs, &cfg)
+	nodeflags.RegisterSeeds(fs, &cfg)
 	fs.StringVar(&cfg.Cluster, "cluster", cfg.Cluster, "`NAME` of the cluster")
 	fs.DurationVar(&timeout, "timeout", timeout, "how long to wait for the cluster, and for its nodes' answers")
 	flags.register(fs, slog.LevelWarn)

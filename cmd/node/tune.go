@@ -12,8 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/internal/nodeflags"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/cmd/node/internal/measure"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
@@ -86,7 +87,7 @@ func newTune() *cobra.Command {
 		settings.FormatSize(smallestTuned), settings.FormatSize(largestTuned))
 	fs.DurationVar(&f.maxTime, "max-time", f.maxTime, "how long each size is measured at most, until its shares come to rest")
 	f.local.register(fs, "tune for them")
-	registerNode(fs, &cfg)
+	nodeflags.Register(fs, &cfg)
 	f.common.register(fs, slog.LevelWarn)
 	return cmd
 }

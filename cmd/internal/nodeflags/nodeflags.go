@@ -1,31 +1,30 @@
-package main
+// Package nodeflags defines the flags of a node that joins a cluster. The commands and the C
+// library take the same ones.
+//
+// It owns their names, forms and help. Where their values come from is package settings'.
+package nodeflags
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
-	"github.com/polyrail/polyrail/cmd/node/internal/settings"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 )
 
-// leaveTimeout bounds how long a process that ends waits for the others' farewell.
-const leaveTimeout = 5 * time.Second
-
-// registerNode defines the flags of a node that joins a cluster; they fill in cfg,
+// Register defines the flags of a node that joins a cluster; they fill in cfg,
 // whose values are the defaults.
-func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
+func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Name, "name", cfg.Name, "`NAME` of this node, unique in the cluster")
-	registerSeeds(fs, cfg)
+	RegisterSeeds(fs, cfg)
 	settings.List(fs, &cfg.Rails, "rail", "NAME=tcp:DEVICE[,...]", " \t\n", polyrail.ParseRail, formatRail,
 		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail. weight=W is its "+
 			"share, cpus=0-3+8 its cores. Rails of equal names on different nodes belong together. With "+
 			"sharp in place of tcp its sums are made by aggregation nodes where there are any")
-	settings.List(fs, &cfg.Aggregate, "aggregate", "NAME,...", ",", asName, asIs,
+	settings.List(fs, &cfg.Aggregate, "aggregate", "NAME,...", ",", asName, settings.AsIs,
 		"rails on which this node is an aggregation node: it adds up for others what they send it")
 	settings.Var(fs, &cfg.AggregateMemory, "aggregate-memory", "SIZE", parseLimit, formatLimit,
 		"memory for what it adds up")
@@ -43,11 +42,11 @@ func registerNode(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	registerRuntime(fs, cfg)
 }
 
-// registerSeeds defines how a node finds the cluster, and is found.
-func registerSeeds(fs *pflag.FlagSet, cfg *polyrail.Config) {
+// RegisterSeeds defines how a node finds the cluster, and is found.
+func RegisterSeeds(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Bind, "bind", cfg.Bind, "`ADDR:PORT` that gossip listens on (port 0: any)")
 	fs.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "`ADDR:PORT` where others reach --bind, if that differs")
-	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, asIs, "members of the cluster to join by; a fixed list, the same on all nodes, will do")
+	settings.List(fs, &cfg.Join, "join", "ADDR:PORT,...", ",", address, settings.AsIs, "members of the cluster to join by; a fixed list, the same on all nodes, will do")
 	settings.Var(fs, &cfg.Rendezvous, "rendezvous", "URL", polyrail.ParseRendezvous, polyrail.Rendezvous.URL,
 		"where nodes leave their addresses for each other, besides --join: "+
 			"redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or dir:///PATH, a directory "+
@@ -62,11 +61,11 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.DurationVar(&cfg.OperationTimeout, "operation-timeout", cfg.OperationTimeout, "an operation that takes longer fails (0: no limit)")
 	settings.Var(fs, &cfg.Balance, "balance", "MODE", polyrail.ParseBalanceMode, polyrail.BalanceMode.String,
 		"shares of the rails: measured, or static by their weights (as soon as one is set; else equal)")
-	settings.Var(fs, &cfg.PinFrames, "pin-frames", "on|off", parseSwitch, formatSwitch,
+	settings.Var(fs, &cfg.PinFrames, "pin-frames", "on|off", settings.ParseSwitch, settings.FormatSwitch,
 		"each frame keeps to the rail that its share names, even where another one delivers it clearly sooner")
 	settings.Var(fs, &cfg.Order, "order", "MODE", polyrail.ParseOrderMode, polyrail.OrderMode.String,
 		"order of sums: fixed, or free to follow the algorithm that is measured to be fastest")
-	settings.Var(fs, &cfg.Probe, "probe", "on|off", parseSwitch, formatSwitch, "measure each rail when a communicator forms")
+	settings.Var(fs, &cfg.Probe, "probe", "on|off", settings.ParseSwitch, settings.FormatSwitch, "measure each rail when a communicator forms")
 	fs.StringVar(&cfg.TuningFile, "tuning", cfg.TuningFile, "`FILE` that keeps what the balancer learns; rank 0's counts, the others need none")
 	settings.SizeVar(fs, &cfg.EagerBytes, "eager-bytes", "operations up to this size are sent before the receiver asks")
 	settings.SizeVar(fs, &cfg.SplitBytes, "split-bytes", "operations below this size use one rail")
@@ -79,25 +78,6 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Congestion, "congestion", cfg.Congestion, "congestion control `NAME` of tcp rails, like cubic; by default the system's")
 	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")
 }
-
-func parseSwitch(s string) (bool, error) {
-	switch s {
-	case "on", "true":
-		return true, nil
-	case "off", "false":
-		return false, nil
-	}
-	return false, fmt.Errorf("%q is neither on nor off", s)
-}
-
-func formatSwitch(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}
-
-func asIs(s string) string { return s }
 
 func asName(s string) (string, error) { return s, nil }
 
@@ -152,12 +132,15 @@ func formatAlgorithmRange(r polyrail.AlgorithmRange) string {
 	return r.Algorithm.String()
 }
 
-// leave closes node in bounded time, even where ctx has ended. A member that does not answer the
-// farewell will find out by gossip: that is worth a warning, and no failure of what was done before.
-func leave(ctx context.Context, node *polyrail.Node, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-	defer cancel()
-	if err := node.Close(ctx); err != nil {
-		log.Warn("the farewell to the cluster was not acknowledged", "node", node.Name(), "err", err)
+// algorithmNames are all that any operation may have.
+func algorithmNames() []string {
+	names := []string{polyrail.Auto.String()}
+	for _, kind := range polyrail.Kinds() {
+		for _, a := range polyrail.Algorithms(kind) {
+			if !slices.Contains(names, a.String()) {
+				names = append(names, a.String())
+			}
+		}
 	}
+	return names
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -82,3 +83,25 @@ func (v *list[T]) Set(s string) error {
 	*v.p, v.set = items, true
 	return nil
 }
+
+// ParseSwitch reads on or off.
+func ParseSwitch(s string) (bool, error) {
+	switch s {
+	case "on", "true":
+		return true, nil
+	case "off", "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither on nor off", s)
+}
+
+// FormatSwitch is the inverse of ParseSwitch.
+func FormatSwitch(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// AsIs formats a text.
+func AsIs(s string) string { return s }
