@@ -48,6 +48,8 @@ type Config struct {
 	// slashes between ("row1/rack3"). Trees follow the switches at which nodes aggregate. Empty
 	// where nothing is known.
 	Rack string
+	// Trees says which operations go over trees, where there are any. Rank 0's counts.
+	Trees TreeMode
 
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
 	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives

@@ -6,6 +6,7 @@ import (
 
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/sharp"
+	"github.com/polyrail/polyrail/collective/table"
 )
 
 // This file is about the configuration of aggregation trees (docs/sharp.md).
@@ -34,6 +35,9 @@ func (c Config) validateTrees() (faults []error) {
 		add("aggregate memory %d, quota %d, groups %d: must not be negative", c.AggregateMemory,
 			c.AggregateQuota, c.AggregateGroups)
 	}
+	if !c.Trees.valid() {
+		add("%v: must be TreesMeasured, TreesAlways or TreesNever", c.Trees)
+	}
 	if c.TreeRadix < 0 || c.TreeRadix == 1 {
 		add("tree radix %d: must be 2 or more, or 0 for any", c.TreeRadix)
 	}
@@ -44,4 +48,39 @@ func (c Config) validateTrees() (faults []error) {
 		add("rack %q: needs names with a slash between any two, at most %d bytes", c.Rack, cluster.MaxPath)
 	}
 	return faults
+}
+
+// TreeMode says which operations go over aggregation trees, of those that can.
+type TreeMode int
+
+const (
+	// TreesMeasured: large allreduces do. Of small ones and barriers those do that are measured to be
+	// faster so; with BalanceStatic none.
+	TreesMeasured TreeMode = iota
+	TreesAlways            // all do
+	TreesNever             // none does
+)
+
+var treeModes = [...]string{"measured", "always", "never"}
+
+func (m TreeMode) valid() bool { return m >= 0 && int(m) < len(treeModes) }
+
+func (m TreeMode) String() string {
+	if !m.valid() {
+		return fmt.Sprintf("trees(%d)", int(m))
+	}
+	return treeModes[m]
+}
+
+// ParseTreeMode reads a mode by its name: measured, always or never.
+func ParseTreeMode(s string) (TreeMode, error) {
+	if i := slices.Index(treeModes[:], s); i >= 0 {
+		return TreeMode(i), nil
+	}
+	return 0, fmt.Errorf("trees %q: must be measured, always or never", s)
+}
+
+// route is what the mode asks of each entry of a table.
+func (m TreeMode) route() table.Route {
+	return [...]table.Route{table.ByRule, table.Treed, table.Flat}[m]
 }

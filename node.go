@@ -79,6 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase,
 			WaitSpin: cfg.WaitSpin, PinFrames: cfg.PinFrames,
 			MemoryLimit: cfg.MemoryLimit, Measured: cfg.measured(), Free: cfg.Order == OrderFree,
+			Trees: len(cfg.sharp()) > 0 && cfg.Trees == TreesMeasured,
 		},
 		Balancing: balancing.Config{
 			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes),
@@ -125,7 +126,14 @@ func (c Config) table(rails []string) (*table.Table, error) {
 			}
 		}
 	}
-	return balance.Static(weights, int64(c.SplitBytes), c.ranges())
+	t, err := balance.Static(weights, int64(c.SplitBytes), c.ranges())
+	if err != nil {
+		return nil, err
+	}
+	for i := range t.Entries {
+		t.Entries[i].Route = c.Trees.route()
+	}
+	return t, nil
 }
 
 func (c Config) ranges() (ranges []balance.Range) {

@@ -259,12 +259,12 @@ func treesUnderFaults(t *testing.T, seed uint64) (repaired, lost int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	ranks, nodes, rails := 2+random.IntN(4), 1+random.IntN(2), 1+random.IntN(2)
 	balance, fragment := BalanceMode(random.IntN(2)), 1<<10<<random.IntN(9)
-	radix := 0
+	radix, mode := 0, TreeMode(random.IntN(2))
 	if random.IntN(2) > 0 { // two levels
 		ranks, nodes, radix = 3+random.IntN(3), 3+random.IntN(2), 2
 	}
 	adapt, rail := shapedRails(fault.Options{Rate: 25e6, Delay: 50 * time.Microsecond},
-		func(c *Config) { c.Balance, c.TreeFragment, c.TreeRadix = balance, fragment, radix })
+		func(c *Config) { c.Balance, c.TreeFragment, c.TreeRadix, c.Trees = balance, fragment, radix, mode })
 	inGrove(t, ranks, nodes, rails, adapt, func(b *bed, comms []*Communicator) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		counted := make(chan struct{})
@@ -313,6 +313,9 @@ func treesUnderFaults(t *testing.T, seed uint64) (repaired, lost int) {
 					wholeSums(b, comms, elements/2, int64(10*round+i), Sum)
 				} else {
 					sums(b, comms, elements, 10*round+i, random.IntN(3) > 0)
+				}
+				for range random.IntN(4) {
+					smallSums(b, comms, 1+random.IntN(1<<random.IntN(16)), 10*round+i)
 				}
 			}
 			<-happened

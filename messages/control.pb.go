@@ -939,7 +939,9 @@ type TableEntry struct {
 	// 0: by the fixed rule.
 	Algorithm uint32 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
 	// By rail, in parts of the sum of all.
-	Weights       []uint32 `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`
+	Weights []uint32 `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`
+	// Over the trees of rails that have one: 0 by the fixed rule, 1 never, 2 always.
+	Route         uint32 `protobuf:"varint,6,opt,name=route,proto3" json:"route,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,6 +1002,13 @@ func (x *TableEntry) GetWeights() []uint32 {
 		return x.Weights
 	}
 	return nil
+}
+
+func (x *TableEntry) GetRoute() uint32 {
+	if x != nil {
+		return x.Route
+	}
+	return 0
 }
 
 type Table struct {
@@ -1966,13 +1975,14 @@ const file_control_proto_rawDesc = "" +
 	"\bwhole_ns\x18\a \x01(\x03R\awholeNs\"S\n" +
 	"\aWindows\x12*\n" +
 	"\awindows\x18\x01 \x03(\v2\x10.polyrail.WindowR\awindows\x12\x1c\n" +
-	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"\x7f\n" +
+	"\tdisturbed\x18\x02 \x01(\bR\tdisturbed\"\x95\x01\n" +
 	"\n" +
 	"TableEntry\x12\x16\n" +
 	"\x06family\x18\x05 \x01(\rR\x06family\x12\x1b\n" +
 	"\tmax_bytes\x18\x01 \x01(\x03R\bmaxBytes\x12\x1c\n" +
 	"\talgorithm\x18\x03 \x01(\rR\talgorithm\x12\x18\n" +
-	"\aweights\x18\x04 \x03(\rR\aweightsJ\x04\b\x02\x10\x03\"g\n" +
+	"\aweights\x18\x04 \x03(\rR\aweights\x12\x14\n" +
+	"\x05route\x18\x06 \x01(\rR\x05routeJ\x04\b\x02\x10\x03\"g\n" +
 	"\x05Table\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12.\n" +
 	"\aentries\x18\x02 \x03(\v2\x14.polyrail.TableEntryR\aentries\x12\x14\n" +

@@ -53,11 +53,14 @@ var algorithms = schedule.Algorithms(op.KindAllReduce)
 
 // foldable says why this node can't fold for an operation.
 func (g *group) foldable(d op.Descriptor) error {
-	if d.Kind != op.KindAllReduce {
-		return errors.New("an aggregation node serves allreduce only")
+	if d.Kind != op.KindAllReduce && d.Kind != op.KindBarrier {
+		return errors.New("an aggregation node serves allreduce and barrier only")
 	}
 	if !slices.Contains(algorithms, d.Algorithm) {
 		return fmt.Errorf("no allreduce folds by %v", d.Algorithm)
+	}
+	if d.Kind == op.KindBarrier { // nothing to fold
+		return nil
 	}
 	if g.deep && !g.free && !d.Code.Exact(d.DType) {
 		return errors.New("a tree of several levels folds in an order of its own, " +

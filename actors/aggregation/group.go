@@ -141,8 +141,10 @@ func (g *group) violation(child int, err error) error {
 
 // checkBounds holds a header against the limits of the group.
 func (g *group) checkBounds(h *wire.Header) error {
-	size, parts := h.Desc.DType.Size(), partsOf(h.Desc.Algorithm, g.size)
+	size, parts := max(1, h.Desc.DType.Size()), partsOf(h.Desc.Algorithm, g.size)
 	switch {
+	case h.Desc.Kind.Empty() && h.Length > 0:
+		return fmt.Errorf("%d bytes of %v", h.Length, h.Desc)
 	case int(h.Length) > g.buffers.bytes:
 		return fmt.Errorf("a fragment of %d bytes, the limit is %d", h.Length, g.buffers.bytes)
 	case int(h.Length)%size != 0:

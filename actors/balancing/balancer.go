@@ -1,6 +1,7 @@
 package balancing
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -23,9 +24,10 @@ type balancer struct {
 	families [table.Families]*balancedFamily // rank 0 only; nil where the table is the user's alone
 	// A table is being agreed on: what comes in until then is of the one before.
 	proposed bool
-	pinned   bool   // a caller has set the table
-	fresh    bool   // the tuning file lacks something that was measured
-	timed    uint64 // operations
+	trees    []uint64 // of the table in force
+	pinned   bool     // a caller has set the table
+	fresh    bool     // the tuning file lacks something that was measured
+	timed    uint64   // operations
 	control  balance.Control
 }
 
@@ -81,6 +83,9 @@ func (b *balancer) family(f table.Family) *balancedFamily {
 		int64(n.engine.Config.EagerBytes))
 	if f == table.AllReduces {
 		setup.Ranges = n.config.Algorithms
+		if n.engine.Config.Trees {
+			setup.TreeBytes = int64(n.engine.Config.EagerBytes)
+		}
 		if n.engine.Config.Free {
 			setup.Free = g.Rivals
 			setup.Cost = func(a op.Algorithm) schedule.Cost {
@@ -106,7 +111,7 @@ func (b *balancer) Receive(ctx actor.Context) {
 	case *Timings:
 		b.windows(ctx, m)
 	case TableSwitched:
-		b.switched()
+		b.switched(ctx)
 	case TablePinned:
 		b.pinned = true
 	case *probed:
@@ -184,12 +189,30 @@ func (b *balancer) drop() {
 }
 
 // switched: another table is in force.
-func (b *balancer) switched() {
+func (b *balancer) switched(ctx actor.Context) {
 	b.proposed = false
+	defer b.follow(ctx)
 	for f, family := range b.families {
 		if family != nil {
 			family.collector.Switch(b.splits(table.Family(f)))
 		}
+	}
+}
+
+// follow takes note of trees that have come or gone.
+func (b *balancer) follow(ctx actor.Context) {
+	f, t := b.families[table.AllReduces], b.group.Table.Load()
+	if f == nil || slices.Equal(t.Trees, b.trees) {
+		return
+	}
+	b.trees = t.Trees
+	up := make([]bool, b.group.node.engine.Rails)
+	for rail := range up {
+		up[rail] = t.Tree(rail) != 0
+	}
+	if f.core.Trees(up) && !b.pinned {
+		f.entries = f.core.Table()
+		b.propose(ctx, &Propose{Entries: b.entries(), Balanced: true, Done: make(chan error, 1)})
 	}
 }
 

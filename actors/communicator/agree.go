@@ -181,7 +181,8 @@ func tableMessage(t *table.Table) *messages.Table {
 	for i := range t.Entries {
 		e := &t.Entries[i]
 		m.Entries = append(m.Entries, &messages.TableEntry{Family: uint32(e.Family),
-			MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm), Weights: e.Weights})
+			MaxBytes: e.MaxBytes, Algorithm: uint32(e.Algorithm), Weights: e.Weights,
+			Route: uint32(e.Route)})
 	}
 	return m
 }
@@ -191,7 +192,8 @@ func tableOf(m *messages.Table) *table.Table {
 	for _, e := range m.GetEntries() {
 		t.Entries = append(t.Entries, table.Entry{Family: table.Family(min(e.GetFamily(),
 			uint32(table.Families))), MaxBytes: e.GetMaxBytes(),
-			Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights()})
+			Algorithm: op.Algorithm(min(e.GetAlgorithm(), 255)), Weights: e.GetWeights(),
+			Route: table.Route(min(e.GetRoute(), 255))})
 	}
 	return t
 }

@@ -8,6 +8,20 @@ import (
 	"github.com/polyrail/polyrail/railactors/memory"
 )
 
+// smallestSum is the size whose operations are measured for barriers, too, in bytes: both are a matter
+// of frames.
+const smallestSum = 8
+
+// entryOf is what a table says of a call. Where the smallest sums go over a tree barriers follow them.
+func entryOf(t *table.Table, r *Request) *table.Entry {
+	if r.Kind == op.KindBarrier {
+		if e := t.LookupIn(table.AllReduces, smallestSum); e.Route == table.Treed {
+			return e
+		}
+	}
+	return t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes))
+}
+
 // choose is the algorithm of an operation: what the call or, of an allreduce, the table asks for,
 // else the fixed rule by size. It depends on nothing that ranks could see differently.
 func choose(r *Request, table op.Algorithm, n int) op.Algorithm {

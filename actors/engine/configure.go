@@ -51,7 +51,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	}
 	desc := &o.shape.desc
 	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))
-	desc.Algorithm = choose(r, t.LookupIn(table.FamilyOf(r.Kind), int64(r.bytes)).Algorithm, g.Size)
+	desc.Algorithm = choose(r, entryOf(t, r).Algorithm, g.Size)
 	cut, err := g.cuts.of(g, r, t, desc.Algorithm)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (k *cuts) of(g *Group, r *Request, t *table.Table, a op.Algorithm) (*cut, e
 		k.programs[spec] = program
 	}
 	family := table.FamilyOf(r.Kind)
-	weights := t.LookupIn(family, int64(r.bytes)).Weights
+	weights := entryOf(t, r).Weights
 	if r.Rail > 0 {
 		weights = make([]uint32, len(weights))
 		weights[r.Rail-1] = 1

@@ -18,6 +18,7 @@ type Config struct {
 	Measured    bool          // tables follow what the rails are measured to do
 	PinFrames   bool          // each frame goes over the rail that its share names, while that is up
 	Free        bool          // of several algorithms the one that is measured to be fastest
+	Trees       bool          // rails may have trees, and small operations go over them where that is faster
 }
 
 // Engine is what the operations of all of a node's communicators share. Its exported fields are

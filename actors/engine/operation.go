@@ -36,6 +36,8 @@ type Operation struct {
 	wants   []*railactors.Peer
 	parts   []part // by lane, then by repairLane; those without rounds take no part
 	trees   []*treePart
+	kept    []byte // copy of a small operation's operand, until trees have settled it; nil: there is none
+	lingers bool   // it may resolve long before it retires: its place is given up as it resolves
 
 	unresolved, unretired int // parts
 
@@ -83,13 +85,13 @@ func (o *Operation) reuse(g *Group, seq uint64) {
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
 	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
-	o.trees, o.repaired = nil, false
+	o.trees, o.repaired, o.kept, o.lingers = nil, false, nil, false
 }
 
 // release drops what a pooled operation must not keep alive.
 func (o *Operation) release() {
 	o.group, o.request, o.work, o.combine, o.owner = nil, nil, nil, nil, nil
-	o.shape, o.trees = shape{}, nil
+	o.shape, o.trees, o.kept = shape{}, nil, nil
 	o.memory = [3][]byte{}
 	for i := range o.parts {
 		o.parts[i].active = false
@@ -306,13 +308,21 @@ func (o *Operation) fail(cause error) {
 	o.group.Fail(cause, o.Seq)
 }
 
-// Expire ends an operation that has taken as long as it may.
+// Expire ends an operation that has taken as long as it may. One that only trees have yet to settle
+// has ended for its caller.
 func (o *Operation) Expire(after time.Duration) {
+	if o.work.succeeded() {
+		return
+	}
 	o.fail(&fault.TimeoutError{What: o.shape.desc.String(), After: after})
 }
 
-// resolve ends the operation for its caller.
-func (o *Operation) resolve() { o.work.finish(o.failure(), o.request.Batch) }
+// resolve ends the operation for its caller. That a repair resolves it again is no news.
+func (o *Operation) resolve() {
+	if o.work.finish(o.failure(), o.request.Batch) && o.lingers {
+		<-o.work.slot
+	}
+}
 
 // failure is the operation's result: nil, or the cause with the operation's name on it.
 func (o *Operation) failure() error {
@@ -360,7 +370,12 @@ func (o *Operation) forget() {
 	o.group.remove(o)
 	if o.work != nil {
 		o.request.Batch.Free()
-		<-o.work.slot
+		if !o.lingers {
+			<-o.work.slot
+		}
+	}
+	if o.kept != nil {
+		o.group.engine.Pool.Put(o.kept)
 	}
 	if o.owner == nil {
 		o.group.engine.Recycle(o)

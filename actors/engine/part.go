@@ -20,6 +20,7 @@ type part struct {
 	announced bool       // peers know what is to come
 	active    bool
 	task      task.Task
+	memory    *[3][]byte // by task.Memory; scratch is apart
 	arena     *memory.Arena
 	scratch   []byte
 	actions   []task.Action // of the start
@@ -52,7 +53,7 @@ func (o *Operation) startParts() error {
 			continue
 		}
 		p := &o.parts[lane]
-		p.operation, p.lane, p.rail, p.active = o, lane, lane, true
+		p.operation, p.lane, p.rail, p.active, p.memory = o, lane, lane, true, &o.memory
 		carriers.Add(lane)
 		c := o.shape.config
 		c.Lane = lane
@@ -129,7 +130,7 @@ func (p *part) at(l task.Loc) []byte {
 	if l.Mem == task.Scratch {
 		return p.scratch[l.Off : l.Off+l.Len]
 	}
-	return p.operation.memory[l.Mem][l.Off : l.Off+l.Len]
+	return p.memory[l.Mem][l.Off : l.Off+l.Len]
 }
 
 var nothing [1]byte
@@ -224,10 +225,18 @@ func (p *part) compute(actions []task.Action) {
 }
 
 // ended: a part that no task drives is done with everything. Nothing is locked.
-func (o *Operation) ended() {
+func (o *Operation) ended() { o.reached(task.Resolve, task.Retire) }
+
+// reached: a part that no task drives has come so far. Nothing is locked.
+func (o *Operation) reached(ends ...task.ActionKind) {
+	var space [2]task.Action
+	actions := space[:0]
+	for _, k := range ends {
+		actions = append(actions, task.Action{Kind: k})
+	}
 	o.mu.Lock()
 	o.holds++
-	resolved := o.end([]task.Action{{Kind: task.Resolve}, {Kind: task.Retire}})
+	resolved := o.end(actions)
 	o.mu.Unlock()
 	if resolved {
 		o.resolve()

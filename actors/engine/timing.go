@@ -152,5 +152,5 @@ func (o *Operation) carried(rail int) int64 {
 // It is the same on all ranks.
 func (g *Group) Measured() bool {
 	c := &g.engine.Config
-	return c.Measured && (g.engine.Rails > 1 || c.Free) && g.Size > 1
+	return c.Measured && (g.engine.Rails > 1 || c.Free || c.Trees) && g.Size > 1
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/polyrail/polyrail/collective/sharp"
+	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/memory"
@@ -18,9 +19,10 @@ import (
 // Lock order: that of an Operation before mu. Nothing is called out while holding mu.
 type Tree struct {
 	TreeConfig
-	engine *Engine
-	comm   uint64
-	vigil  railactors.Vigil // over the node, while responses are outstanding
+	engine  *Engine
+	comm    uint64
+	vigil   railactors.Vigil // over the node, while responses are outstanding
+	sources []source         // whom callers of small operations look to
 
 	mu      sync.Mutex
 	leaf    *sharp.Leaf
@@ -28,6 +30,7 @@ type Tree struct {
 	slots   []byte      // results that wait until they are settled, where an operation is in place
 	parts   []*treePart // by number: those that have not ended
 	placing bool        // some goroutine moves results out of their slots
+	late    lateHeld
 
 	fenced   bool
 	repaired bool
@@ -60,6 +63,7 @@ func (g *Group) OpenTree(c TreeConfig) (*Tree, error) {
 	}
 	t.slots = slots
 	t.vigil = railactors.Vigil{Peer: c.Node, Rail: c.Rail, Owes: t.owed, Down: c.Down}
+	t.sources = []source{{c.Node, c.Rail}}
 	g.changeTrees(func(trees map[uint64]*Tree) { trees[c.Group] = t })
 	return t, nil
 }
@@ -71,6 +75,7 @@ func (g *Group) CloseTree(t *Tree) {
 	t.mu.Lock()
 	t.closed = true
 	t.vigil.Stop()
+	t.late.stop()
 	t.leaf.Fence()
 	t.free()
 	t.mu.Unlock()
@@ -166,7 +171,7 @@ func (t *Tree) land(from *railactors.Peer, rail int, h *wire.Header) (railactors
 	p.coming[h.Running-p.first] = true
 	p.busy++
 	dst := p.target(h.Running)
-	if p.inPlace() {
+	if p.slotted() {
 		dst = t.slot(h.Running, length)
 	}
 	t.mu.Unlock()
@@ -223,6 +228,8 @@ func (t *Tree) advance() {
 	}
 	owed := t.leaf.Sent() > t.leaf.Received() && !t.fenced && !t.closed
 	ended := t.takeEnded()
+	var space [4]*treePart
+	resolved := t.takeResolved(space[:0])
 	quiet, settled := t.takeQuiet()
 	t.mu.Unlock()
 	if owed {
@@ -236,22 +243,33 @@ func (t *Tree) advance() {
 		t.Node.Send(&railactors.Frame{Rail: t.Rail, Header: wire.TreeNotice(t.comm, t.Group, held, wire.TreeUp)})
 	}
 	for _, p := range ended {
-		p.operation.ended()
+		if p.resolved {
+			p.operation.reached(task.Retire)
+		} else {
+			p.operation.ended()
+		}
+	}
+	for _, p := range resolved {
+		p.operation.reached(task.Resolve)
+		t.released(p)
 	}
 	if quiet != nil {
 		quiet(settled)
 	}
 }
 
-// told is the last part whose responses are all here, unless the node has heard so. Under mu.
+// told is the last part whose responses are all here, unless the node has heard so, or is to hear it
+// later. Under mu.
 func (t *Tree) told() (last *treePart) {
+	waits := false // a caller waits until it is settled
 	for _, p := range t.parts {
 		if p.end() > t.leaf.Received() || t.fenced {
 			break
 		}
 		last = p
+		waits = waits || !p.copied && !p.told
 	}
-	if last != nil && last.told {
+	if last == nil || last.told || !waits && !t.late.due(t) {
 		return nil
 	}
 	return last
@@ -271,7 +289,7 @@ func (t *Tree) place() {
 		}
 		from := p.placed
 		t.mu.Unlock()
-		if p.inPlace() {
+		if p.slotted() {
 			for n := from; n < to; n++ {
 				dst := p.target(n)
 				copy(dst, t.slot(n, len(dst)))
@@ -279,15 +297,29 @@ func (t *Tree) place() {
 		}
 		t.mu.Lock()
 		p.placed = to
-		t.leaf.Placed(to)
+		t.leaf.Placed(t.unplaced())
 	}
 	t.placing = false
+}
+
+// unplaced is the number of the first fragment whose result may be in a slot still. Under mu.
+func (t *Tree) unplaced() uint64 {
+	for _, p := range t.parts {
+		if p.placed < p.end() {
+			return p.placed
+		}
+	}
+	return t.leaf.Taken()
 }
 
 // placeable is the first part with results to move, and the number to which. Under mu.
 func (t *Tree) placeable() (*treePart, uint64) {
 	for _, p := range t.parts {
-		if to := min(p.end(), t.leaf.Settled()); p.placed < to && !p.aborted {
+		to := min(p.end(), t.leaf.Settled())
+		if p.copied {
+			to = min(p.end(), t.leaf.Received())
+		}
+		if p.placed < to && !p.aborted {
 			return p, to
 		}
 	}
@@ -308,16 +340,17 @@ func (t *Tree) outgoing(frames []*railactors.Frame) []*railactors.Frame {
 	return frames
 }
 
-// takeEnded takes the parts out that are done: aborted, or with all results in place, and without
-// anything that holds memory. One that is to be repaired stays until its repair has begun. Under
-// mu.
+// takeEnded takes the parts out that are done: aborted, or with all results in place and settled, and
+// without anything that holds memory. One that is to be repaired stays until its repair has begun.
+// Under mu.
 func (t *Tree) takeEnded() (ended []*treePart) {
 	if t.placing {
 		return nil
 	}
 	kept := t.parts[:0]
 	for _, p := range t.parts {
-		if p.launched && p.busy == 0 && (p.aborted || p.placed == p.end()) {
+		whole := p.placed >= p.end() && (!p.copied || p.ceded || p.end() <= t.leaf.Settled())
+		if p.launched && p.busy == 0 && (p.aborted || whole) {
 			ended = append(ended, p)
 		} else {
 			kept = append(kept, p)
@@ -327,6 +360,19 @@ func (t *Tree) takeEnded() (ended []*treePart) {
 	t.parts = kept
 	t.free()
 	return ended
+}
+
+// takeResolved appends the parts whose results are all in place though they have not ended. Each is
+// to be released. Under mu.
+func (t *Tree) takeResolved(resolved []*treePart) []*treePart {
+	for _, p := range t.parts {
+		if p.copied && p.launched && !p.resolved && !p.aborted && p.placed >= p.end() {
+			p.resolved = true
+			p.busy++
+			resolved = append(resolved, p)
+		}
+	}
+	return resolved
 }
 
 // released: a frame to the node, or a landing, has let go of a part's memory.

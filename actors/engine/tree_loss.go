@@ -53,7 +53,7 @@ func (t *Tree) Repair(from uint64) (operations int, err error) {
 	t.place()
 	var parts []*treePart
 	for _, p := range t.parts {
-		if p.launched {
+		if p.launched && p.end() > from {
 			parts = append(parts, p)
 		}
 	}

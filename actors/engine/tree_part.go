@@ -23,6 +23,9 @@ type treePart struct {
 	lane      int
 	blocks    []laneBlock
 	count     int // fragments
+	// copied: frames read a copy of the operand, and results go to the caller's memory as they come.
+	// The operation resolves with the last one, and what is settled ends it for the tree.
+	copied bool
 
 	// Under tree.mu.
 	first    uint64 // number of the first fragment
@@ -32,6 +35,8 @@ type treePart struct {
 	launched bool
 	aborted  bool
 	told     bool // that all its responses are here
+	resolved bool // copied: its operation was told that all results are in place
+	ceded    bool // a repair does the rest
 }
 
 // laneBlock is a lane's part of a block: where it begins in the caller's source and destination
@@ -41,16 +46,26 @@ type laneBlock struct {
 	fragment              int
 }
 
-// byTree reports whether a call's lanes go over trees where their rails have them. All ranks
-// answer alike. Small operations take few frames each way without one.
-func byTree(r *Request, d op.Descriptor, eager bool) bool {
-	return r.Kind == op.KindAllReduce && d.Code != op.CodeUser && d.Algorithm == op.Ring && !eager &&
-		r.Rail == 0
+// treed reports whether a call's lanes go over trees where their rails have them. All ranks
+// answer alike.
+func (o *Operation) treed(t *table.Table) bool {
+	r := o.request
+	if r.Kind != op.KindAllReduce && r.Kind != op.KindBarrier || o.shape.desc.Code == op.CodeUser ||
+		r.Rail != 0 {
+		return false
+	}
+	switch entryOf(t, r).Route {
+	case table.Flat:
+		return false
+	case table.Treed:
+		return r.Algorithm == op.Auto
+	}
+	return !o.shape.eager && o.shape.desc.Algorithm == op.Ring
 }
 
 // joinTrees makes the parts of an operation that go over trees, in the order of operations.
 func (o *Operation) joinTrees(t *table.Table) error {
-	if !byTree(o.request, o.shape.desc, o.shape.eager) {
+	if len(t.Trees) == 0 || !o.treed(t) {
 		return nil
 	}
 	for lane := range o.shape.config.Plan.Lanes {
@@ -66,12 +81,30 @@ func (o *Operation) joinTrees(t *table.Table) error {
 		if tree.Deep && !o.group.engine.Config.Free && !o.shape.desc.Code.Exact(o.request.DType) {
 			continue // its order is another one than that of the rails
 		}
-		p := &treePart{tree: tree, operation: o, lane: lane}
+		p := &treePart{tree: tree, operation: o, lane: lane, copied: o.keep()}
 		p.cut()
 		tree.join(p)
 		o.trees = append(o.trees, p)
+		if len(o.work.from) > 0 {
+			o.work.from = tree.sources
+		}
 	}
 	return nil
+}
+
+// keep copies a small operation's operand, once. It reports whether there is a copy: where memory is
+// short the caller's own is read until all is settled, as that of large operations.
+func (o *Operation) keep() bool {
+	src := o.memory[task.Input]
+	if o.kept == nil && o.shape.eager && len(src) > 0 && len(src) <= copyLimit {
+		if buf := o.group.engine.Pool.Get(len(src)); buf != nil {
+			o.kept = buf[:len(src)]
+			copy(o.kept, src)
+		}
+	}
+	copied := o.kept != nil || len(src) == 0
+	o.lingers = o.lingers || copied
+	return copied
 }
 
 // cut divides the lane's part of each block into fragments.
@@ -84,6 +117,9 @@ func (p *treePart) cut() {
 			length, p.count})
 		p.count += (length + p.tree.FragmentBytes - 1) / p.tree.FragmentBytes
 	}
+	if pl.Bytes == 0 {
+		p.count = 1 // an empty one
+	}
 	p.coming = make([]bool, p.count)
 }
 
@@ -92,6 +128,9 @@ func (p *treePart) end() uint64 { return p.first + uint64(p.count) }
 // fragment is a fragment's block, where it begins in the lane's part of it, and its length.
 func (p *treePart) fragment(number uint64) (block, off, length int) {
 	i := int(number - p.first)
+	if p.operation.shape.config.Plan.Bytes == 0 {
+		return 0, 0, 0
+	}
 	for block = len(p.blocks) - 1; p.blocks[block].fragment > i || p.blocks[block].bytes == 0; block-- {
 	}
 	b := &p.blocks[block]
@@ -100,11 +139,16 @@ func (p *treePart) fragment(number uint64) (block, off, length int) {
 	return block, off, length
 }
 
-func (p *treePart) inPlace() bool { return p.operation.shape.config.InPlace }
+// slotted reports whether results wait in slots: they belong where the operand is, which may be
+// folded again.
+func (p *treePart) slotted() bool { return p.operation.shape.config.InPlace && !p.copied }
 
-// target is where a fragment's result belongs.
+// target is where a fragment's result belongs; never nil, so that it is not taken for a sink.
 func (p *treePart) target(number uint64) []byte {
 	block, off, length := p.fragment(number)
+	if length == 0 {
+		return nothing[:0]
+	}
 	at := p.blocks[block].target + off
 	return p.operation.memory[task.Final][at : at+length]
 }
@@ -117,12 +161,21 @@ func (p *treePart) request(number uint64) *railactors.Frame {
 	f.Header, f.Rail, f.Owner, f.Tag = o.header(wire.KindData), p.lane, p, number
 	f.Header.Group, f.Header.Running, f.Header.Step = p.tree.Group, number, wire.TreeUp
 	f.Header.Lane, f.Header.Block, f.Header.Length = uint16(p.lane), uint32(block), uint32(length)
-	if number == p.end()-1 {
-		f.Header.Flags |= wire.FlagAckNow
+	f.Header.Flags = 0 // the window is what bounds them
+	if number == p.end()-1 && !p.copied {
+		f.Header.Flags = wire.FlagAckNow
 	}
 	at := p.blocks[block].source + off
-	f.Payload = o.memory[task.Input][at : at+length]
+	f.Payload = p.operand()[at : at+length]
 	return f
+}
+
+// operand is what is folded of this rank.
+func (p *treePart) operand() []byte {
+	if p.copied {
+		return p.operation.kept
+	}
+	return p.operation.memory[task.Input]
 }
 
 // Released implements railactors.FrameOwner. That a frame never arrived is no news here: the loss
@@ -239,14 +292,14 @@ func (o *Operation) takeGrants(lane int) (taken []earlyGrant) {
 }
 
 // repairLane is the number of the lane that does without a tree what was a lane's.
-func (g *Group) repairLane(lane int) int { return g.engine.Rails + lane }
+func (e *Engine) repairLane(lane int) int { return e.Rails + lane }
 
 // repair begins to do without the tree what is not settled: by the flat algorithm of the operation,
 // over what is left of each block. The part over the tree ends with the rest. It reports whether
 // there was anything to do.
 func (p *treePart) repair() bool {
 	o := p.operation
-	lane := o.group.repairLane(p.lane)
+	lane := p.tree.engine.repairLane(p.lane)
 	o.mu.Lock()
 	rest := p.cede()
 	if rest == nil || o.cause != nil {
@@ -263,7 +316,8 @@ func (p *treePart) repair() bool {
 			r.carriers.Add(rail)
 		}
 	}
-	r.prepare(task.Config{Program: o.shape.config.Program, Plan: rest, InPlace: p.inPlace()})
+	r.memory = p.repairMemory()
+	r.prepare(task.Config{Program: o.shape.config.Program, Plan: rest, InPlace: p.slotted()})
 	o.repaired = true
 	o.unresolved++
 	o.unretired++
@@ -282,6 +336,21 @@ func (p *treePart) repair() bool {
 	return true
 }
 
+// repairMemory is what a repair reads and writes. Its caller may have the operation's memory back:
+// then nobody looks at the results any more, but others need what this rank does for them. Under
+// operation.mu.
+func (p *treePart) repairMemory() *[3][]byte {
+	o := p.operation
+	m := o.memory
+	if p.copied {
+		m[task.Input] = o.kept
+		if o.unresolved == 0 {
+			m[task.Final] = make([]byte, len(m[task.Final]))
+		}
+	}
+	return &m
+}
+
 // cede leaves to the part over the tree what is settled alone, and is the plan of the rest; nil if
 // there is none.
 func (p *treePart) cede() *plan.Plan {
@@ -292,7 +361,7 @@ func (p *treePart) cede() *plan.Plan {
 	if from >= p.end() || p.aborted {
 		return nil
 	}
-	p.count = int(from - p.first)
+	p.count, p.ceded = int(from-p.first), true
 	return p.remains(from)
 }
 
@@ -308,7 +377,7 @@ func (p *treePart) remains(from uint64) *plan.Plan {
 	}
 	d := o.shape.desc
 	cost := schedule.CostOf(d.Kind, d.Algorithm, o.group.Size, o.group.engine.Config.BcubeBase)
-	l := plan.NewLayout(parts.Total(), o.request.DType.Size(), parts, o.shape.config.Program.Blocks, cost)
+	l := plan.NewLayout(parts.Total(), max(1, o.request.DType.Size()), parts, o.shape.config.Program.Blocks, cost)
 	for i := range l.Blocks {
 		l.Blocks[i].Source = p.blocks[i].source + done[i]
 		l.Blocks[i].Target = p.blocks[i].target + done[i]

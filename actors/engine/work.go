@@ -142,12 +142,13 @@ func leave(from []source) {
 	}
 }
 
-// finish resolves the work, once. A batch's results are in its buffers before anybody sees the end.
-func (w *Work) finish(err error, b *Batch) {
+// finish resolves the work, and reports whether it had not before. A batch's results are in its
+// buffers before anybody sees the end.
+func (w *Work) finish(err error, b *Batch) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return
+		return false
 	}
 	if err == nil {
 		b.scatter()
@@ -157,6 +158,7 @@ func (w *Work) finish(err error, b *Batch) {
 		w.stop()
 	}
 	close(w.done)
+	return true
 }
 
 // WaitAll waits for all works and returns the error of each communicator's first one that failed:

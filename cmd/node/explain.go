@@ -59,7 +59,7 @@ func explainClass(out io.Writer, c *polyrail.ClassReport) {
 	} else if !c.Settled {
 		sets += "…"
 	}
-	fmt.Fprintf(out, "%s\t%s\t%v\t%s\t%v\t%v\t%.2f\t%s\t", settings.FormatSize(int(c.Class.MaxBytes())), start, c.Algorithm,
+	fmt.Fprintf(out, "%s\t%s\t%v\t%s\t%v\t%v\t%.2f\t%s\t", settings.FormatSize(int(c.Class.MaxBytes())), start, algorithmName(c.Algorithm, c.Treed),
 		percents(c.Shares), rounded(c.Now), rounded(c.Alone), float64(c.Alone)/float64(max(c.Now, 1)), sets)
 	for _, r := range c.Rails {
 		if !r.Known {
@@ -83,10 +83,18 @@ func explainAlgorithms(w io.Writer, classes []polyrail.ClassReport) {
 			if j > 0 {
 				fmt.Fprint(w, ",")
 			}
-			fmt.Fprintf(w, " %v %s", a.Algorithm, algorithmState(&a))
+			fmt.Fprintf(w, " %s %s", algorithmName(a.Algorithm, a.Treed), algorithmState(&a))
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// algorithmName is an algorithm's, or that of an aggregation tree which folds in its order.
+func algorithmName(a polyrail.Algorithm, treed bool) string {
+	if treed {
+		return "aggregated " + a.String()
+	}
+	return a.String()
 }
 
 // algorithmState says what an algorithm takes, how that is known, and what it is to its size.

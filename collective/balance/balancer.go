@@ -58,6 +58,10 @@ type Setup struct {
 	// With order: free, what may run operations of that size, and what that takes by its form; nil otherwise.
 	Free func(bytes int64) []op.Algorithm
 	Cost func(a op.Algorithm) schedule.Cost
+
+	// TreeBytes is the largest operation that goes over a tree only where that is measured to be
+	// faster; 0: there are none, or another rule.
+	TreeBytes int64
 }
 
 // Balancer is Nezha's Load Balancer (§IV-C): it learns what each rail costs, and decides per size class
@@ -75,16 +79,17 @@ type Balancer struct {
 	choices [largestClass + 1]*choice // nil: the class's algorithm is fixed
 	probe   spread                    // of operations, while nothing was known of windows
 	told    *table.Table              // the last one that was asked for, or the one at the start
+	trees   []bool                    // by rail: it has a tree
 }
 
 // NewBalancer starts from the table in force.
 func NewBalancer(s Setup) *Balancer {
-	b := &Balancer{setup: s, rails: make([]models, s.Rails), told: s.Start}
+	b := &Balancer{setup: s, rails: make([]models, s.Rails), told: s.Start, trees: make([]bool, s.Rails)}
 	for i := range b.rails {
 		b.rails[i] = make(models)
 	}
 	for c := range b.classes {
-		b.classes[c] = b.newClass(Class(c), s.Algorithm(Class(c).MaxBytes()))
+		b.classes[c] = b.newClass(Class(c), form{algorithm: s.Algorithm(Class(c).MaxBytes())})
 		b.choices[c] = b.newChoice(Class(c), b.classes[c].algorithm)
 	}
 	return b
@@ -94,7 +99,7 @@ func NewBalancer(s Setup) *Balancer {
 // the communicator formed: the quickest is the rail's, the others show the noise. Decide makes shares of it.
 func (b *Balancer) Probed(rail int, bytes int64, elapsed ...time.Duration) {
 	c := min(ClassOf(bytes), largestClass)
-	m := b.rails[rail].of(b.classes[c].algorithm)
+	m := b.rails[rail].of(b.classes[c].form)
 	quickest := max(slices.Min(elapsed), 1)
 	m.points = append(m.points, point{class: c, alone: true, bytes: float64(max(bytes, 1)), seconds: quickest.Seconds(), weight: probeWeight})
 	if bytes >= b.setup.SplitBytes {
@@ -310,7 +315,7 @@ func (b *Balancer) evidence(c Class, shares []int, alone bool) float64 {
 	least := math.Inf(1)
 	for i, s := range shares {
 		if s > 0 {
-			least = min(least, b.rails[i].of(b.classes[c].algorithm).evidence(c, alone))
+			least = min(least, b.rails[i].of(b.classes[c].form).evidence(c, alone))
 		}
 	}
 	return max(least, 1e-3)
@@ -323,7 +328,7 @@ func (b *Balancer) named(end int64, c Class) op.Algorithm {
 	switch {
 	case a != op.Auto:
 		return a
-	case b.choices[c] != nil:
+	case b.choices[c] != nil && b.setup.Free != nil:
 		return b.classes[c].algorithm
 	case end == 0:
 		end = math.MaxInt64
@@ -350,14 +355,15 @@ func (b *Balancer) Table() []table.Entry {
 			c = min(ClassOf(end), largestClass)
 		}
 		k := &b.classes[c]
-		e := table.Entry{MaxBytes: end, Weights: make([]uint32, b.setup.Rails), Algorithm: b.named(end, c)}
+		e := table.Entry{MaxBytes: end, Weights: make([]uint32, b.setup.Rails), Algorithm: b.named(end, c),
+			Route: b.route(end, c)}
 		for rail, share := range k.shares {
 			e.Weights[rail] = uint32(share)
 			if share == k.rounds {
 				e.Weights[rail] = 1 // all of it, however many rounds that is: equal entries become one
 			}
 		}
-		if last := len(entries) - 1; last >= 0 && entries[last].Algorithm == e.Algorithm && slices.Equal(entries[last].Weights, e.Weights) {
+		if last := len(entries) - 1; last >= 0 && entries[last].Algorithm == e.Algorithm && entries[last].Route == e.Route && slices.Equal(entries[last].Weights, e.Weights) {
 			entries[last].MaxBytes = end
 			continue
 		}

@@ -122,7 +122,7 @@ func TestABurstOfSmallerOperationsDoesNotOutweighAMeasurement(t *testing.T) {
 func TestAKneeTeachesNothingOfLargerSizes(t *testing.T) {
 	p := newShapedPair(t, rand.New(rand.NewPCG(1, 1)), 0, 0)
 	for rail := range p.b.rails {
-		m := p.b.rails[rail].of(op.Ring)
+		m := p.b.rails[rail].of(form{algorithm: op.Ring})
 		m.points = nil
 		for _, q := range []struct{ bytes, seconds float64 }{{110e3, 2.0e-3}, {131e3, 2.7e-3}} {
 			if rail == 1 {

@@ -37,28 +37,31 @@ type choice struct {
 	suspect float64 // how far off the last set was, where that may have been noise; 0: it wasn't
 }
 
-// rival is an algorithm that a class may run.
+// rival is what a class may run.
 type rival struct {
-	algorithm op.Algorithm
-	rest      *class  // nil: it is in force, or never was
-	took      float64 // by whole operations, in logarithms of seconds
-	known     float64 // sets that took is the mean of; 0: none
-	bytes     float64 // size of these operations
-	wait      int     // sets until it may be tried
-	pause     int     // the next wait
+	form
+	rest  *class  // nil: it is in force, or never was
+	took  float64 // by whole operations, in logarithms of seconds
+	known float64 // sets that took is the mean of; 0: none
+	bytes float64 // size of these operations
+	wait  int     // sets until it may be tried
+	pause int     // the next wait
 }
 
-// newChoice is nil for a class whose algorithm is settled by the user, or has no other.
+// newChoice is nil for a class that is run in one way: its algorithm is settled by the user, or has no
+// other, and there are no trees.
 func (b *Balancer) newChoice(c Class, inUse op.Algorithm) *choice {
 	largest := c.MaxBytes()
-	if b.setup.Free == nil || algorithmOf(largest, b.setup.Ranges) != op.Auto || algorithmOf(largest/2+1, b.setup.Ranges) != op.Auto {
-		return nil
-	}
-	x := &choice{rivals: []rival{{algorithm: inUse}}, trial: -1}
-	for _, a := range b.setup.Free(largest) {
-		if a != inUse {
-			x.rivals = append(x.rivals, rival{algorithm: a, pause: firstChoice})
+	x := &choice{rivals: []rival{{form: form{algorithm: inUse}}}, trial: -1}
+	if b.setup.Free != nil && algorithmOf(largest, b.setup.Ranges) == op.Auto && algorithmOf(largest/2+1, b.setup.Ranges) == op.Auto {
+		for _, a := range b.setup.Free(largest) {
+			if a != inUse {
+				x.rivals = append(x.rivals, rival{form: form{algorithm: a}, pause: firstChoice})
+			}
 		}
+	}
+	if largest <= b.setup.TreeBytes {
+		x.rivals = append(x.rivals, rival{form: form{inUse, true}, pause: firstChoice})
 	}
 	if len(x.rivals) < 2 {
 		return nil
@@ -161,11 +164,15 @@ func (b *Balancer) challenger(c Class) (next int) {
 	next = -1
 	for i := range x.rivals {
 		r := &x.rivals[i]
-		if i == x.home || r.wait > 0 {
+		if i == x.home || r.wait > 0 || r.treed && !slices.Contains(b.trees, true) {
 			continue
 		}
 		expected := r.took
-		if r.known == 0 || r.unlike(home.bytes) {
+		switch {
+		case r.known > 0 && !r.unlike(home.bytes):
+		case r.treed: // its form says nothing of a tree: the first set of a trial does
+			expected = home.took
+		default:
 			if expected = b.guess(c, r.algorithm); expected > home.took+math.Log(guessToTry) {
 				continue
 			}
@@ -182,6 +189,9 @@ func (b *Balancer) challenger(c Class) (next int) {
 func (b *Balancer) guess(c Class, a op.Algorithm) float64 {
 	x := b.choices[c]
 	home := &x.rivals[x.home]
+	if home.treed {
+		return math.Inf(1)
+	}
 	now, then := b.setup.Cost(home.algorithm), b.setup.Cost(a)
 	stages, volume := float64(then.Stages)/float64(now.Stages), then.Volume/now.Volume
 	seconds := math.Exp(home.took)
@@ -204,7 +214,10 @@ func (b *Balancer) startup(c Class, seconds float64) (startup float64, known boo
 	var small *point
 	var by op.Algorithm
 	for _, r := range b.choices[c].rivals {
-		m := b.rails[main].of(r.algorithm)
+		if r.treed {
+			continue
+		}
+		m := b.rails[main].of(r.form)
 		for i := range m.points {
 			if p := &m.points[i]; small == nil || p.bytes < small.bytes {
 				small, by = p, r.algorithm
@@ -278,10 +291,10 @@ func (b *Balancer) enforce(c Class, next int) {
 		*k = *r.rest
 		b.resize(k, before.bytes)
 	} else {
-		*k = b.newClass(c, r.algorithm)
+		*k = b.newClass(c, r.form)
 		k.bytes = before.bytes
 		k.rounds = b.roundsOf(k)
-		k.shares = plan.Rounds(k.rounds, weightsOf(before.shares))
+		k.shares = plan.Rounds(k.rounds, b.firstWeights(r.form, before.shares))
 		k.own, k.common, k.whole = before.own.anew(), before.common.anew(), before.whole.anew()
 	}
 	x.rivals[x.inForce()].rest, r.rest = &before, nil
@@ -293,7 +306,7 @@ func (b *Balancer) restore(c Class, a op.Algorithm) (ok bool) {
 	if x == nil {
 		return a == k.algorithm
 	}
-	at := slices.IndexFunc(x.rivals, func(r rival) bool { return r.algorithm == a })
+	at := slices.IndexFunc(x.rivals, func(r rival) bool { return r.form == form{algorithm: a} })
 	if at < 0 {
 		return false
 	}
@@ -307,12 +320,21 @@ func (b *Balancer) restore(c Class, a op.Algorithm) (ok bool) {
 	return true
 }
 
-// kept is the state of a class that is worth keeping: that of the algorithm in use.
+// kept is the state of a class that is worth keeping: that of the algorithm in use. Trees are made
+// anew; in place of one it is what was in use before.
 func (b *Balancer) kept(c Class) *class {
-	if x := b.choices[c]; x != nil && x.trial >= 0 {
-		return x.rivals[x.home].rest
+	x := b.choices[c]
+	if x == nil {
+		return &b.classes[c]
 	}
-	return &b.classes[c]
+	at := x.home
+	if x.rivals[at].treed {
+		at = x.flat()
+	}
+	if at == x.inForce() {
+		return &b.classes[c]
+	}
+	return x.rivals[at].rest
 }
 
 // decided reports whether no algorithm is being tried, or to be soon.
@@ -327,7 +349,7 @@ func (b *Balancer) decided(c Class) bool {
 		return b.challenger(c) < 0
 	}
 	for i := range x.rivals {
-		if i != x.home && x.rivals[i].wait == 0 {
+		if i != x.home && x.rivals[i].wait == 0 && !x.rivals[i].treed {
 			return false
 		}
 	}
@@ -337,6 +359,7 @@ func (b *Balancer) decided(c Class) bool {
 // AlgorithmReport is what is known of an algorithm that a class may run.
 type AlgorithmReport struct {
 	Algorithm op.Algorithm
+	Treed     bool          // over an aggregation tree
 	InUse     bool          // chosen
 	InForce   bool          // what operations run by now: the one in use, or one that is tried
 	Sets      float64       // of windows that Took is the mean of, at most a few; 0: it was not measured
@@ -351,11 +374,11 @@ func (b *Balancer) algorithms(c Class) (r []AlgorithmReport) {
 	}
 	for i := range x.rivals {
 		v := &x.rivals[i]
-		a := AlgorithmReport{Algorithm: v.algorithm, InUse: i == x.home, InForce: i == x.inForce(), Sets: v.known}
+		a := AlgorithmReport{Algorithm: v.algorithm, Treed: v.treed, InUse: i == x.home, InForce: i == x.inForce(), Sets: v.known}
 		switch {
 		case v.known > 0:
 			a.Took = duration(math.Exp(v.took))
-		case x.rivals[x.home].known > 0 && x.trial < 0:
+		case x.rivals[x.home].known > 0 && x.trial < 0 && !v.treed && !x.rivals[x.home].treed:
 			a.Took = duration(math.Exp(b.guess(c, v.algorithm)))
 		}
 		r = append(r, a)

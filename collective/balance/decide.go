@@ -82,7 +82,7 @@ func (b *Balancer) line(c Class, rail int, alone bool) line {
 	if !alone {
 		bytes *= float64(k.shares[rail]) / float64(k.rounds)
 	}
-	m := b.rails[rail].of(k.algorithm)
+	m := b.rails[rail].of(k.form)
 	return m.through(m.fit(c, alone, k.own.lean()), c, alone, bytes)
 }
 
@@ -208,7 +208,7 @@ func (b *Balancer) doubtAlone(c Class, rail int) float64 {
 
 // tested reports whether a rail has worked alone for operations near the class.
 func (b *Balancer) tested(c Class, rail int) bool {
-	return b.rails[rail].of(b.classes[c].algorithm).tested(c)
+	return b.rails[rail].of(b.classes[c].form).tested(c)
 }
 
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
@@ -233,7 +233,7 @@ func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int
 		if share > 0 {
 			continue
 		}
-		l, m := b.line(c, i, alone), b.rails[i].of(k.algorithm)
+		l, m := b.line(c, i, alone), b.rails[i].of(k.form)
 		t, harm := l.at(bytes), trialHarm
 		switch known := m.measured(c); {
 		case known && alone && m.evidence(c, true) < trialsToTell: // one that was disturbed would be believed for ever

@@ -20,7 +20,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	common, all := math.Inf(1), exact
 	for i := range set {
 		p := pointOf(&set[i], alone)
-		want, f := b.rails[set[i].Rail].of(k.algorithm).expect(c, alone, p.bytes, p.seconds, lean)
+		want, f := b.rails[set[i].Rail].of(k.form).expect(c, alone, p.bytes, p.seconds, lean)
 		footings[i], all = f, min(all, f)
 		if f != unmeasured {
 			residuals[i] = math.Log(p.seconds / want)
@@ -48,7 +48,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		if k.suspects[rail]*rest > 0 {
 			limit /= 2 // the last one has moved what is expected
 		}
-		m, taken := b.rails[rail].of(k.algorithm), true
+		m, taken := b.rails[rail].of(k.form), true
 		switch {
 		case footings[i] == unmeasured || math.Abs(rest) <= limit:
 			k.suspects[rail] = 0
@@ -82,7 +82,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	if common != 0 {
 		k.common.add(common, expected)
 		for _, m := range b.rails {
-			m.of(k.algorithm).scale(math.Exp(follow * common))
+			m.of(k.form).scale(math.Exp(follow * common))
 		}
 	}
 	return v == changed

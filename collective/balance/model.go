@@ -53,14 +53,20 @@ func (l line) rate() float64 { return 1 / l.perByte }
 // of the link: a ring has more steps than recursive doubling and moves fewer bytes.
 type model struct{ points []point }
 
-// models are a rail's, by algorithm: few, and only those that were measured.
-type models map[op.Algorithm]*model
+// form is how operations are run: by an algorithm among the ranks, or in its order by a tree.
+type form struct {
+	algorithm op.Algorithm
+	treed     bool
+}
 
-func (m models) of(a op.Algorithm) *model {
-	if m[a] == nil {
-		m[a] = &model{}
+// models are a rail's, by form: few, and only those that were measured.
+type models map[form]*model
+
+func (m models) of(f form) *model {
+	if m[f] == nil {
+		m[f] = &model{}
 	}
-	return m[a]
+	return m[f]
 }
 
 // footing is how well a model can tell what a measurement should have been.

@@ -41,6 +41,7 @@ func (c Control) Share() float64 {
 type ClassReport struct {
 	Class     Class
 	Algorithm op.Algorithm
+	Treed     bool          // its operations go over an aggregation tree, though they are small
 	Shares    []float64     // by rail, parts of 1; a single 1 is a cold class
 	Alone     time.Duration // by the model, on the best rail
 	Now       time.Duration // by the model, with the shares in force
@@ -79,7 +80,7 @@ func (b *Balancer) Report() (r Report) {
 			continue
 		}
 		cr := ClassReport{
-			Class: c, Algorithm: k.algorithm, BestRail: rail, Alone: duration(alone), Now: duration(b.predict(c, k.shares)),
+			Class: c, Algorithm: k.algorithm, Treed: k.treed, BestRail: rail, Alone: duration(alone), Now: duration(b.predict(c, k.shares)),
 			Sets: k.sets, Settled: k.sets > 0 && k.quiet && b.decided(c), Algorithms: b.algorithms(c),
 		}
 		for i, share := range k.shares {
@@ -102,7 +103,7 @@ func (l line) report() RailReport {
 // measured reports whether any rail has a point in the class.
 func (b *Balancer) measured(c Class) bool {
 	for i := range b.rails {
-		for _, p := range b.rails[i].of(b.classes[c].algorithm).points {
+		for _, p := range b.rails[i].of(b.classes[c].form).points {
 			if p.class == c {
 				return true
 			}

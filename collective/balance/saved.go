@@ -131,10 +131,13 @@ func (b *Balancer) Save() (s Saved, ok bool) {
 		}
 	}
 	for rail, models := range b.rails {
-		for algorithm, m := range models {
+		for f, m := range models {
+			if f.treed { // trees are made anew
+				continue
+			}
 			for _, p := range m.points {
 				s.Samples = append(s.Samples, Sample{
-					Rail: rail, Algorithm: algorithm, Class: p.class, Alone: p.alone,
+					Rail: rail, Algorithm: f.algorithm, Class: p.class, Alone: p.alone,
 					Bytes: min(max(int64(p.bytes), 1), p.class.MaxBytes()), Elapsed: max(duration(p.seconds), 1), Weight: min(p.weight, mostMemory),
 				})
 			}
@@ -157,7 +160,7 @@ func (b *Balancer) saveClass(c Class, k *class) SavedClass {
 	saved := SavedClass{Class: c, Algorithm: k.algorithm, Bytes: min(max(int64(k.bytes), c.MaxBytes()/2+1), c.MaxBytes()), Windows: k.sets, Settled: k.quiet}
 	for rail, share := range shares {
 		saved.Shares = append(saved.Shares, uint32(share))
-		saved.Model = append(saved.Model, b.rails[rail].of(k.algorithm).fit(c, count(shares) == 1, k.own.lean()).report())
+		saved.Model = append(saved.Model, b.rails[rail].of(k.form).fit(c, count(shares) == 1, k.own.lean()).report())
 	}
 	return saved
 }
@@ -177,7 +180,7 @@ func compareSamples(a, b Sample) int {
 // Learn takes valid samples of an earlier balancer. It decides nothing.
 func (b *Balancer) Learn(samples []Sample) {
 	for _, s := range samples {
-		m := b.rails[s.Rail].of(s.Algorithm)
+		m := b.rails[s.Rail].of(form{algorithm: s.Algorithm})
 		m.points = append(m.points, point{
 			class: s.Class, alone: s.Alone, bytes: float64(s.Bytes), seconds: s.Elapsed.Seconds(), weight: min(s.Weight, savedWeight),
 		})

@@ -4,17 +4,16 @@ import (
 	"math"
 	"slices"
 
-	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // class is the state of one size class.
 type class struct {
-	algorithm op.Algorithm
-	rounds    int     // of its largest operation
-	bytes     float64 // mean size of the operations that were seen; its largest before
-	shares    []int   // rounds by rail, in force
+	form
+	rounds int     // of its largest operation
+	bytes  float64 // mean size of the operations that were seen; its largest before
+	shares []int   // rounds by rail, in force
 
 	sets    int   // of windows, one of each rail that carries something
 	settled int   // sets since a rail has changed
@@ -41,9 +40,9 @@ type class struct {
 }
 
 // newClass has the shares of the table that was in force at the start.
-func (b *Balancer) newClass(c Class, a op.Algorithm) class {
+func (b *Balancer) newClass(c Class, f form) class {
 	size := c.MaxBytes()
-	k := class{algorithm: a, bytes: float64(size)}
+	k := class{form: f, bytes: float64(size)}
 	k.rounds = b.roundsOf(&k)
 	k.shares = plan.Rounds(k.rounds, b.setup.Start.Lookup(size).Weights)
 	k.home = slices.Clone(k.shares)

@@ -16,7 +16,7 @@ func (b *Balancer) teach(c Class) (changed bool) {
 	for near := max(int(c)-reach, 0); near <= min(int(c)+reach, largestClass); near++ {
 		k := &b.classes[near]
 		led := near < int(c) && b.undivided(Class(near))
-		if led || k.sets > 0 || k.algorithm != b.classes[c].algorithm {
+		if led || k.sets > 0 || k.form != b.classes[c].form {
 			continue
 		}
 		want, seconds, ok := b.best(Class(near))

@@ -44,6 +44,9 @@ func (l *Leaf) Send(number uint64) bool {
 	return true
 }
 
+// Taken is the number of the next fragment that an operation takes.
+func (l *Leaf) Taken() uint64 { return l.next }
+
 // Sent is the number of the next fragment to be sent.
 func (l *Leaf) Sent() uint64 { return l.sent }
 

@@ -68,12 +68,31 @@ func (f Family) String() string {
 		"gather, scatter", "alltoall"}[f]
 }
 
+// Route says whether operations go over the trees of rails that have one.
+type Route uint8
+
+// The routes.
+const (
+	ByRule Route = iota // by the fixed rule of kind, size and n
+	Flat                // never
+	Treed               // always, where the tree can
+	routeEnd
+)
+
+func (r Route) String() string {
+	if r >= routeEnd {
+		return fmt.Sprintf("route(%d)", uint8(r))
+	}
+	return [routeEnd]string{"by rule", "flat", "tree"}[r]
+}
+
 // Entry says how operations of one size class are run.
 type Entry struct {
 	Family    Family       // entries ascend by it; one that has none uses those of AllReduces
 	MaxBytes  int64        // the class holds sizes up to and including this, in bytes; 0: it is open
 	Weights   []uint32     // by rail index, in parts of their sum; 0: the rail carries nothing
 	Algorithm op.Algorithm // op.Auto: by the fixed rule of size, n, dtype and op
+	Route     Route
 }
 
 // Table maps every size to an Entry. A table that was handed to a Member is immutable.
@@ -120,7 +139,7 @@ func (t *Table) Digest(f Family, from, to int64) uint32 {
 	}
 	for size := from + 1; ; {
 		e := t.LookupIn(f, size)
-		add(uint64(e.Algorithm))
+		add(uint64(e.Algorithm) | uint64(e.Route)<<8)
 		for _, w := range e.Weights {
 			add(uint64(w))
 		}
@@ -194,6 +213,9 @@ func (t *Table) Validate(rails int) error {
 		}
 		if e.Algorithm != op.Auto && !e.Algorithm.Valid() {
 			fault("%v is not an algorithm", e.Algorithm)
+		}
+		if e.Route >= routeEnd {
+			fault("%v is unknown", e.Route)
 		}
 	}
 	return errors.Join(faults...)

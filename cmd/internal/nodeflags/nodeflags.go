@@ -37,6 +37,9 @@ func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.IntVar(&cfg.TreeRadix, "tree-radix", cfg.TreeRadix,
 		"`CHILDREN` that an aggregation node has at most, where there are nodes enough for several "+
 			"levels (0: any number); rank 0's counts")
+	settings.Var(fs, &cfg.Trees, "trees", "MODE", polyrail.ParseTreeMode, polyrail.TreeMode.String,
+		"what goes over aggregation trees: measured (large sums, and small ones and barriers where that "+
+			"is faster), always or never; rank 0's counts")
 	fs.StringVar(&cfg.Rack, "rack", cfg.Rack,
 		"`PATH` to where this node stands: the switches above it, as row1/rack3; trees follow them")
 	registerRuntime(fs, cfg)

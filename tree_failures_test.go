@@ -1,0 +1,107 @@
+package polyrail_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport/fault"
+)
+
+var treeFailures = flag.Int("tree-failures", 2, "how often an aggregation node fails in each way")
+
+// A tree whose node fails in mid-operation is made anew by another node within 2 s, and the operation
+// that was hit ends soon: what is found at once is repaired at once, a silent node within some 0.2 s.
+// No operation fails, large or small, and none has a wrong element.
+func TestATreeIsMadeAnewSoon(t *testing.T) {
+	for _, way := range failures {
+		for _, levels := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s,levels=%d", way.name, levels), func(t *testing.T) {
+				var longest time.Duration
+				for round := range *treeFailures {
+					longest = max(longest, failingNode(t, way, levels, uint64(round)))
+				}
+				t.Logf("the operation that was hit took %v at most", longest)
+			})
+		}
+	}
+}
+
+// failure is a way in which an aggregation node fails.
+type failure struct {
+	name string
+	hit  func(b *bed, node int, rail *fault.Transport)
+}
+
+var failures = []failure{
+	{"killed", func(b *bed, node int, _ *fault.Transport) { b.Kill(node) }},
+	{"cut", func(_ *bed, _ int, rail *fault.Transport) { rail.Cut() }},
+	{"stands still", func(_ *bed, _ int, rail *fault.Transport) { rail.Stall(10 * time.Second) }},
+	// What an operator does to have it serve no more.
+	{"asked to stop", func(b *bed, node int, _ *fault.Transport) {
+		if err := b.Nodes[node].Close(b.t.Context()); err != nil {
+			b.t.Error(err)
+		}
+	}},
+}
+
+// failingNode has a tree's node fail once, at a random moment, and returns how long the operation took
+// that it hit.
+func failingNode(t *testing.T, way failure, levels int, seed uint64) (took time.Duration) {
+	const ranks, elements, rate = 4, 250_000, 25e6
+	random := rand.New(rand.NewPCG(seed, uint64(levels)))
+	nodes, radix := 2, 0
+	if levels == 2 {
+		nodes, radix = 4, 2 // three of them make a tree
+	}
+	adapt, rails := limitedRails(rate)
+	tune := func(c *Config) { adapt(c); c.TreeRadix, c.Trees = radix, TreesAlways }
+	inGrove(t, ranks, nodes, 1, tune, func(b *bed, comms []*Communicator) {
+		for i := ranks; i < ranks+nodes; i++ { // they stand where switches do
+			rails(0)[i].SetRate(0)
+		}
+		operation := func(seed int64) {
+			wholeSums(b, comms, elements, seed, Sum)
+			for range 4 {
+				smallSums(b, comms, 1+random.IntN(2000), uint64(seed))
+			}
+		}
+		untilTree(b, comms[0], true)
+		for i := range int64(3) {
+			operation(i)
+		}
+		before := comms[0].Table()
+		group := before.Tree(0)
+		at := b.serving(group)
+		hit := make(chan struct{})
+		// An operation takes 80 ms, and the small ones after it one.
+		time.AfterFunc(time.Duration(random.IntN(82_000))*time.Microsecond, func() {
+			way.hit(b, at, rails(0)[at])
+			close(hit)
+		})
+		start := time.Now()
+		operation(4)
+		took = time.Since(start)
+		// Flat it takes 1.5 times as long.
+		limit := 400*time.Millisecond + time.Duration(2.5*8*elements/rate*float64(time.Second))
+		if took > limit {
+			t.Errorf("seed %d: the operation took %v, at most %v are allowed\n%s", seed, took, limit, b.log)
+		}
+		for {
+			table := comms[0].Table()
+			if now := table.Tree(0); now != 0 && now != group {
+				break
+			}
+			operation(5)
+			if time.Since(start) > 2*time.Second {
+				t.Fatalf("seed %d: no tree for %v\n%s", seed, time.Since(start), b.log)
+			}
+		}
+		operation(6)
+		<-hit // a killed node takes a while to end
+	})
+	return took
+}
