@@ -57,8 +57,9 @@ const (
 	// TreesMeasured: large allreduces do. Of small ones and barriers those do that are measured to be
 	// faster so; with BalanceStatic none.
 	TreesMeasured TreeMode = iota
-	TreesAlways            // all do
-	TreesNever             // none does
+	// TreesAlways: all do, and reduces and broadcasts, which gain nothing by it among few ranks.
+	TreesAlways
+	TreesNever // none does
 )
 
 var treeModes = [...]string{"measured", "always", "never"}
@@ -82,5 +83,5 @@ func ParseTreeMode(s string) (TreeMode, error) {
 
 // route is what the mode asks of each entry of a table.
 func (m TreeMode) route() table.Route {
-	return [...]table.Route{table.ByRule, table.Treed, table.Flat}[m]
+	return [...]table.Route{table.ByRule, table.TreedAll, table.Flat}[m]
 }

@@ -940,7 +940,8 @@ type TableEntry struct {
 	Algorithm uint32 `protobuf:"varint,3,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
 	// By rail, in parts of the sum of all.
 	Weights []uint32 `protobuf:"varint,4,rep,packed,name=weights,proto3" json:"weights,omitempty"`
-	// Over the trees of rails that have one: 0 by the fixed rule, 1 never, 2 always.
+	// Over the trees of rails that have one: 0 by the fixed rule, 1 never, 2 always, 3 also
+	// reduces and broadcasts.
 	Route         uint32 `protobuf:"varint,6,opt,name=route,proto3" json:"route,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -52,7 +52,10 @@ func (g *group) forward(number uint64) {
 	g.mu.Unlock()
 	f := frames.Get().(*railactors.Frame)
 	f.Header, f.Payload = r.response, r.folded
-	f.Header.Step = wire.TreeUp
+	f.Header.Step, f.Header.Length = wire.TreeUp, uint32(len(r.folded))
+	if f.Header.Desc.Kind.Rooted() {
+		f.Header.Count = r.response.Length
+	}
 	f.Rail, f.Owner, f.Tag = g.railIndex, g, number
 	g.parent.Send(f)
 	g.vigil.Begin()

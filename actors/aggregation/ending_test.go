@@ -79,10 +79,10 @@ func TestDifferencesThatDescriptorsDontShowAreExplained(t *testing.T) {
 func TestOperationsThatATreeDoesNotServeEndTheGroup(t *testing.T) {
 	change := func(f func(d *op.Descriptor)) op.Descriptor { d := sumOfFloats; f(&d); return d }
 	for want, d := range map[string]op.Descriptor{
-		"serves allreduce and barrier only": change(func(d *op.Descriptor) { d.Kind = op.KindReduceScatter }),
-		"doesn't know operator user":        change(func(d *op.Descriptor) { d.Code = op.CodeUser }),
-		"no allreduce folds by bruck":       change(func(d *op.Descriptor) { d.Algorithm = op.Bruck }),
-		"bitand is not defined on flo":      change(func(d *op.Descriptor) { d.Code = op.CodeBitAnd }),
+		"serves allreduce, barrier, reduce and broadcast only": change(func(d *op.Descriptor) { d.Kind = op.KindReduceScatter }),
+		"doesn't know operator user":                           change(func(d *op.Descriptor) { d.Code = op.CodeUser }),
+		"no allreduce folds by bruck":                          change(func(d *op.Descriptor) { d.Algorithm = op.Bruck }),
+		"bitand is not defined on flo":                         change(func(d *op.Descriptor) { d.Code = op.CodeBitAnd }),
 	} {
 		virtual(t, 2, nil, func(b *bed) {
 			b.form()

@@ -19,7 +19,7 @@ type order []schedule.Fold
 // orderKey is what it depends on in a group.
 type orderKey struct {
 	algorithm op.Algorithm
-	block     int
+	block     int // or of a reduce its root
 }
 
 // orderOf is the order of the flat algorithm, for the owner of a block: the result is to the bit
@@ -45,21 +45,23 @@ func (g *group) orderOf(a op.Algorithm, block int) order {
 	return o
 }
 
-// partsOf is the number of blocks of an allreduce.
-func partsOf(a op.Algorithm, n int) int { return schedule.Parts(op.KindAllReduce, a, n) }
-
-// algorithms are those that an allreduce may be folded by.
-var algorithms = schedule.Algorithms(op.KindAllReduce)
+// algorithms are those of the kinds that a node serves.
+var algorithms = map[op.Kind][]op.Algorithm{
+	op.KindAllReduce: schedule.Algorithms(op.KindAllReduce), op.KindBarrier: schedule.Algorithms(op.KindBarrier),
+	op.KindReduce: schedule.Algorithms(op.KindReduce), op.KindBroadcast: schedule.Algorithms(op.KindBroadcast),
+}
 
 // foldable says why this node can't fold for an operation.
 func (g *group) foldable(d op.Descriptor) error {
-	if d.Kind != op.KindAllReduce && d.Kind != op.KindBarrier {
-		return errors.New("an aggregation node serves allreduce and barrier only")
-	}
-	if !slices.Contains(algorithms, d.Algorithm) {
-		return fmt.Errorf("no allreduce folds by %v", d.Algorithm)
-	}
-	if d.Kind == op.KindBarrier { // nothing to fold
+	known, served := algorithms[d.Kind]
+	switch {
+	case !served:
+		return errors.New("an aggregation node serves allreduce, barrier, reduce and broadcast only")
+	case !slices.Contains(known, d.Algorithm):
+		return fmt.Errorf("no %v folds by %v", d.Kind, d.Algorithm)
+	case int(d.Root) >= g.size:
+		return fmt.Errorf("root %d of %d ranks", d.Root, g.size)
+	case !d.Kind.Reduces():
 		return nil
 	}
 	if g.deep && !g.free && !d.Code.Exact(d.DType) {
@@ -89,15 +91,26 @@ func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
 		return out
 	}
 	f := &g.fragments[number%uint64(len(g.fragments))]
-	o := g.orderOf(f.response.Desc.Algorithm, int(f.response.Block))
+	d := &f.response.Desc
+	var o order
+	value := 0
+	if d.Kind.Reduces() {
+		o = g.orderOf(d.Algorithm, max(int(f.response.Block), int(d.Root)))
+		value = int(o[len(o)-1].Into)
+	} else {
+		value = f.passedOn()
+	}
 	g.mu.Unlock()
 
 	err := g.compute(f, o)
+	if d.Kind == op.KindBroadcast && g.parent == nil && len(f.operands[value]) != int(f.response.Length) {
+		err = fmt.Errorf("nobody has sent what is broadcast")
+	}
 
 	g.mu.Lock()
 	if err == nil && g.cause == nil {
 		defer g.mu.Unlock()
-		return g.keep(f, int(o[len(o)-1].Into), out)
+		return g.keep(f, value, out)
 	}
 	g.mu.Unlock()
 	if err != nil {
@@ -108,7 +121,7 @@ func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
 
 // compute leaves the value in the operand that the last fold goes into.
 func (g *group) compute(f *fragment, o order) error {
-	if f.response.Length == 0 {
+	if f.response.Length == 0 || len(o) == 0 {
 		return nil
 	}
 	combine, err := kernel(f.response.Desc)

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -35,6 +36,7 @@ type group struct {
 	free      bool // sums of any type may be folded by it
 	reserved  int64
 	names     []string           // by child, as reasons show them
+	ranks     []int              // by child; -1: it aggregates itself
 	peers     []*railactors.Peer // by child
 	children  map[*railactors.Peer]int
 	parent    *railactors.Peer  // nil at the root
@@ -105,7 +107,7 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 		g.end(fmt.Errorf("%s sent %v: %w", g.names[child], h.Desc, err), tellOthers)
 		return railactors.Landing{}, nil
 	}
-	if err := g.checkBounds(h); err != nil {
+	if err := g.checkBounds(child, h); err != nil {
 		return railactors.Landing{}, g.violation(child, err)
 	}
 	landing, err := g.place(child, h)
@@ -140,15 +142,19 @@ func (g *group) violation(child int, err error) error {
 }
 
 // checkBounds holds a header against the limits of the group.
-func (g *group) checkBounds(h *wire.Header) error {
-	size, parts := max(1, h.Desc.DType.Size()), partsOf(h.Desc.Algorithm, g.size)
+func (g *group) checkBounds(child int, h *wire.Header) error {
+	size, parts := max(1, h.Desc.DType.Size()), schedule.Parts(h.Desc.Kind, h.Desc.Algorithm, g.size)
+	bytes := fragmentBytes(h)
+	may, must := g.gives(child, h.Desc)
 	switch {
-	case h.Desc.Kind.Empty() && h.Length > 0:
-		return fmt.Errorf("%d bytes of %v", h.Length, h.Desc)
-	case int(h.Length) > g.buffers.bytes:
-		return fmt.Errorf("a fragment of %d bytes, the limit is %d", h.Length, g.buffers.bytes)
-	case int(h.Length)%size != 0:
-		return fmt.Errorf("a fragment of %d bytes, an element of %v has %d", h.Length, h.Desc.DType, size)
+	case h.Desc.Kind.Empty() && bytes > 0:
+		return fmt.Errorf("%d bytes of %v", bytes, h.Desc)
+	case bytes > g.buffers.bytes:
+		return fmt.Errorf("a fragment of %d bytes, the limit is %d", bytes, g.buffers.bytes)
+	case bytes%size != 0:
+		return fmt.Errorf("a fragment of %d bytes, an element of %v has %d", bytes, h.Desc.DType, size)
+	case int(h.Length) != 0 && (!may || int(h.Length) != bytes), int(h.Length) != bytes && must:
+		return fmt.Errorf("%d bytes of a fragment of %d, of %v", h.Length, bytes, h.Desc)
 	case int(h.Block) >= parts:
 		return fmt.Errorf("block %d of %d", h.Block, parts)
 	}
@@ -163,7 +169,7 @@ func (g *group) place(child int, h *wire.Header) (railactors.Landing, error) {
 		return railactors.Landing{}, nil
 	}
 	if err := g.core.Place(child, h.Running, sharp.Request{Seq: h.Seq, Table: h.Table, Digest: h.Digest,
-		Desc: h.Desc, Block: int(h.Block), Bytes: int(h.Length)}); err != nil {
+		Desc: h.Desc, Block: int(h.Block), Bytes: fragmentBytes(h)}); err != nil {
 		return railactors.Landing{}, err
 	}
 	slot := int(h.Running % uint64(len(g.fragments)))
@@ -189,8 +195,8 @@ func (g *group) place(child int, h *wire.Header) (railactors.Landing, error) {
 // responseTo is the header of the response to a request.
 func responseTo(h *wire.Header) wire.Header {
 	return wire.Header{Kind: wire.KindData, Comm: h.Comm, Seq: h.Seq, Table: h.Table, Digest: h.Digest,
-		Desc: h.Desc, Lane: h.Lane, Block: h.Block, Length: h.Length, Group: h.Group, Running: h.Running,
-		Step: wire.TreeDown}
+		Desc: h.Desc, Lane: h.Lane, Block: h.Block, Length: uint32(fragmentBytes(h)), Group: h.Group,
+		Running: h.Running, Step: wire.TreeDown}
 }
 
 // landed is the fragment and the child of a landing. Under mu, while the group hasn't ended.
@@ -349,6 +355,9 @@ func (g *group) respond(a sharp.Action) {
 	g.mu.Unlock()
 	f := frames.Get().(*railactors.Frame)
 	f.Header, f.Payload = r.response, r.whole
+	if !g.gets(a.Child, r.response.Desc) {
+		f.Header.Length, f.Payload = 0, nil
+	}
 	f.Rail, f.Owner, f.Tag = g.railIndex, g, a.Number
 	g.peers[a.Child].Send(f)
 }

@@ -147,14 +147,19 @@ func nameOf(m *messages.TreeRequest, i int) string {
 	if i == len(m.GetMembers()) {
 		return fmt.Sprintf("the parent, node %q", short(m.GetParent().GetNode()))
 	}
-	rank, node := i, short(m.GetMembers()[i].GetNode())
-	if len(m.GetRanks()) > 0 {
-		rank = int(m.GetRanks()[i]) - 1
-	}
+	rank, node := rankOf(m, i), short(m.GetMembers()[i].GetNode())
 	if rank < 0 {
 		return fmt.Sprintf("aggregation node %q", node)
 	}
 	return fmt.Sprintf("rank %d (node %q)", rank, node)
+}
+
+// rankOf is a child's rank, or -1 if it aggregates itself.
+func rankOf(m *messages.TreeRequest, child int) int {
+	if len(m.GetRanks()) > 0 {
+		return int(m.GetRanks()[child]) - 1
+	}
+	return child
 }
 
 // room says why there is no room for another group. The caller holds mu.
@@ -203,7 +208,7 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 		server: s, id: m.GetGroup(), comm: m.GetComm(), job: m.GetJob(), name: m.GetName(), asker: from,
 		rail: m.GetRail(), railIndex: s.rails[m.GetRail()], base: int(m.GetBcubeBase()),
 		size: int(m.GetSize()), deep: m.GetParent() != nil || int(m.GetSize()) != n, free: m.GetFree(),
-		names: make([]string, n), peers: make([]*railactors.Peer, n),
+		names: make([]string, n), ranks: make([]int, n), peers: make([]*railactors.Peer, n),
 		children: make(map[*railactors.Peer]int, n), reserved: reservation(m), done: make(chan struct{}),
 		core: sharp.NewNode(sharp.NodeConfig{Children: n, Window: window,
 			Root: m.GetParent() == nil}),
@@ -215,7 +220,7 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 		g.fragments[i].operands = make([][]byte, n)
 	}
 	for child := range m.GetMembers() {
-		g.names[child] = nameOf(m, child)
+		g.names[child], g.ranks[child] = nameOf(m, child), rankOf(m, child)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	return g

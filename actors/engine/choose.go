@@ -15,7 +15,7 @@ const smallestSum = 8
 // entryOf is what a table says of a call. Where the smallest sums go over a tree barriers follow them.
 func entryOf(t *table.Table, r *Request) *table.Entry {
 	if r.Kind == op.KindBarrier {
-		if e := t.LookupIn(table.AllReduces, smallestSum); e.Route == table.Treed {
+		if e := t.LookupIn(table.AllReduces, smallestSum); e.Route.Treed() {
 			return e
 		}
 	}

@@ -163,6 +163,9 @@ func (t *Tree) land(from *railactors.Peer, rail int, h *wire.Header) (railactors
 	}
 	o := p.operation
 	_, _, length := p.fragment(h.Running)
+	if !p.gets {
+		length = 0
+	}
 	if int(h.Length) != length || h.Seq != o.Seq {
 		t.mu.Unlock()
 		return railactors.Landing{}, fmt.Errorf("response to fragment %d of group %016x: seq %d with %d bytes, "+

@@ -26,6 +26,8 @@ type treePart struct {
 	// copied: frames read a copy of the operand, and results go to the caller's memory as they come.
 	// The operation resolves with the last one, and what is settled ends it for the tree.
 	copied bool
+	gives  bool // this rank has an operand
+	gets   bool // this rank gets a result
 
 	// Under tree.mu.
 	first    uint64 // number of the first fragment
@@ -50,17 +52,20 @@ type laneBlock struct {
 // answer alike.
 func (o *Operation) treed(t *table.Table) bool {
 	r := o.request
-	if r.Kind != op.KindAllReduce && r.Kind != op.KindBarrier || o.shape.desc.Code == op.CodeUser ||
-		r.Rail != 0 {
+	if o.shape.desc.Code == op.CodeUser || r.Rail != 0 {
 		return false
 	}
-	switch entryOf(t, r).Route {
-	case table.Flat:
-		return false
-	case table.Treed:
-		return r.Algorithm == op.Auto
+	route := entryOf(t, r).Route
+	switch r.Kind {
+	case op.KindReduce, op.KindBroadcast:
+		return route == table.TreedAll && r.Algorithm == op.Auto
+	case op.KindAllReduce, op.KindBarrier:
+		if route.Treed() {
+			return r.Algorithm == op.Auto
+		}
+		return route == table.ByRule && !o.shape.eager && o.shape.desc.Algorithm == op.Ring
 	}
-	return !o.shape.eager && o.shape.desc.Algorithm == op.Ring
+	return false
 }
 
 // joinTrees makes the parts of an operation that go over trees, in the order of operations.
@@ -78,25 +83,46 @@ func (o *Operation) joinTrees(t *table.Table) error {
 			return fmt.Errorf("%w: table version %d names group %016x, which is unknown here",
 				fault.ErrInternal, t.Version, id)
 		}
-		if tree.Deep && !o.group.engine.Config.Free && !o.shape.desc.Code.Exact(o.request.DType) {
+		if tree.Deep && o.request.Kind.Reduces() && !o.group.engine.Config.Free && !o.shape.desc.Code.Exact(o.request.DType) {
 			continue // its order is another one than that of the rails
 		}
 		p := &treePart{tree: tree, operation: o, lane: lane, copied: o.keep()}
+		p.gives, p.gets = o.partIn()
 		p.cut()
 		tree.join(p)
 		o.trees = append(o.trees, p)
-		if len(o.work.from) > 0 {
-			o.work.from = tree.sources
+		if o.shape.eager && o.request.bytes <= pollLimit {
+			o.work.from = tree.pollable()
 		}
 	}
 	return nil
+}
+
+// pollable are the pairs that a caller looks to for the tree's responses.
+func (t *Tree) pollable() []source {
+	if !t.Node.Pollable(t.Rail) {
+		return nil
+	}
+	return t.sources
+}
+
+// partIn is whether this rank has an operand that is folded or passed on, and whether it gets a
+// result. Who has, or gets, nothing sends or receives an empty frame: it is in step with the others.
+func (o *Operation) partIn() (gives, gets bool) {
+	root := o.request.Root == o.group.Rank
+	return o.request.Kind != op.KindBroadcast || root,
+		o.request.Kind == op.KindBroadcast && !root || o.request.Kind == op.KindReduce && root ||
+			!o.request.Kind.Rooted()
 }
 
 // keep copies a small operation's operand, once. It reports whether there is a copy: where memory is
 // short the caller's own is read until all is settled, as that of large operations.
 func (o *Operation) keep() bool {
 	src := o.memory[task.Input]
-	if o.kept == nil && o.shape.eager && len(src) > 0 && len(src) <= copyLimit {
+	if !o.shape.eager {
+		return false
+	}
+	if o.kept == nil && len(src) > 0 && len(src) <= copyLimit {
 		if buf := o.group.engine.Pool.Get(len(src)); buf != nil {
 			o.kept = buf[:len(src)]
 			copy(o.kept, src)
@@ -113,7 +139,7 @@ func (p *treePart) cut() {
 	l := &pl.Lanes[p.lane]
 	for i := range pl.Blocks {
 		off, length := pl.Range(l.First, l.Rounds, i)
-		p.blocks = append(p.blocks, laneBlock{pl.Blocks[i].Source + off, pl.Blocks[i].Target + off,
+		p.blocks = append(p.blocks, laneBlock{after(pl.Blocks[i].Source, off), after(pl.Blocks[i].Target, off),
 			length, p.count})
 		p.count += (length + p.tree.FragmentBytes - 1) / p.tree.FragmentBytes
 	}
@@ -121,6 +147,14 @@ func (p *treePart) cut() {
 		p.count = 1 // an empty one
 	}
 	p.coming = make([]bool, p.count)
+}
+
+// after is a place behind a block's beginning, where the block is in that memory.
+func after(begin, off int) int {
+	if begin == schedule.None {
+		return begin
+	}
+	return begin + off
 }
 
 func (p *treePart) end() uint64 { return p.first + uint64(p.count) }
@@ -146,7 +180,7 @@ func (p *treePart) slotted() bool { return p.operation.shape.config.InPlace && !
 // target is where a fragment's result belongs; never nil, so that it is not taken for a sink.
 func (p *treePart) target(number uint64) []byte {
 	block, off, length := p.fragment(number)
-	if length == 0 {
+	if length == 0 || !p.gets {
 		return nothing[:0]
 	}
 	at := p.blocks[block].target + off
@@ -164,6 +198,13 @@ func (p *treePart) request(number uint64) *railactors.Frame {
 	f.Header.Flags = 0 // the window is what bounds them
 	if number == p.end()-1 && !p.copied {
 		f.Header.Flags = wire.FlagAckNow
+	}
+	if o.request.Kind.Rooted() {
+		f.Header.Count = uint32(length)
+	}
+	if !p.gives {
+		f.Header.Length = 0
+		return f
 	}
 	at := p.blocks[block].source + off
 	f.Payload = p.operand()[at : at+length]
@@ -366,7 +407,7 @@ func (p *treePart) cede() *plan.Plan {
 }
 
 // remains is the plan of what a lane has from a fragment on: of each block what is left of it, as
-// one lane. Of an allreduce all ranks have all blocks, in both memories.
+// one lane.
 func (p *treePart) remains(from uint64) *plan.Plan {
 	o := p.operation
 	parts := make(plan.Parts, len(p.blocks))
@@ -379,8 +420,8 @@ func (p *treePart) remains(from uint64) *plan.Plan {
 	cost := schedule.CostOf(d.Kind, d.Algorithm, o.group.Size, o.group.engine.Config.BcubeBase)
 	l := plan.NewLayout(parts.Total(), max(1, o.request.DType.Size()), parts, o.shape.config.Program.Blocks, cost)
 	for i := range l.Blocks {
-		l.Blocks[i].Source = p.blocks[i].source + done[i]
-		l.Blocks[i].Target = p.blocks[i].target + done[i]
+		l.Blocks[i].Source = after(p.blocks[i].source, done[i])
+		l.Blocks[i].Target = after(p.blocks[i].target, done[i])
 	}
 	return plan.New(l, []int{l.Rounds}, cost)
 }

@@ -73,17 +73,21 @@ type Route uint8
 
 // The routes.
 const (
-	ByRule Route = iota // by the fixed rule of kind, size and n
-	Flat                // never
-	Treed               // always, where the tree can
+	ByRule   Route = iota // by the fixed rule of kind, size and n
+	Flat                  // never
+	Treed                 // always: allreduces and barriers
+	TreedAll              // as Treed, and reduces and broadcasts too
 	routeEnd
 )
+
+// Treed reports whether allreduces and barriers go over trees, whatever their size.
+func (r Route) Treed() bool { return r == Treed || r == TreedAll }
 
 func (r Route) String() string {
 	if r >= routeEnd {
 		return fmt.Sprintf("route(%d)", uint8(r))
 	}
-	return [routeEnd]string{"by rule", "flat", "tree"}[r]
+	return [routeEnd]string{"by rule", "flat", "tree", "all by tree"}[r]
 }
 
 // Entry says how operations of one size class are run.
