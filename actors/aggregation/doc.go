@@ -1,6 +1,6 @@
 // Package aggregation is what a node does as an aggregation node: it folds the operands of groups
-// of other nodes, and sends each of them the result (SHArP, §III and §IV). Trees have one level:
-// the node is the root, and the ranks of a communicator are its children.
+// of other nodes, and sends each of them the result (SHArP, §III and §IV). In a tree of several levels
+// a node's children may be nodes too, and what it folds goes up to its parent.
 //
 //	Server        what the groups of a node share: limits, lookup of frames, requests
 //	└── group     one communicator on one rail: its children's peers, its core, its memory

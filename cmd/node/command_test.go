@@ -156,6 +156,8 @@ func sample(flag *pflag.Flag) string {
 		return "7x3"
 	case "balance":
 		return "static"
+	case "trees":
+		return "never"
 	case "order":
 		return "free"
 	case "probe", "pin-frames":
