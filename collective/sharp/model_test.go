@@ -32,6 +32,7 @@ func TestGroupsGiveTheRightResults(t *testing.T) {
 	for what, count := range map[string]int{"deaths": seen.deaths, "false alarms": seen.falseAlarms,
 		"results placed by a repair": seen.saved, "fragments folded again": seen.redone,
 		"operations launched after a fence": seen.late, "trees of two levels": seen.levels,
+		"trees of a radix":      seen.radix,
 		"nodes full of results": seen.full, "torn frames": seen.torn, "disagreements": seen.disagreed} {
 		if count == 0 {
 			t.Errorf("no %s were seen", what)

@@ -47,7 +47,7 @@ type world struct {
 
 // stats is what a test wants to have seen.
 type stats struct {
-	runs, deaths, falseAlarms, repaired, saved, redone, late, levels, full, torn, disagreed int
+	runs, deaths, falseAlarms, repaired, saved, redone, late, levels, radix, full, torn, disagreed int
 }
 
 func (s *stats) add(o stats) {
@@ -59,6 +59,7 @@ func (s *stats) add(o stats) {
 	s.redone += o.redone
 	s.late += o.late
 	s.levels += o.levels
+	s.radix += o.radix
 	s.full += o.full
 	s.torn += o.torn
 	s.disagreed += o.disagreed
@@ -178,11 +179,18 @@ func (w *world) lied() bool {
 	return false
 }
 
-// drawTree puts all ranks below the root, or some of them below nodes of a second level.
+// drawTree puts all ranks below the root, or some of them below nodes of a second level; or it makes a
+// tree of a radix of 2 or 4, of up to three levels, without nodes that have one child.
 func (w *world) drawTree(n int) {
 	root := &node{}
 	w.nodes = []*node{root}
-	if n > 2 && w.rng.IntN(2) == 0 {
+	switch {
+	case n > 2 && w.rng.IntN(3) == 0:
+		w.seen.radix++
+		w.divide(root, 0, n, 2<<w.rng.IntN(2))
+		w.makeCores()
+		return
+	case n > 2 && w.rng.IntN(2) == 0:
 		w.seen.levels++
 		for i := range 1 + w.rng.IntN(3) {
 			below := &node{id: i + 1, parent: root, child: i}
@@ -198,12 +206,39 @@ func (w *world) drawTree(n int) {
 		case len(w.nodes) > 1:
 			r.parent = w.nodes[w.rng.IntN(len(w.nodes))]
 		}
-		r.child = len(r.parent.kids)
-		r.parent.kids = append(r.parent.kids, r)
-		r.leaf = sharp.NewLeaf(w.leafWindow())
-		r.slots = make([]uint64, r.leaf.Slots())
-		w.ranks = append(w.ranks, r)
+		w.addRank(r)
 	}
+	w.makeCores()
+}
+
+// divide puts ranks below a node, in groups so that no node has more than radix children.
+func (w *world) divide(a *node, first, end, radix int) {
+	group := 1
+	for group*radix < end-first {
+		group *= radix
+	}
+	for ; first < end; first += group {
+		last := min(first+group, end)
+		if last-first == 1 {
+			w.addRank(&rank{id: first, parent: a})
+			continue
+		}
+		below := &node{id: len(w.nodes), parent: a, child: len(a.kids)}
+		a.kids = append(a.kids, below)
+		w.nodes = append(w.nodes, below)
+		w.divide(below, first, last, radix)
+	}
+}
+
+func (w *world) addRank(r *rank) {
+	r.child = len(r.parent.kids)
+	r.parent.kids = append(r.parent.kids, r)
+	r.leaf = sharp.NewLeaf(w.leafWindow())
+	r.slots = make([]uint64, r.leaf.Slots())
+	w.ranks = append(w.ranks, r)
+}
+
+func (w *world) makeCores() {
 	for _, a := range w.nodes {
 		a.window = w.nodeWindow()
 		a.core = sharp.NewNode(sharp.NodeConfig{Children: len(a.kids), Window: a.window, Root: a.parent == nil})
