@@ -81,6 +81,7 @@ func (o Operation) request() *engine.Request {
 
 // run starts an operation and waits for its end.
 func (c *Communicator) run(ctx context.Context, r *engine.Request, opts []Option) error {
+	r.Waits = true
 	w, err := c.start(ctx, r, opts)
 	if err != nil {
 		return err

@@ -170,7 +170,7 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := inner.Start(ctx, &engine.Request{Kind: op.KindBarrier})
+	w, err := inner.Start(ctx, &engine.Request{Kind: op.KindBarrier, Waits: true})
 	if err != nil {
 		return err
 	}

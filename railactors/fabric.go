@@ -48,6 +48,7 @@ type Fabric struct {
 	busy     atomic.Int64   // peers that are sent to
 	epochs   atomic.Int64   // of actors
 	children sync.WaitGroup // peer and pair actors that run
+	quiet    quietRails
 
 	mu       sync.Mutex
 	sessions uint64

@@ -30,13 +30,28 @@ func (p *Peer) Pollable(rail int) bool { return p.pollable[rail].Load() != nil }
 
 // Attend says that the caller is about to Poll a rail, over and over, until Leave: what arrives
 // meanwhile wakes nobody else.
-func (p *Peer) Attend(rail int) { p.attend(rail, 1) }
+func (p *Peer) Attend(rail int) {
+	p.attended[rail].Add(1)
+	p.hush(rail)
+}
 
-// Leave ends Attend.
-func (p *Peer) Leave(rail int) { p.attend(rail, -1) }
+// Leave ends Attend. What arrives wakes the rail's reader again: at once where somebody listens, and
+// otherwise when nobody has come back to the rail for a moment.
+func (p *Peer) Leave(rail int) {
+	p.fabric.quiet.leave(p, rail)
+	p.attended[rail].Add(-1)
+	p.hush(rail)
+}
 
-func (p *Peer) attend(rail int, n int32) {
-	p.attended[rail].Add(n)
+// Listening adds to how many waits are in flight for whose frames nobody polls. While there is one,
+// what arrives on any rail wakes its reader, unless somebody attends to that rail.
+func (f *Fabric) Listening(n int32) {
+	if f.quiet.listeners.Add(n) == n && n > 0 {
+		f.quiet.wake(func(*lingering) bool { return true })
+	}
+}
+
+func (p *Peer) hush(rail int) {
 	if c := p.pollable[rail].Load(); c != nil {
 		c.reader.hush()
 	}
@@ -48,11 +63,11 @@ func (r *reader) yield() {
 	r.hush()
 }
 
-// hush has the reader's goroutine sleep through input while somebody attends to the rail, and only
-// then. Where the turn is taken, who has it calls this afterwards.
+// hush has the reader's goroutine sleep through input while somebody attends to the rail or it is
+// quiet, and only then. Where the turn is taken, who has it calls this afterwards.
 func (r *reader) hush() {
 	for {
-		on := r.peer.attended[r.rail].Load() > 0
+		on := r.peer.attended[r.rail].Load() > 0 || r.peer.quiets[r.rail].Load()
 		if r.hushed.Load() == on || !r.turn.TryLock() {
 			return
 		}

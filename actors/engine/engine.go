@@ -24,11 +24,12 @@ type Config struct {
 // Engine is what the operations of all of a node's communicators share. Its exported fields are
 // set before the first group is made, and constant after.
 type Engine struct {
-	Config Config
-	Pool   *memory.Pool
-	Rails  int
-	Revoke func(owner any) // takes memory back from whoever sends or fills it (railactors.Fabric)
-	Closed func() error    // why the node takes no more calls, or nil
+	Config    Config
+	Pool      *memory.Pool
+	Rails     int
+	Revoke    func(owner any) // takes memory back from whoever sends or fills it (railactors.Fabric)
+	Listening func(n int32)   // how many more waits are in flight that nobody polls for (railactors.Fabric)
+	Closed    func() error    // why the node takes no more calls, or nil
 
 	copies     *copies
 	operations sync.Pool
@@ -36,7 +37,7 @@ type Engine struct {
 
 // New makes an engine with a pool of memory of the configured size.
 func New(cfg Config) *Engine {
-	e := &Engine{Config: cfg, Pool: memory.NewPool(cfg.MemoryLimit)}
+	e := &Engine{Config: cfg, Pool: memory.NewPool(cfg.MemoryLimit), Listening: func(int32) {}}
 	e.copies = &copies{e.Pool}
 	e.operations.New = func() any { return new(Operation) }
 	return e

@@ -104,6 +104,15 @@ func (o *Operation) release() {
 // Launch starts a numbered operation on its caller's goroutine, which then
 // does the work that early frames bring.
 func (o *Operation) Launch() {
+	w := o.work
+	if o.request.Waits {
+		w.attend()
+	}
+	o.launch()
+	w.listen()
+}
+
+func (o *Operation) launch() {
 	o.mu.Lock()
 	o.holds++
 	defer o.leave()

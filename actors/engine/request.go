@@ -21,6 +21,9 @@ type Request struct {
 	Name      string     // compared between ranks; may be empty
 	Algorithm op.Algorithm
 
+	// The caller calls Wait at once, and only once.
+	Waits bool
+
 	Salt uint64 // of a view's barrier or a Dup: enters the digest
 	Rail int    // of a probe: 1 + the rail that carries all of it; 0: by the table
 

@@ -136,6 +136,7 @@ func (x *Transfers) begin(t *Transfer, start func(*p2p.Core[*Transfer], *p2p.Eff
 	g.mu.Lock()
 	g.active++ // Close waits
 	g.mu.Unlock()
+	g.engine.Listening(1)
 	err := x.do(func(c *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
 		if x.closed { // the farewell has told the number of the last message
 			return fault.ErrClosed
@@ -153,6 +154,7 @@ func (x *Transfers) begin(t *Transfer, start func(*p2p.Core[*Transfer], *p2p.Eff
 // up is a cancelNotice's.
 func (t *Transfer) leave(noticed bool) {
 	g := t.transfers.group
+	g.engine.Listening(-1)
 	switch {
 	case t.receives:
 		<-t.transfers.recvs
@@ -234,12 +236,7 @@ func (t *Transfer) Status() p2p.Status {
 // Wait waits for the end. A context that ends first ends the transfer, and that alone; Wait
 // returns when the runtime has let go of the caller's memory.
 func (t *Transfer) Wait(ctx context.Context) error {
-	select {
-	case <-t.done:
-		return t.err
-	default:
-	}
-	if t.transfers.group.polls(t.sources(), t.done) {
+	if t.transfers.group.polls(t.sources(), false, t.done) {
 		return t.err
 	}
 	select {

@@ -14,15 +14,17 @@ import (
 
 // Work is the handle of an operation in flight.
 type Work struct {
-	group *Group
-	seq   uint64
-	done  chan struct{}
-	err   error
-	from  []source      // whom to look to for a small operation's frames
-	slot  chan struct{} // the communicator's limit of operations in flight: a place is taken until the operation is forgotten
+	group     *Group
+	seq       uint64
+	done      chan struct{}
+	err       error
+	from      []source      // whom to look to for a small operation's frames
+	attending bool          // it attends to them already, before Wait
+	slot      chan struct{} // the communicator's limit of operations in flight: a place is taken until the operation is forgotten
 
 	mu    sync.Mutex
 	ended bool
+	heard bool        // the engine listens for it, till the end
 	stop  func() bool // ends the watch of a context
 }
 
@@ -57,14 +59,11 @@ func (w *Work) Seq() uint64 { return w.seq }
 // Wait waits for the end. A context that ends first ends the operation: the communicator breaks,
 // and Wait returns when the runtime has let go of the caller's memory.
 func (w *Work) Wait(ctx context.Context) error {
-	select {
-	case <-w.done:
-		return w.err
-	default:
-	}
-	if w.group.polls(w.from, w.done) {
+	if w.group.polls(w.from, w.attending, w.done) {
 		return w.err
 	}
+	w.group.engine.Listening(1)
+	defer w.group.engine.Listening(-1)
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -102,16 +101,44 @@ const pollLimit = 32 << 10
 // after each: Gosched wakes another thread to look for work, which makes a round trip half as long again.
 const pollsPerPause = 16
 
+// attend is for a caller that waits at once. Ranks that call together also send together: a frame
+// that comes between this rank's first one and its Wait would wake the reader.
+func (w *Work) attend() {
+	if len(w.from) > 0 && w.group.spin.Load() > 0 {
+		w.attending = true
+		attend(w.from)
+	}
+}
+
+// listen is for an operation that is in flight while its caller does something else.
+func (w *Work) listen() {
+	if w.attending {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.heard = true
+		w.group.engine.Listening(1)
+	}
+}
+
 // polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
 // wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
 // long is worth it adapts: a wait that polling didn't end halves it, one that it did doubles it.
-func (g *Group) polls(from []source, done <-chan struct{}) bool {
+// attending says that attend was called.
+func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool {
 	budget := g.spin.Load()
-	if len(from) == 0 || budget == 0 {
-		return false
-	}
-	for _, s := range from {
-		s.peer.Attend(s.rail)
+	if !attending {
+		select {
+		case <-done:
+			return true
+		default:
+		}
+		if len(from) == 0 || budget == 0 {
+			return false
+		}
+		attend(from)
 	}
 	defer leave(from)
 	start := time.Now()
@@ -136,6 +163,12 @@ func (g *Group) polls(from []source, done <-chan struct{}) bool {
 	}
 }
 
+func attend(from []source) {
+	for _, s := range from {
+		s.peer.Attend(s.rail)
+	}
+}
+
 func leave(from []source) {
 	for _, s := range from {
 		s.peer.Leave(s.rail)
@@ -154,6 +187,9 @@ func (w *Work) finish(err error, b *Batch) (first bool) {
 		b.scatter()
 	}
 	w.ended, w.err = true, err
+	if w.heard {
+		w.group.engine.Listening(-1)
+	}
 	if w.stop != nil {
 		w.stop()
 	}

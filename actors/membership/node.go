@@ -119,6 +119,7 @@ func (n *node) share() *communicator.Node {
 // connect completes it with the rails, once they are up.
 func (n *node) connect(rails int) {
 	n.shared.Engine.Rails, n.shared.Engine.Revoke = rails, n.fabric.Revoke
+	n.shared.Engine.Listening = n.fabric.Listening
 	n.shared.Fabric = n.fabric
 	n.shared.SharpRails = make([]string, rails)
 	n.shared.TreeFragment, n.shared.TreeRadix = n.config.TreeFragment, n.config.TreeRadix
