@@ -51,6 +51,16 @@ type Config struct {
 	// Trees says which operations go over trees, where there are any. Rank 0's counts.
 	Trees TreeMode
 
+	// Host is where this node runs: nodes of equal hosts are on one. Empty: what the system says. Nodes of
+	// one host that is told from others by nothing else can be given different ones.
+	Host string
+	// SharedMemory lets nodes of one host and user exchange data through memory in place of their rails, which take
+	// over when that fails. Each direction of two nodes takes SharedMemoryRing bytes, a power of two, and less where all
+	// of them together, at this end, come near SharedMemoryLimit. It is not used where a rail has a Transport.
+	SharedMemory      bool
+	SharedMemoryRing  int
+	SharedMemoryLimit int64
+
 	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
 	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives
 	OperationTimeout time.Duration // an operation fails after this; 0: it may take as long as its ranks live
@@ -195,6 +205,7 @@ func DefaultConfig() Config {
 	return Config{
 		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
 		RankTimeout: 2 * time.Second, RailTimeout: 200 * time.Millisecond,
+		SharedMemory: true, SharedMemoryRing: 256 << 10, SharedMemoryLimit: 64 << 20,
 		Balance: BalanceMeasured, Probe: true,
 		EagerBytes: 256 << 10, SplitBytes: 8 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
@@ -318,6 +329,7 @@ func (c Config) Validate() error {
 		add("memory limit %d: needs at least 1 MiB", c.MemoryLimit)
 	}
 	faults = append(faults, c.validateTrees()...)
+	faults = append(faults, c.validateHosts()...)
 	if _, err := c.table([]string{"any"}); err != nil {
 		add("%w", err)
 	}

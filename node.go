@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	incarnation := uint64(time.Now().UnixNano()) // a process started later has a higher one
 	rails := railactors.Config{
 		Node: cfg.Name, Incarnation: incarnation, Cluster: cfg.Cluster,
-		RankTimeout: cfg.RankTimeout, RailTimeout: cfg.RailTimeout, Logger: logger,
+		RankTimeout: cfg.RankTimeout, RailTimeout: cfg.RailTimeout, Memory: cfg.memory(), Logger: logger,
 	}
 	for _, r := range cfg.Rails {
 		t := r.Transport
@@ -88,7 +88,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		Aggregation: aggregation.Config{Node: cfg.Name, Rails: cfg.Aggregate, MemoryLimit: cfg.AggregateMemory,
 			JobBytes: cfg.AggregateQuota, JobGroups: cfg.AggregateGroups},
 		SharpRails: cfg.sharp(), TreeFragment: cfg.TreeFragment, TreeRadix: cfg.TreeRadix,
-		Node: cfg.Name, Incarnation: incarnation,
+		Node: cfg.Name, Incarnation: incarnation, Host: cfg.host(),
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
 	})

@@ -20,6 +20,7 @@ func RendezvousOf(m view.Message, incarnation uint64) *messages.Rendezvous {
 		r.Body = &messages.Rendezvous_Announce{Announce: &messages.ViewAnnounce{
 			Name: m.Name, Ask: m.Ask, Size: uint32(m.Size), Rails: railsToWire(m.Rails), Believed: m.Believed,
 			TtlMs: uint32(min(m.TTL.Milliseconds(), math.MaxUint32)), Uneven: rangeToWire(m.Uneven),
+			Host: hostToWire(m.Host),
 		}}
 	case *view.Withdraw:
 		r.Body = &messages.Rendezvous_Withdraw{Withdraw: &messages.ViewWithdraw{Name: m.Name, Ask: m.Ask, Absent: m.Absent}}
@@ -60,7 +61,8 @@ func viewMessage(r *messages.Rendezvous) (view.Message, error) {
 			return nil, errors.Join(err, fmt.Errorf("announcement of %q for %d nodes", a.GetName(), a.GetSize()))
 		}
 		return &view.Announce{Name: a.GetName(), Ask: a.GetAsk(), Size: int(a.GetSize()), Rails: rails,
-			Believed: a.GetBelieved(), TTL: time.Duration(a.GetTtlMs()) * time.Millisecond, Uneven: rangeFromWire(a.GetUneven())}, nil
+			Believed: a.GetBelieved(), TTL: time.Duration(a.GetTtlMs()) * time.Millisecond, Uneven: rangeFromWire(a.GetUneven()),
+			Host: hostFromWire(a.GetHost())}, nil
 	case *messages.Rendezvous_Withdraw:
 		return &view.Withdraw{Name: b.Withdraw.GetName(), Ask: b.Withdraw.GetAsk(), Absent: b.Withdraw.GetAbsent()}, nil
 	case *messages.Rendezvous_Propose:
@@ -95,7 +97,8 @@ func viewToWire(v *view.View) *messages.View {
 	w := &messages.View{Name: v.Name, Ballot: v.Ballot, Nonce: v.Nonce, Uneven: rangeToWire(v.Uneven)}
 	for _, m := range v.Members {
 		w.Members = append(w.Members, &messages.ViewMember{
-			Node: m.Node, Incarnation: m.Incarnation, Ask: m.Ask, Rails: railsToWire(m.Rails)})
+			Node: m.Node, Incarnation: m.Incarnation, Ask: m.Ask, Rails: railsToWire(m.Rails),
+			Host: hostToWire(m.Host)})
 	}
 	return w
 }
@@ -111,7 +114,8 @@ func viewFromWire(w *messages.View) (*view.View, error) {
 		if err != nil {
 			return nil, fmt.Errorf("node %q: %w", m.GetNode(), err)
 		}
-		v.Members = append(v.Members, view.Member{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Ask: m.GetAsk(), Rails: rails})
+		v.Members = append(v.Members, view.Member{Node: m.GetNode(), Incarnation: m.GetIncarnation(), Ask: m.GetAsk(), Rails: rails,
+			Host: hostFromWire(m.GetHost())})
 	}
 	return v, nil
 }
@@ -126,6 +130,14 @@ func rangeToWire(r view.SeqRange) *messages.ViewSeqRange {
 
 func rangeFromWire(w *messages.ViewSeqRange) view.SeqRange {
 	return view.SeqRange{First: w.GetFirst(), Last: w.GetLast()}
+}
+
+func hostToWire(h view.Host) *messages.ViewHost {
+	return &messages.ViewHost{Name: h.Name, Memory: h.Memory}
+}
+
+func hostFromWire(w *messages.ViewHost) view.Host {
+	return view.Host{Name: w.GetName(), Memory: w.GetMemory()}
 }
 
 func railsToWire(rails []view.Rail) []*messages.ViewRail {

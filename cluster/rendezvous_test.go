@@ -21,7 +21,7 @@ func everyMessage() []view.Message {
 	shrunk := *v
 	shrunk.Uneven = view.SeqRange{First: 7, Last: 6}
 	return []view.Message{
-		&view.Announce{Name: "train", Ask: 1, Size: 2, Rails: rails, Believed: 3, TTL: 1750 * time.Millisecond},
+		&view.Announce{Name: "train", Ask: 1, Size: 2, Rails: rails, Host: view.Host{Name: "h", Memory: "m"}, Believed: 3, TTL: 1750 * time.Millisecond},
 		&view.Announce{Name: view.ShrinkName(5), Ask: 1, Size: 2, Rails: rails, TTL: time.Second, Uneven: view.SeqRange{First: 4, Last: 5}},
 		&view.Withdraw{Name: "train", Ask: 1},
 		&view.Withdraw{Name: "train", Ask: 1, Absent: true},
@@ -100,7 +100,7 @@ func FuzzRendezvous(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(again, m) {
 			t.Errorf("%+v became %+v, %v", m, again, err)
 		}
-		core, err := view.New("a", 1, nil, view.DefaultTiming())
+		core, err := view.New("a", 1, nil, view.Host{}, view.DefaultTiming())
 		if err != nil {
 			t.Fatal(err)
 		}

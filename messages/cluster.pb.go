@@ -398,6 +398,7 @@ type ViewMember struct {
 	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Ask           uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"`
 	Rails         []*ViewRail            `protobuf:"bytes,4,rep,name=rails,proto3" json:"rails,omitempty"` // ascending by name
+	Host          *ViewHost              `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +461,66 @@ func (x *ViewMember) GetRails() []*ViewRail {
 	return nil
 }
 
+func (x *ViewMember) GetHost() *ViewHost {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
+// ViewHost: where a member runs.
+type ViewHost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // of the host
+	Memory        string                 `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"` // where processes of the host share memory with the member; empty: they don't
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewHost) Reset() {
+	*x = ViewHost{}
+	mi := &file_cluster_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewHost) ProtoMessage() {}
+
+func (x *ViewHost) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewHost.ProtoReflect.Descriptor instead.
+func (*ViewHost) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ViewHost) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ViewHost) GetMemory() string {
+	if x != nil {
+		return x.Memory
+	}
+	return ""
+}
+
 type View struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -473,7 +534,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +546,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +559,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{3}
+	return file_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *View) GetName() string {
@@ -547,7 +608,7 @@ type ViewSeqRange struct {
 
 func (x *ViewSeqRange) Reset() {
 	*x = ViewSeqRange{}
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +620,7 @@ func (x *ViewSeqRange) String() string {
 func (*ViewSeqRange) ProtoMessage() {}
 
 func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +633,7 @@ func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSeqRange.ProtoReflect.Descriptor instead.
 func (*ViewSeqRange) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{4}
+	return file_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ViewSeqRange) GetFirst() uint64 {
@@ -599,13 +660,14 @@ type ViewAnnounce struct {
 	Believed      uint64                 `protobuf:"varint,5,opt,name=believed,proto3" json:"believed,omitempty"` // the receiver's ask that the sender knows; 0: none
 	TtlMs         uint32                 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	Uneven        *ViewSeqRange          `protobuf:"bytes,7,opt,name=uneven,proto3" json:"uneven,omitempty"` // the sender's own, where it shrinks a communicator
+	Host          *ViewHost              `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ViewAnnounce) Reset() {
 	*x = ViewAnnounce{}
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +679,7 @@ func (x *ViewAnnounce) String() string {
 func (*ViewAnnounce) ProtoMessage() {}
 
 func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +692,7 @@ func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnnounce.ProtoReflect.Descriptor instead.
 func (*ViewAnnounce) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{5}
+	return file_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ViewAnnounce) GetName() string {
@@ -682,6 +744,13 @@ func (x *ViewAnnounce) GetUneven() *ViewSeqRange {
 	return nil
 }
 
+func (x *ViewAnnounce) GetHost() *ViewHost {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
 // ViewWithdraw: the sender's ask ended, one way or another.
 type ViewWithdraw struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -694,7 +763,7 @@ type ViewWithdraw struct {
 
 func (x *ViewWithdraw) Reset() {
 	*x = ViewWithdraw{}
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +775,7 @@ func (x *ViewWithdraw) String() string {
 func (*ViewWithdraw) ProtoMessage() {}
 
 func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +788,7 @@ func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWithdraw.ProtoReflect.Descriptor instead.
 func (*ViewWithdraw) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{6}
+	return file_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ViewWithdraw) GetName() string {
@@ -753,7 +822,7 @@ type ViewPropose struct {
 
 func (x *ViewPropose) Reset() {
 	*x = ViewPropose{}
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +834,7 @@ func (x *ViewPropose) String() string {
 func (*ViewPropose) ProtoMessage() {}
 
 func (x *ViewPropose) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +847,7 @@ func (x *ViewPropose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewPropose.ProtoReflect.Descriptor instead.
 func (*ViewPropose) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{7}
+	return file_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ViewPropose) GetView() *View {
@@ -799,7 +868,7 @@ type ViewAccept struct {
 
 func (x *ViewAccept) Reset() {
 	*x = ViewAccept{}
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +880,7 @@ func (x *ViewAccept) String() string {
 func (*ViewAccept) ProtoMessage() {}
 
 func (x *ViewAccept) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +893,7 @@ func (x *ViewAccept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAccept.ProtoReflect.Descriptor instead.
 func (*ViewAccept) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{8}
+	return file_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ViewAccept) GetName() string {
@@ -856,7 +925,7 @@ type ViewRefuse struct {
 
 func (x *ViewRefuse) Reset() {
 	*x = ViewRefuse{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +937,7 @@ func (x *ViewRefuse) String() string {
 func (*ViewRefuse) ProtoMessage() {}
 
 func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +950,7 @@ func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRefuse.ProtoReflect.Descriptor instead.
 func (*ViewRefuse) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ViewRefuse) GetName() string {
@@ -941,7 +1010,7 @@ type ViewAbandon struct {
 
 func (x *ViewAbandon) Reset() {
 	*x = ViewAbandon{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1022,7 @@ func (x *ViewAbandon) String() string {
 func (*ViewAbandon) ProtoMessage() {}
 
 func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1035,7 @@ func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAbandon.ProtoReflect.Descriptor instead.
 func (*ViewAbandon) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ViewAbandon) GetName() string {
@@ -1008,7 +1077,7 @@ type ViewCommit struct {
 
 func (x *ViewCommit) Reset() {
 	*x = ViewCommit{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1089,7 @@ func (x *ViewCommit) String() string {
 func (*ViewCommit) ProtoMessage() {}
 
 func (x *ViewCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1102,7 @@ func (x *ViewCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewCommit.ProtoReflect.Descriptor instead.
 func (*ViewCommit) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ViewCommit) GetName() string {
@@ -1064,7 +1133,7 @@ type ViewReject struct {
 
 func (x *ViewReject) Reset() {
 	*x = ViewReject{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1145,7 @@ func (x *ViewReject) String() string {
 func (*ViewReject) ProtoMessage() {}
 
 func (x *ViewReject) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1158,7 @@ func (x *ViewReject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReject.ProtoReflect.Descriptor instead.
 func (*ViewReject) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ViewReject) GetName() string {
@@ -1138,7 +1207,7 @@ type TreeSeek struct {
 
 func (x *TreeSeek) Reset() {
 	*x = TreeSeek{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1219,7 @@ func (x *TreeSeek) String() string {
 func (*TreeSeek) ProtoMessage() {}
 
 func (x *TreeSeek) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1232,7 @@ func (x *TreeSeek) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeSeek.ProtoReflect.Descriptor instead.
 func (*TreeSeek) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TreeSeek) GetRail() string {
@@ -1187,7 +1256,7 @@ type TreeOffer struct {
 
 func (x *TreeOffer) Reset() {
 	*x = TreeOffer{}
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1268,7 @@ func (x *TreeOffer) String() string {
 func (*TreeOffer) ProtoMessage() {}
 
 func (x *TreeOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1281,7 @@ func (x *TreeOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeOffer.ProtoReflect.Descriptor instead.
 func (*TreeOffer) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{14}
+	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TreeOffer) GetRail() string {
@@ -1271,7 +1340,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1352,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1365,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{15}
+	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TreeRequest) GetGroup() uint64 {
@@ -1402,7 +1471,7 @@ type TreeAnswer struct {
 
 func (x *TreeAnswer) Reset() {
 	*x = TreeAnswer{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1483,7 @@ func (x *TreeAnswer) String() string {
 func (*TreeAnswer) ProtoMessage() {}
 
 func (x *TreeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1496,7 @@ func (x *TreeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeAnswer.ProtoReflect.Descriptor instead.
 func (*TreeAnswer) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TreeAnswer) GetGroup() uint64 {
@@ -1454,7 +1523,7 @@ type TreeDestroy struct {
 
 func (x *TreeDestroy) Reset() {
 	*x = TreeDestroy{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1535,7 @@ func (x *TreeDestroy) String() string {
 func (*TreeDestroy) ProtoMessage() {}
 
 func (x *TreeDestroy) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1548,7 @@ func (x *TreeDestroy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeDestroy.ProtoReflect.Descriptor instead.
 func (*TreeDestroy) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TreeDestroy) GetGroup() uint64 {
@@ -1499,7 +1568,7 @@ type TreeQuery struct {
 
 func (x *TreeQuery) Reset() {
 	*x = TreeQuery{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1580,7 @@ func (x *TreeQuery) String() string {
 func (*TreeQuery) ProtoMessage() {}
 
 func (x *TreeQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1593,7 @@ func (x *TreeQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeQuery.ProtoReflect.Descriptor instead.
 func (*TreeQuery) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TreeQuery) GetId() uint64 {
@@ -1554,7 +1623,7 @@ type TreeReport struct {
 
 func (x *TreeReport) Reset() {
 	*x = TreeReport{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1635,7 @@ func (x *TreeReport) String() string {
 func (*TreeReport) ProtoMessage() {}
 
 func (x *TreeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1648,7 @@ func (x *TreeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeReport.ProtoReflect.Descriptor instead.
 func (*TreeReport) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TreeReport) GetId() uint64 {
@@ -1653,7 +1722,7 @@ type TreeGroup struct {
 
 func (x *TreeGroup) Reset() {
 	*x = TreeGroup{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1734,7 @@ func (x *TreeGroup) String() string {
 func (*TreeGroup) ProtoMessage() {}
 
 func (x *TreeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1747,7 @@ func (x *TreeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeGroup.ProtoReflect.Descriptor instead.
 func (*TreeGroup) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TreeGroup) GetGroup() uint64 {
@@ -1777,13 +1846,17 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04body\"2\n" +
 	"\bViewRail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04addr\x18\x02 \x01(\tR\x04addr\"~\n" +
+	"\x04addr\x18\x02 \x01(\tR\x04addr\"\xa6\x01\n" +
 	"\n" +
 	"ViewMember\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x10\n" +
 	"\x03ask\x18\x03 \x01(\x04R\x03ask\x12(\n" +
-	"\x05rails\x18\x04 \x03(\v2\x12.polyrail.ViewRailR\x05rails\"\xa8\x01\n" +
+	"\x05rails\x18\x04 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12&\n" +
+	"\x04host\x18\x05 \x01(\v2\x12.polyrail.ViewHostR\x04host\"6\n" +
+	"\bViewHost\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06memory\x18\x02 \x01(\tR\x06memory\"\xa8\x01\n" +
 	"\x04View\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06ballot\x18\x02 \x01(\x04R\x06ballot\x12\x14\n" +
@@ -1792,7 +1865,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06uneven\x18\x05 \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\"8\n" +
 	"\fViewSeqRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x04R\x04last\"\xd5\x01\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\"\xfd\x01\n" +
 	"\fViewAnnounce\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x12\n" +
@@ -1800,7 +1873,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05rails\x18\x04 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12\x1a\n" +
 	"\bbelieved\x18\x05 \x01(\x04R\bbelieved\x12\x15\n" +
 	"\x06ttl_ms\x18\x06 \x01(\rR\x05ttlMs\x12.\n" +
-	"\x06uneven\x18\a \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\"L\n" +
+	"\x06uneven\x18\a \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\x12&\n" +
+	"\x04host\x18\b \x01(\v2\x12.polyrail.ViewHostR\x04host\"L\n" +
 	"\fViewWithdraw\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x16\n" +
@@ -1900,61 +1974,64 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_cluster_proto_goTypes = []any{
 	(*Rendezvous)(nil),   // 0: polyrail.Rendezvous
 	(*ViewRail)(nil),     // 1: polyrail.ViewRail
 	(*ViewMember)(nil),   // 2: polyrail.ViewMember
-	(*View)(nil),         // 3: polyrail.View
-	(*ViewSeqRange)(nil), // 4: polyrail.ViewSeqRange
-	(*ViewAnnounce)(nil), // 5: polyrail.ViewAnnounce
-	(*ViewWithdraw)(nil), // 6: polyrail.ViewWithdraw
-	(*ViewPropose)(nil),  // 7: polyrail.ViewPropose
-	(*ViewAccept)(nil),   // 8: polyrail.ViewAccept
-	(*ViewRefuse)(nil),   // 9: polyrail.ViewRefuse
-	(*ViewAbandon)(nil),  // 10: polyrail.ViewAbandon
-	(*ViewCommit)(nil),   // 11: polyrail.ViewCommit
-	(*ViewReject)(nil),   // 12: polyrail.ViewReject
-	(*TreeSeek)(nil),     // 13: polyrail.TreeSeek
-	(*TreeOffer)(nil),    // 14: polyrail.TreeOffer
-	(*TreeRequest)(nil),  // 15: polyrail.TreeRequest
-	(*TreeAnswer)(nil),   // 16: polyrail.TreeAnswer
-	(*TreeDestroy)(nil),  // 17: polyrail.TreeDestroy
-	(*TreeQuery)(nil),    // 18: polyrail.TreeQuery
-	(*TreeReport)(nil),   // 19: polyrail.TreeReport
-	(*TreeGroup)(nil),    // 20: polyrail.TreeGroup
+	(*ViewHost)(nil),     // 3: polyrail.ViewHost
+	(*View)(nil),         // 4: polyrail.View
+	(*ViewSeqRange)(nil), // 5: polyrail.ViewSeqRange
+	(*ViewAnnounce)(nil), // 6: polyrail.ViewAnnounce
+	(*ViewWithdraw)(nil), // 7: polyrail.ViewWithdraw
+	(*ViewPropose)(nil),  // 8: polyrail.ViewPropose
+	(*ViewAccept)(nil),   // 9: polyrail.ViewAccept
+	(*ViewRefuse)(nil),   // 10: polyrail.ViewRefuse
+	(*ViewAbandon)(nil),  // 11: polyrail.ViewAbandon
+	(*ViewCommit)(nil),   // 12: polyrail.ViewCommit
+	(*ViewReject)(nil),   // 13: polyrail.ViewReject
+	(*TreeSeek)(nil),     // 14: polyrail.TreeSeek
+	(*TreeOffer)(nil),    // 15: polyrail.TreeOffer
+	(*TreeRequest)(nil),  // 16: polyrail.TreeRequest
+	(*TreeAnswer)(nil),   // 17: polyrail.TreeAnswer
+	(*TreeDestroy)(nil),  // 18: polyrail.TreeDestroy
+	(*TreeQuery)(nil),    // 19: polyrail.TreeQuery
+	(*TreeReport)(nil),   // 20: polyrail.TreeReport
+	(*TreeGroup)(nil),    // 21: polyrail.TreeGroup
 }
 var file_cluster_proto_depIdxs = []int32{
-	5,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
-	6,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
-	7,  // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
-	8,  // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
-	9,  // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
-	10, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
-	11, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
-	12, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
-	13, // 8: polyrail.Rendezvous.tree_seek:type_name -> polyrail.TreeSeek
-	14, // 9: polyrail.Rendezvous.tree_offer:type_name -> polyrail.TreeOffer
-	15, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
-	16, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
-	17, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
-	18, // 13: polyrail.Rendezvous.tree_query:type_name -> polyrail.TreeQuery
-	19, // 14: polyrail.Rendezvous.tree_report:type_name -> polyrail.TreeReport
+	6,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
+	7,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
+	8,  // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
+	9,  // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
+	10, // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
+	11, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
+	12, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
+	13, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
+	14, // 8: polyrail.Rendezvous.tree_seek:type_name -> polyrail.TreeSeek
+	15, // 9: polyrail.Rendezvous.tree_offer:type_name -> polyrail.TreeOffer
+	16, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
+	17, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
+	18, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
+	19, // 13: polyrail.Rendezvous.tree_query:type_name -> polyrail.TreeQuery
+	20, // 14: polyrail.Rendezvous.tree_report:type_name -> polyrail.TreeReport
 	1,  // 15: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
-	2,  // 16: polyrail.View.members:type_name -> polyrail.ViewMember
-	4,  // 17: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
-	1,  // 18: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
-	4,  // 19: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
-	3,  // 20: polyrail.ViewPropose.view:type_name -> polyrail.View
-	1,  // 21: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
-	2,  // 22: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
-	2,  // 23: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
-	20, // 24: polyrail.TreeReport.groups:type_name -> polyrail.TreeGroup
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	3,  // 16: polyrail.ViewMember.host:type_name -> polyrail.ViewHost
+	2,  // 17: polyrail.View.members:type_name -> polyrail.ViewMember
+	5,  // 18: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
+	1,  // 19: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
+	5,  // 20: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
+	3,  // 21: polyrail.ViewAnnounce.host:type_name -> polyrail.ViewHost
+	4,  // 22: polyrail.ViewPropose.view:type_name -> polyrail.View
+	1,  // 23: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
+	2,  // 24: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
+	2,  // 25: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
+	21, // 26: polyrail.TreeReport.groups:type_name -> polyrail.TreeGroup
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_cluster_proto_init() }
@@ -1985,7 +2062,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

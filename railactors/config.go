@@ -20,6 +20,9 @@ type Config struct {
 	Incarnation uint64 // of this process; a later one has a higher number
 	Cluster     string // only nodes of the same cluster are talked to
 	Rails       []RailConfig
+	// Memory, if set, connects this node to others of its host over one more rail, MemoryRail. Between two
+	// nodes that it connects it carries everything, and the other rails what is left when it fails.
+	Memory transport.Transport
 
 	RankTimeout   time.Duration // a peer unheard on all rails for this long is lost; 2 s
 	RailTimeout   time.Duration // a rail on which the peer's host confirms nothing for this long is left; 200 ms
@@ -65,18 +68,22 @@ type RailConfig struct {
 	CPUs      []int  // cores that the readers and writers of its pairs run on; none: any
 }
 
+// MemoryRail is the name of the rail between nodes of one host.
+const MemoryRail = "shm"
+
 // Limits that nobody needs to set.
 const (
-	maxRails        = peer.MaxRails
+	maxRails        = peer.MaxRails - 1 // and MemoryRail
 	maxNameBytes    = 128
-	maxUnidentified = 128                    // connections per rail whose Hello isn't in yet
-	maxHeld         = 4096                   // connections that wait for Connect to be called here
-	maxHelloBytes   = 4 << 10                //
-	maxReasonBytes  = 1 << 10                // of a refusal
-	inlineBytes     = 32<<10 + wire.Size     // a frame up to this is written by whoever sends it
-	maxBatchFrames  = 16                     // frames that one vectored write carries
-	revokeGrace     = 200 * time.Millisecond // for a write in progress to end when its memory is revoked
-	minBackoff      = 10 * time.Millisecond  // between attempts to connect
+	maxUnidentified = 128                         // connections per rail whose Hello isn't in yet
+	maxHeld         = 4096                        // connections that wait for Connect to be called here
+	maxHelloBytes   = 4 << 10                     //
+	maxReasonBytes  = 1 << 10                     // of a refusal
+	inlineBytes     = 32<<10 + wire.Size          // a frame up to this is written by whoever sends it
+	memoryInline    = wire.MaxPayload + wire.Size // likewise in memory: waking the writer takes longer than the copy
+	maxBatchFrames  = 16                          // frames that one vectored write carries
+	revokeGrace     = 200 * time.Millisecond      // for a write in progress to end when its memory is revoked
+	minBackoff      = 10 * time.Millisecond       // between attempts to connect
 	maxBackoff      = time.Second
 	leastConnect    = 500 * time.Millisecond // that an attempt waits for the other host; longer with a long rank timeout
 	steady          = 5 * time.Second        // that a connection lives if its rail doesn't flap
@@ -110,6 +117,8 @@ func (c Config) withDefaults() (Config, error) {
 		switch {
 		case r.Name == "" || len(r.Name) > maxNameBytes:
 			add("rail %q: a name needs 1 to %d bytes", r.Name, maxNameBytes)
+		case r.Name == MemoryRail && c.Memory != nil:
+			add("rail %q: the name of the rail within a host", r.Name)
 		case names[r.Name]:
 			add("rail %q: named twice", r.Name)
 		case r.Transport == nil:

@@ -37,6 +37,7 @@ type connection struct {
 	conn       transport.Conn
 	reader     *reader
 	born       time.Time
+	inline     int           // a frame up to this is written by whoever sends it
 	wake       chan struct{} // capacity 1: there may be something to write
 	done       chan struct{} // closed when open becomes false
 	ackTimer   *time.Timer
@@ -59,10 +60,13 @@ type connection struct {
 // connected puts a fresh connection into use, or closes it where the generation is of the
 // past. It is called on a goroutine that the fabric counts.
 func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error {
-	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, born: time.Now(), open: true, holders: 2,
+	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, born: time.Now(), inline: inlineBytes, open: true, holders: 2,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), bufs: make([][]byte, 0, 2*maxBatchFrames)}
 	c.reader = &reader{connection: c, next: 1}
 	c.reader.poller, _ = conn.(transport.Poller)
+	if rail == p.fabric.memory {
+		c.inline = memoryInline
+	}
 	fx := newEffects()
 	p.mu.Lock()
 	if old := p.conns[rail]; old != nil {
@@ -219,7 +223,7 @@ func (c *connection) pump() {
 		fx.free()
 		return
 	}
-	total := c.fill(inlineBytes, true)
+	total := c.fill(c.inline, true)
 	if total > 0 {
 		c.writing = true
 		c.holders++

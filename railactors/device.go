@@ -84,6 +84,23 @@ func (f *Fabric) openDevices(rails []RailConfig) error {
 	return nil
 }
 
+// openMemory opens the rail within the host. What keeps it closed is no error: the other rails carry
+// what it would have.
+func (f *Fabric) openMemory() {
+	if f.cfg.Memory == nil {
+		return
+	}
+	device, err := f.cfg.Memory.Open("")
+	if err != nil {
+		f.log.Warn("no memory is shared with other processes", "error", err)
+		return
+	}
+	r := &rail{name: MemoryRail, transport: f.cfg.Memory}
+	r.open.Store(&opened{device})
+	f.memory = len(f.rails)
+	f.rails = append(f.rails, r)
+}
+
 // serve runs a rail: when its device is there, it is watched and listened on. It lives as long as
 // the fabric.
 func (f *Fabric) serve(i int) {
@@ -157,7 +174,7 @@ func (p *Peer) tellOpened(rails []int) {
 // only come again.
 func (p *Peer) opened(m *messages.RailOpened) {
 	rail := p.fabric.RailIndex(m.GetRail())
-	if rail < 0 || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
+	if rail < 0 || rail == p.fabric.memory || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
 		p.fabric.log.Warn("a node opens a rail that can't be", "node", p.node,
 			"rail", clip(m.GetRail()), "addr", clip(m.GetAddr()))
 		return
@@ -168,14 +185,19 @@ func (p *Peer) opened(m *messages.RailOpened) {
 	p.tellPair(rail, &railBack{fresh: true})
 }
 
-// learn takes addresses that were unknown so far, as the rendezvous told of them. The caller holds
-// mu.
-func (p *Peer) learn(addrs []string) {
+// learn takes addresses that were unknown so far, as the rendezvous told of them. It reports whether
+// one of them is that of another rail to the node. The caller holds mu.
+func (p *Peer) learn(addrs []string) (another bool) {
 	for i, a := range addrs {
 		if p.addrs[i] == "" {
 			p.addrs[i] = a
 		}
 	}
+	if m := p.fabric.memory; m >= 0 && p.addrs[m] != "" && !p.reach.Has(m) {
+		p.reach.Add(m)
+		return true
+	}
+	return false
 }
 
 // reachable is the address to dial on a rail, or why there is none.

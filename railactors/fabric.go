@@ -25,6 +25,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
@@ -36,7 +37,8 @@ type Fabric struct {
 	sys    *actor.ActorSystem
 	log    *slog.Logger
 	start  time.Time
-	rails  []*rail // ascending by name: the same index everywhere in the cluster
+	rails  []*rail // ascending by name: the same index everywhere in the cluster; MemoryRail, if any, follows
+	memory int     // index of MemoryRail; -1: none
 	warm   *dispatch.Warm
 	root   *actor.PID // rail supervisor
 	office *actor.PID // the peer actors' parent
@@ -68,6 +70,7 @@ type Remote struct {
 	Node        string
 	Incarnation uint64
 	Rails       []RailAddress
+	Memory      string // where it is reached on MemoryRail; empty: nowhere
 }
 
 // RailAddress is where a node listens on a rail; Addr is empty while its device is absent.
@@ -80,7 +83,7 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), done: make(chan struct{}),
+	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), memory: -1, done: make(chan struct{}),
 		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}),
 		awaited: make(map[string]*awaiting), losses: make(map[string]loss),
 		shaking: make(map[transport.Conn]struct{})}
@@ -92,6 +95,7 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 		f.cancel()
 		return nil, err
 	}
+	f.openMemory()
 	if err := f.startActors(); err != nil {
 		f.closeDevices()
 		f.cancel()
@@ -121,6 +125,40 @@ func (f *Fabric) now() time.Duration { return time.Since(f.start) }
 // RailIndex finds a rail by name; -1 if there is none.
 func (f *Fabric) RailIndex(name string) int {
 	return slices.IndexFunc(f.rails, func(r *rail) bool { return r.name == name })
+}
+
+// within is the set of the rails that connect nodes of one host.
+func (f *Fabric) within() (s peer.Rails) {
+	if f.memory >= 0 {
+		s.Add(f.memory)
+	}
+	return s
+}
+
+// reach is the set of the rails over which a node with these addresses can be reached, now or later.
+func (f *Fabric) reach(addrs []string) (s peer.Rails) {
+	for i := range f.rails {
+		if i != f.memory || addrs[i] != "" {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// Lanes is how many rails connect all nodes: those of the configuration. They come first.
+func (f *Fabric) Lanes() int {
+	if f.memory >= 0 {
+		return f.memory
+	}
+	return len(f.rails)
+}
+
+// MemoryAddr is where nodes of this host reach this one on MemoryRail; empty: they don't.
+func (f *Fabric) MemoryAddr() string {
+	if f.memory < 0 {
+		return ""
+	}
+	return f.rails[f.memory].addr()
 }
 
 // RailName is the name of the rail with an index.
@@ -223,9 +261,12 @@ func (f *Fabric) Connect(r Remote) (*Peer, error) {
 			old.lingers.Stop()
 		}
 		old.mu.Lock()
-		old.learn(addrs)
+		another := old.learn(addrs)
 		old.mu.Unlock()
 		f.mu.Unlock()
+		if another {
+			f.tell(f.rails[f.memory].pid.Load(), &open{peer: old})
+		}
 		return old, nil
 	}
 	p := newPeer(f, r, addrs)
@@ -257,13 +298,15 @@ func (f *Fabric) match(r Remote) ([]string, error) {
 	addrs, found := make([]string, len(f.rails)), make([]bool, len(f.rails))
 	for _, a := range r.Rails {
 		i := f.RailIndex(a.Name)
-		if i < 0 {
+		if i < 0 || i == f.memory {
 			return nil, &fault.RailError{Rail: a.Name, Node: f.cfg.Node, Err: fmt.Errorf("node %q has this rail, this node lacks it", r.Node)}
 		}
 		addrs[i], found[i] = a.Addr, true
 	}
 	for i, ok := range found {
-		if !ok {
+		if i == f.memory {
+			addrs[i] = r.Memory
+		} else if !ok {
 			return nil, &fault.RailError{Rail: f.rails[i].name, Node: r.Node, Err: errors.New("this node has the rail, the other one lacks it")}
 		}
 	}

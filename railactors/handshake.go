@@ -281,6 +281,9 @@ func (f *Fabric) welcome(rail int, conn transport.Conn, h *messages.Hello) error
 	if err != nil {
 		return err
 	}
+	if !p.reached().Has(rail) {
+		return refuse(messages.Refuse_NOT_YET, "node %q has not heard that node %q is on its host", f.cfg.Node, p.node)
+	}
 	if p.dials && !h.Probe {
 		return refuse(messages.Refuse_OTHER, "node %q dials node %q, not the other way round", f.cfg.Node, p.node)
 	}

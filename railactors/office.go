@@ -19,15 +19,16 @@ type parent struct {
 	strategy *supervise.Strategy
 	kind     string                    // what the children's names begin with
 	child    func(p *Peer) actor.Actor // a new one
+	of       func(p *Peer) bool        // there is to be one for this peer
 	pids     map[*Peer]*actor.PID      // of the children that aren't to stop; nil when this actor stops
 }
 
 func newOffice(f *Fabric, s *supervise.Strategy) *parent {
-	return &parent{fabric: f, strategy: s, kind: "peer", child: func(p *Peer) actor.Actor { return &peerActor{peer: p} }}
+	return &parent{fabric: f, strategy: s, kind: "peer", of: func(*Peer) bool { return true }, child: func(p *Peer) actor.Actor { return &peerActor{peer: p} }}
 }
 
 func newRailActor(f *Fabric, rail int, s *supervise.Strategy) *parent {
-	return &parent{fabric: f, strategy: s, kind: "pair", child: func(p *Peer) actor.Actor { return &pairActor{peer: p, rail: rail} }}
+	return &parent{fabric: f, strategy: s, kind: "pair", of: func(p *Peer) bool { return p.reached().Has(rail) }, child: func(p *Peer) actor.Actor { return &pairActor{peer: p, rail: rail} }}
 }
 
 // Receive implements actor.Actor.
@@ -57,7 +58,7 @@ func (a *parent) Receive(ctx actor.Context) {
 }
 
 func (a *parent) spawn(ctx actor.Context, p *Peer) {
-	if a.pids == nil || a.pids[p] != nil || p.Lost() != nil || !a.fabric.adopt() {
+	if a.pids == nil || a.pids[p] != nil || p.Lost() != nil || !a.of(p) || !a.fabric.adopt() {
 		return
 	}
 	props := actor.PropsFromProducer(func() actor.Actor { return a.child(p) }, actor.WithDispatcher(dispatch.Synchronized()))
@@ -78,8 +79,8 @@ func (a *peerActor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.epoch = int(f.epochs.Add(1))
-		for _, r := range f.rails {
-			ctx.Send(r.pid.Load(), &open{peer: a.peer})
+		for r := range a.peer.reached().All() {
+			ctx.Send(f.rails[r].pid.Load(), &open{peer: a.peer})
 		}
 		a.schedule(ctx)
 	case *tick:

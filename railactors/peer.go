@@ -31,6 +31,7 @@ type Peer struct {
 	incarnation uint64
 	session     uint64                       // this node's number for its dealings with that one
 	addrs       []string                     // by rail index; empty: no device; under mu
+	reach       peer.Rails                   // rails that can connect the two nodes; under mu
 	dials       bool                         // this side dials
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
@@ -98,13 +99,15 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 		pollable: make([]atomic.Pointer[connection], n), attended: make([]atomic.Int32, n), quiets: make([]atomic.Bool, n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
-			CreditBytes: max(1, f.cfg.CreditBytes/4), AckDelay: f.cfg.AckDelay}),
+			CreditBytes: max(1, f.cfg.CreditBytes/4), AckDelay: f.cfg.AckDelay, Preferred: f.within()}),
+		reach: f.reach(addrs),
 		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
 		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
 	}
 	p.silence, p.silentSince = peer.NewSilence(f.cfg.RailTimeout, n), make([]time.Duration, n)
 	p.watch = time.AfterFunc(time.Hour, p.checkSilence)
 	p.watch.Stop()
+	p.live.Reach(p.reach)
 	if p.dials {
 		p.live.Expect()
 	}

@@ -25,6 +25,15 @@ func (p *Peer) Poll(rail int) bool {
 	return true
 }
 
+// Carrier is the rail that carries frames which are planned for a lane's rail, as far as it is known
+// beforehand: MemoryRail, where that connects the two nodes.
+func (p *Peer) Carrier(rail int) int {
+	if m := p.fabric.memory; m >= 0 && p.pollable[m].Load() != nil {
+		return m
+	}
+	return rail
+}
+
 // Pollable reports whether Poll can find anything on the rail as it is connected now.
 func (p *Peer) Pollable(rail int) bool { return p.pollable[rail].Load() != nil }
 

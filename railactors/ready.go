@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"strings"
 	"time"
 
@@ -19,20 +18,27 @@ const formGrace = 500 * time.Millisecond
 // have had their grace. It stays open if the peer ends before.
 func (p *Peer) Ready() <-chan struct{} { return p.ready }
 
-// Whole reports whether every rail connects the two nodes.
+// Whole reports whether every rail that can connects the two nodes.
 func (p *Peer) Whole() bool { return p.Missing() == 0 }
 
-// Missing are the rails that don't connect the two nodes now.
+// Missing are the rails that can connect the two nodes, and don't now.
 func (p *Peer) Missing() peer.Rails {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.missing()
 }
 
+// reached are the rails that can connect the two nodes.
+func (p *Peer) reached() peer.Rails {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reach
+}
+
 // missing is Missing for who holds mu.
 func (p *Peer) missing() (missing peer.Rails) {
 	for r, c := range p.conns {
-		if c == nil {
+		if c == nil && p.reach.Has(r) {
 			missing.Add(r)
 		}
 	}
@@ -112,7 +118,7 @@ func (p *Peer) setReady() {
 func (p *Peer) graceEnded() {
 	p.mu.Lock()
 	missing := p.missing()
-	if p.isReady || p.cause != nil || len(p.conns) == bits.OnesCount64(uint64(missing)) {
+	if p.isReady || p.cause != nil || missing == p.reach {
 		p.grace = nil // begins again with the next connection
 		p.mu.Unlock()
 		return

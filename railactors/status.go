@@ -46,8 +46,19 @@ type RailStatus struct {
 	FalseAlarms    uint64 // of those, where the rail could be connected again at once
 }
 
-// Rails tells of this node's rails, ascending by name: the index is what frame headers call Rail.
-func (f *Fabric) Rails() []RailStatus {
+// Rails tells of this node's rails, ascending by name: the index is what a lane's number stands for.
+// MemoryRail is none of them.
+func (f *Fabric) Rails() []RailStatus { return f.statuses()[:f.Lanes()] }
+
+// MemoryStatus tells of MemoryRail, if there is one.
+func (f *Fabric) MemoryStatus() (s RailStatus, ok bool) {
+	if f.memory < 0 {
+		return s, false
+	}
+	return f.statuses()[f.memory], true
+}
+
+func (f *Fabric) statuses() []RailStatus {
 	connected := make([]bool, len(f.rails))
 	peers := f.snapshot()
 	for _, p := range peers {
@@ -62,7 +73,7 @@ func (f *Fabric) Rails() []RailStatus {
 		status[i] = RailStatus{
 			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.chosen(), Addr: r.addr(), CPUs: r.cpus,
 			Up: r.device() != nil && !r.deaf.Load() && !r.unplugged.Load() &&
-				(connected[i] || len(peers) == 0),
+				(connected[i] || len(peers) == 0 || i == f.memory),
 			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
 			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
 			Resent: r.resent.Load(), ResentBytes: r.resentBytes.Load(), Reconnects: r.reconnects.Load(),
@@ -72,9 +83,9 @@ func (f *Fabric) Rails() []RailStatus {
 	return status
 }
 
-// Addresses are where this node listens on its rails.
+// Addresses are where this node listens on its rails, but MemoryRail.
 func (f *Fabric) Addresses() (all []RailAddress) {
-	for _, r := range f.rails {
+	for _, r := range f.rails[:f.Lanes()] {
 		all = append(all, RailAddress{Name: r.name, Addr: r.addr()})
 	}
 	return all
@@ -84,7 +95,7 @@ func (f *Fabric) Addresses() (all []RailAddress) {
 func (p *Peer) Addresses() (all []RailAddress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, addr := range p.addrs {
+	for i, addr := range p.addrs[:p.fabric.Lanes()] {
 		all = append(all, RailAddress{Name: p.fabric.rails[i].name, Addr: addr})
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/collective/view"
 )
 
 // This file is about communicators that are made of another one: by calls of all its ranks, without
@@ -110,14 +111,15 @@ func (c *Communicator) derive(ctx context.Context, members []op.Rank,
 // parent's peers: they and their connections are shared.
 func (n *Node) derive(parent *Group, id, seq uint64, members []op.Rank, first *table.Table) *Group {
 	nodes, procs := make([]string, len(members)), make([]uint64, len(members))
+	hosts := make([]view.Host, len(members))
 	for i, r := range members {
-		nodes[i], procs[i] = parent.Nodes[r], parent.Procs[r]
+		nodes[i], procs[i], hosts[i] = parent.Nodes[r], parent.Procs[r], parent.Hosts[r]
 	}
 	if first.Trees != nil { // they are the parent's
 		first = &table.Table{Version: first.Version, Entries: first.Entries}
 	}
 	rank := op.Rank(slices.Index(members, parent.Rank))
-	g := n.NewGroup(id, fmt.Sprintf("%s/%d", parent.Name, seq), rank, nodes, first)
+	g := n.NewGroup(id, fmt.Sprintf("%s/%d", parent.Name, seq), rank, nodes, hosts, first)
 	g.Procs, g.Job = procs, parent.Job
 	for i, r := range members {
 		if p := parent.Peers[r]; p != nil {

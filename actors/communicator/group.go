@@ -28,8 +28,9 @@ type Group struct {
 
 // NewGroup makes a group of nodes by rank, which begins with a table. Its peers are attached, and
 // Procs are set, before it is registered.
-func (n *Node) NewGroup(id uint64, name string, rank op.Rank, nodes []string, first *table.Table) *Group {
-	g := &Group{Group: n.Engine.NewGroup(id, name, rank, nodes, first), node: n, ending: newEnding()}
+func (n *Node) NewGroup(id uint64, name string, rank op.Rank, nodes []string, hosts []view.Host,
+	first *table.Table) *Group {
+	g := &Group{Group: n.Engine.NewGroup(id, name, rank, nodes, hosts, first), node: n, ending: newEnding()}
 	g.Fail = func(cause error, seq uint64) { g.End(cause, seq, true) }
 	g.Balance = n.Balancing.NewGroup(g.Group, g.gone, g.control)
 	return g

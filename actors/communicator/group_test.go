@@ -47,7 +47,7 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := n.NewGroup(1, "train", 0, []string{"a", "b"}, nil)
+		g := n.NewGroup(1, "train", 0, []string{"a", "b"}, nil, nil)
 		g.Attach(1, peer)
 		for g.Err() == nil {
 			if err := peer.SendControl(&messages.Control{Body: &messages.Control_Ready{}}); err != nil {

@@ -68,7 +68,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	}
 	o.shape.acknowledged = g.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
-	if o.shape.eager && r.bytes <= pollLimit {
+	if r.bytes <= g.mostPolled() {
 		o.work.from = g.sources(cut)
 	}
 	return o.joinTrees(t)
@@ -181,7 +181,8 @@ func (g *Group) sources(k *cut) (from []source) {
 			continue
 		}
 		for _, rank := range k.program.From {
-			if s := (source{g.Peers[rank], lane}); s.peer.Pollable(lane) {
+			s := source{g.Peers[rank], g.Peers[rank].Carrier(lane)}
+			if s.peer.Pollable(s.rail) && !slices.Contains(from, s) {
 				from = append(from, s)
 			}
 		}

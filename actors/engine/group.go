@@ -32,6 +32,8 @@ type Group struct {
 	Rank   op.Rank
 	Size   int
 	Nodes  []string           // names by rank
+	Hosts  []view.Host        // by rank
+	shared bool               // all ranks share memory
 	Peers  []*railactors.Peer // by rank; nil at our own
 	ranks  map[*railactors.Peer]op.Rank
 
@@ -72,11 +74,16 @@ type Group struct {
 	degraded  atomic.Bool // a rail to a member is down
 }
 
-// NewGroup makes a group of nodes by rank. Its peers are attached, and Fail is set, before it is
-// used.
-func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, first *table.Table) *Group {
+// NewGroup makes a group of nodes by rank, which run on hosts. Its peers are attached, and Fail is
+// set, before it is used.
+func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, hosts []view.Host,
+	first *table.Table) *Group {
+	shared := view.AllShareMemory(hosts)
+	if shared {
+		first = first.OneLane()
+	}
 	g := &Group{
-		engine: e, ID: id, Job: id, Name: name, First: first, Rank: rank, Size: len(nodes), Nodes: nodes,
+		engine: e, ID: id, Job: id, Name: name, First: first, Rank: rank, Size: len(nodes), Nodes: nodes, Hosts: hosts, shared: shared,
 		Peers:   make([]*railactors.Peer, len(nodes)),
 		ranks:   make(map[*railactors.Peer]op.Rank, len(nodes)),
 		Closing: make(chan struct{}), Ended: make(chan struct{}),

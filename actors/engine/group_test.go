@@ -13,7 +13,7 @@ func testGroup(t *testing.T, rails int) *Group {
 	t.Helper()
 	e := New(Config{MemoryLimit: 1 << 20, Measured: true})
 	e.Rails, e.Revoke, e.Closed = rails, func(any) {}, func() error { return nil }
-	g := e.NewGroup(7, "train", 0, []string{"a", "b"}, nil)
+	g := e.NewGroup(7, "train", 0, []string{"a", "b"}, nil, nil)
 	g.Fail = func(cause error, seq uint64) { g.Break(cause, seq, func() {}) }
 	return g
 }

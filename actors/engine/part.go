@@ -168,6 +168,9 @@ func (o *Operation) stepOn(lane, rail int, e task.Event) {
 	o.holds++
 	defer o.leave()
 	p := &o.parts[lane]
+	if o.group.shared {
+		rail = lane
+	}
 	if rail < len(o.rails) {
 		o.clock(e.Kind, rail)
 	}

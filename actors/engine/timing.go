@@ -60,8 +60,12 @@ func (o *Operation) sample() int {
 	return 1
 }
 
-// landing notes which rail carries a frame of a lane. Under mu.
+// landing notes which rail carries a frame of a lane. Memory is timed as the lane where there is
+// nothing else, and not at all where ranks of several hosts time their networks. Under mu.
 func (o *Operation) landing(lane, rail int, bytes uint32) {
+	if o.group.shared {
+		rail = lane
+	}
 	if rail >= len(o.rails) {
 		return
 	}
@@ -149,8 +153,8 @@ func (o *Operation) carried(rail int) int64 {
 }
 
 // Measured reports whether the group's rails are balanced by measurement, or its algorithms chosen.
-// It is the same on all ranks.
+// It is the same on all ranks. Where all ranks share memory there are no rails to balance.
 func (g *Group) Measured() bool {
 	c := &g.engine.Config
-	return c.Measured && (g.engine.Rails > 1 || c.Free || c.Trees) && g.Size > 1
+	return c.Measured && ((g.engine.Rails > 1 || c.Trees) && !g.shared || c.Free) && g.Size > 1
 }

@@ -254,7 +254,7 @@ func (t *Transfer) sources() []source {
 	if !t.receives || rank == p2p.AnySource || rank == g.Rank || len(t.buf) > pollLimit {
 		return nil
 	}
-	s := source{g.Peers[rank], mainRail(t.transfers.weights(len(t.buf)))}
+	s := source{g.Peers[rank], g.Peers[rank].Carrier(mainRail(t.transfers.weights(len(t.buf))))}
 	if !s.peer.Pollable(s.rail) {
 		return nil
 	}

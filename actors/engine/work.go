@@ -97,6 +97,18 @@ type source struct {
 // that polling costs the other processes of the host, or the writers of this one, more than it gains.
 const pollLimit = 32 << 10
 
+// sharedPollLimit is the same where all ranks share memory: there it takes longer to wake somebody than
+// to exchange the data.
+const sharedPollLimit = 1 << 20
+
+// mostPolled is the largest operation whose frames its caller looks for.
+func (g *Group) mostPolled() int {
+	if g.shared {
+		return sharedPollLimit
+	}
+	return min(pollLimit, g.engine.Config.EagerBytes)
+}
+
 // pollsPerPause is after how many rounds of polling the process's other goroutines get a chance. Not
 // after each: Gosched wakes another thread to look for work, which makes a round trip half as long again.
 const pollsPerPause = 16

@@ -6,6 +6,11 @@ import (
 	"github.com/polyrail/polyrail/collective/view"
 )
 
+// host is where this node runs.
+func (n *node) host() view.Host {
+	return view.Host{Name: n.config.Host, Memory: n.fabric.MemoryAddr()}
+}
+
 // addresses are where other nodes reach this one, by rail.
 func (n *node) addresses() (rails []view.Rail) {
 	for _, r := range n.fabric.Rails() {

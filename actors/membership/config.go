@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Node        string
 	Incarnation uint64
+	Host        string // where it runs; empty: unknown
 	Engine      engine.Config
 	Balancing   balancing.Config
 	Aggregation aggregation.Config // no rails: it aggregates for nobody

@@ -7,7 +7,7 @@ import (
 func TestARailToAMemberDisturbsWhatIsMeasured(t *testing.T) {
 	n := &node{}
 	n.shared = n.share() // one rail: no balancer is to be told
-	g := n.shared.NewGroup(7, "train", 0, []string{"a", "b"}, nil)
+	g := n.shared.NewGroup(7, "train", 0, []string{"a", "b"}, nil, nil)
 	g.Announce()
 	n.groups.Store(&map[uint64]*member{g.ID: {group: g}})
 	for _, c := range []struct {

@@ -136,7 +136,7 @@ func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 		n.Control(other, &messages.Control{Comm: id,
 			Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed",
 				LostRank: -1}}})
-		child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, c.Table())
+		child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, nil, c.Table())
 		child.Procs = []uint64{1, 1}
 		child.Attach(0, other)
 		n.fabric.Retain(other)

@@ -213,15 +213,16 @@ func (a *nodeActor) send(m view.Send) {
 func (a *nodeActor) register(v *view.View) {
 	rank := v.Rank(a.node.config.Node)
 	nodes, procs := make([]string, len(v.Members)), make([]uint64, len(v.Members))
+	hosts := make([]view.Host, len(v.Members))
 	for i, m := range v.Members {
-		nodes[i], procs[i] = m.Node, m.Incarnation
+		nodes[i], procs[i], hosts[i] = m.Node, m.Incarnation, m.Host
 	}
 	name := v.Name
 	if call := a.shrinks[v.Name]; call != nil {
 		name = call.old.Name
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	g := a.node.shared.NewGroup(v.ID, name, op.Rank(rank), nodes, a.node.first)
+	g := a.node.shared.NewGroup(v.ID, name, op.Rank(rank), nodes, hosts, a.node.first)
 	g.Procs = procs
 	a.forming[v.ID] = &forming{view: v, group: g, ctx: ctx, cancel: cancel}
 }
@@ -235,7 +236,7 @@ func (a *nodeActor) connect(f *forming) {
 		if op.Rank(rank) == f.group.Rank {
 			continue
 		}
-		peer, err := n.fabric.Connect(remoteOf(&m))
+		peer, err := n.fabric.Connect(remoteOf(&m, &f.view.Members[f.group.Rank]))
 		if err != nil {
 			failed = &reached{f.view.ID, m.Node, err}
 			break
@@ -261,8 +262,12 @@ func (a *nodeActor) connect(f *forming) {
 	}
 }
 
-func remoteOf(m *view.Member) railactors.Remote {
+// remoteOf is how a member is reached from another one.
+func remoteOf(m, from *view.Member) railactors.Remote {
 	r := railactors.Remote{Node: m.Node, Incarnation: m.Incarnation}
+	if m.Host.SharesMemory(from.Host) {
+		r.Memory = m.Host.Memory
+	}
 	for _, rail := range m.Rails {
 		r.Rails = append(r.Rails, railactors.RailAddress{Name: rail.Name, Addr: rail.Addr})
 	}

@@ -59,7 +59,7 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := n.shared.NewGroup(1, "train", rank, []string{"a", "b"}, first)
+	g := n.shared.NewGroup(1, "train", rank, []string{"a", "b"}, nil, first)
 	g.Attach(1-rank, other)
 	n.Register(g)
 	return n, n.Open(g), other

@@ -88,7 +88,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if n.first, err = cfg.Table(names); err != nil {
 		return fail(err)
 	}
-	core, err := view.New(cfg.Node, cfg.Incarnation, rails, cfg.View)
+	core, err := view.New(cfg.Node, cfg.Incarnation, rails, n.host(), cfg.View)
 	if err != nil {
 		return fail(err)
 	}
@@ -252,6 +252,9 @@ func (n *Node) leaveCluster(ctx context.Context) {
 
 // Rails is the state of this node's rails.
 func (n *Node) Rails() []railactors.RailStatus { return n.fabric.Rails() }
+
+// SharedMemory is the state of the rail within this node's host, if there is one.
+func (n *Node) SharedMemory() (railactors.RailStatus, bool) { return n.fabric.MemoryStatus() }
 
 // Gossip is this node's view of the cluster.
 func (n *Node) Gossip() *cluster.Gossip { return n.gossip }

@@ -62,10 +62,13 @@ goes by.
 --plot DIR writes there how the rails shared the work over time and how fast each one was, by
 rank 0's own counters: shares.csv and rates.csv, and a picture of each.
 
---local K starts K processes on this host's loopback instead, KxR with R rails each: nothing
-else is needed.`
+--local K starts K processes on this host instead, KxR with R rails of its loopback each:
+nothing else is needed. They exchange data through memory; with --shm=off, or where flags are
+about rails (KxR, --rail, --explain, --plot, --tuning), over the rails. --hosts H has them stand
+for H hosts, as many on each: memory within those, rails between them.`
 
 const benchExample = `  node bench --local 4
+  node bench --local 6 --hosts 3
   node bench --local 4x3 --sizes 8,64KiB,1MiB --check --json
   node bench --local 4 --op broadcast --root 2 --algorithm chain --sizes 1MiB --warmup 20
   node bench --local 3 --op all --sizes 1KiB,1MiB --min-time 200ms --check
@@ -119,6 +122,8 @@ func newBench() *cobra.Command {
 				return err
 			}
 			if f.local.size.processes > 0 {
+				f.local.rails = f.local.size.rails != defaultRails || cmd.Flags().Changed("rail") ||
+					cfg.TuningFile != "" || f.plot != "" || f.explain
 				return f.local.run(cmd)
 			}
 			if f.algorithm != polyrail.Auto {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/node/internal/profile"
@@ -38,5 +39,17 @@ func (g *group) RailBytes() map[string]int64 {
 	for _, r := range g.node.Rails() {
 		sent[r.Name] = int64(r.BytesSent)
 	}
+	if sharesMemory(g.Communicator) { // on all ranks alike
+		r, _ := g.node.SharedMemory()
+		sent[memoryColumn] = int64(r.BytesSent)
+	}
 	return sent
+}
+
+// memoryColumn is what is printed of the memory within hosts, beside the rails.
+const memoryColumn = "shm"
+
+// sharesMemory reports whether members of a host exchange data through memory.
+func sharesMemory(c *polyrail.Communicator) bool {
+	return slices.ContainsFunc(c.Hosts(), func(h polyrail.Host) bool { return h.SharedMemory })
 }

@@ -63,7 +63,7 @@ func (f *benchFlags) measureOperation(ctx context.Context, g *group, o *operatio
 	}
 	var printer osu.Printer
 	if g.Rank() == 0 {
-		if printer, err = f.printer(stdout, g.node, o); err != nil {
+		if printer, err = f.printer(stdout, g.node, g.Communicator, o); err != nil {
 			return 0, err
 		}
 	}
@@ -112,7 +112,8 @@ func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config
 	return r, errors.Join(err, stopErr)
 }
 
-func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node, o *operation) (osu.Printer, error) {
+func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node, c *polyrail.Communicator,
+	o *operation) (osu.Printer, error) {
 	if f.json {
 		return osu.NewJSON(stdout), nil
 	}
@@ -128,6 +129,9 @@ func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node, o *operation
 		if len(r.CPUs) > 0 {
 			h.Affinity = append(h.Affinity, fmt.Sprintf("%s on %s", r.Name, polyrail.FormatCPUs(r.CPUs)))
 		}
+	}
+	if sharesMemory(c) {
+		h.Rails = append(h.Rails, memoryColumn)
 	}
 	return osu.NewTable(stdout, h)
 }

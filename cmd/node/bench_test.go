@@ -37,7 +37,7 @@ func TestBenchOverProcesses(t *testing.T) {
 	}
 	t.Run("JSON", func(t *testing.T) {
 		// What is measured depends on how busy this host is.
-		out := bench(t, "--json", "--sizes", "8,1MiB", "--balance", "static", "--pin-frames", "on")
+		out := bench(t, "--json", "--sizes", "8,1MiB", "--shm=off", "--balance", "static", "--pin-frames", "on")
 		var sizes []int
 		for line := range strings.Lines(out) {
 			var r osu.Result
@@ -54,6 +54,24 @@ func TestBenchOverProcesses(t *testing.T) {
 		}
 		if len(sizes) != 2 {
 			t.Errorf("sizes %v were printed", sizes)
+		}
+	})
+	t.Run("memory", func(t *testing.T) {
+		for hosts, want := range map[string]func(share float64) bool{
+			"0": func(share float64) bool { return share == 1 },  // all of it
+			"2": func(share float64) bool { return share == -1 }, // no rank shares its host
+		} {
+			var r osu.Result
+			if err := json.Unmarshal([]byte(bench(t, "--json", "--sizes", "1MiB", "--hosts", hosts)), &r); err != nil {
+				t.Fatal(err)
+			}
+			share, there := r.Shares["shm"]
+			if !there {
+				share = -1
+			}
+			if !want(share) || r.Errors != 0 {
+				t.Errorf("--hosts %s: %+v", hosts, r)
+			}
 		}
 	})
 	t.Run("profile", func(t *testing.T) {

@@ -160,7 +160,7 @@ func sample(flag *pflag.Flag) string {
 		return "never"
 	case "order":
 		return "free"
-	case "probe", "pin-frames":
+	case "probe", "pin-frames", "shm":
 		return "off"
 	case "log-level":
 		return "error"
@@ -170,6 +170,10 @@ func sample(flag *pflag.Flag) string {
 		return "int64"
 	case "reduce":
 		return "max"
+	case "shm-ring":
+		return "64KiB"
+	case "shm-limit":
+		return "7MiB"
 	case "sizes":
 		return "16,3KiB"
 	}
@@ -258,7 +262,7 @@ func sampleOrFile(t *testing.T, flag *pflag.Flag) string {
 func TestLocalProcessesGetEverythingOnTheirCommandLine(t *testing.T) {
 	root := newRoot()
 	cmd, _, _ := root.Find([]string{"bench"})
-	f := localFlags{localSize{processes: 3, rails: 2}}
+	f := localFlags{size: localSize{processes: 3, rails: 2}}
 	t.Setenv("POLYRAIL_CHECK", "true")
 	if err := cmd.ParseFlags([]string{"--local=3", "--sizes=8,1M", "--eager-bytes=1k"}); err != nil {
 		t.Fatal(err)

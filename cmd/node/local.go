@@ -27,7 +27,11 @@ const (
 const defaultRails = 2
 
 // localFlags start a group of processes on this host in place of one that joins others.
-type localFlags struct{ size localSize }
+type localFlags struct {
+	size  localSize
+	rails bool // they are about rails, which memory would take everything from
+	hosts int  // that they stand for; 0: they are on the one that they are on
+}
 
 // localSize is how many processes there are, and how many rails each has.
 type localSize struct{ processes, rails int }
@@ -56,6 +60,7 @@ func (f *localFlags) register(fs *pflag.FlagSet, doing string) {
 	f.size.rails = defaultRails
 	settings.Var(fs, &f.size, "local", "K[xR]", parseLocal, localSize.String,
 		fmt.Sprintf("start K processes on loopback with R rails each (%d), on 127.0.0.1, 127.0.0.2 …, and %s", defaultRails, doing))
+	fs.IntVar(&f.hosts, "hosts", 0, "divide the processes of --local over so many `HOSTS`, which share nothing but the rails (0: they share this one)")
 }
 
 // faults are those of the flags together.
@@ -67,6 +72,9 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 	}
 	if k < 0 || k > maxLocal {
 		fault("--local %v: %d processes are outside 1…%d", f.size, k, maxLocal)
+	}
+	if f.hosts < 0 || f.hosts > k {
+		fault("--hosts %d: %d processes (--local) can be on 1…%[2]d hosts", f.hosts, k)
 	}
 	if k == 0 {
 		return faults
@@ -83,7 +91,7 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 }
 
 // localOnly are the flags that the parent of --local decides for its children.
-var localOnly = []string{"local", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
+var localOnly = []string{"local", "hosts", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
 
 // run starts the processes of this command and waits for them. They meet in a directory. What rank
 // 0 prints, whichever process that is, goes to standard output.
@@ -102,7 +110,11 @@ func (f *localFlags) run(cmd *cobra.Command) (err error) {
 	var group []children.Child
 	for i := range f.size.processes {
 		name := fmt.Sprintf("local-%d", i)
-		group = append(group, children.Child{Name: name, Args: append(slices.Clone(shared), "--name="+name), Env: env})
+		args := append(slices.Clone(shared), "--name="+name)
+		if f.hosts > 0 {
+			args = append(args, fmt.Sprintf("--host=local-host-%d", i*f.hosts/f.size.processes))
+		}
+		group = append(group, children.Child{Name: name, Args: args, Env: env})
 	}
 	return children.Run(cmd.Context(), program, group, cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
@@ -116,6 +128,9 @@ func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
 			args = append(args, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
 		}
 	})
+	if f.rails && !cmd.Flags().Changed("shm") && f.hosts == 0 {
+		args = append(args, "--shm=off")
+	}
 	if !cmd.Flags().Changed("rail") {
 		for k := range f.size.rails {
 			args = append(args, fmt.Sprintf("--rail=%s=tcp:%s", testbed.RailName(k), testbed.Address(k)))

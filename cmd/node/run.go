@@ -79,6 +79,9 @@ func describe(log *slog.Logger, node *polyrail.Node) {
 	for _, r := range node.Rails() {
 		rails = append(rails, fmt.Sprintf("%s=%s:%s", r.Name, r.Protocol, r.Chosen))
 	}
+	if r, ok := node.SharedMemory(); ok {
+		rails = append(rails, r.Name)
+	}
 	for _, m := range node.Members() {
 		members = append(members, m.Node)
 	}

@@ -74,6 +74,7 @@ func newTune() *cobra.Command {
 				return err
 			}
 			if f.local.size.processes > 0 {
+				f.local.rails = true
 				return f.local.run(cmd)
 			}
 			cfg.Logger = f.logger(cmd)

@@ -13,8 +13,12 @@ import (
 // this node sends now.
 func (c *Core[F]) At(now time.Duration, peers int) { c.now, c.sharing = max(c.now, now), peers }
 
-// Busy reports whether data is on its way to the peer, waits, or was announced.
+// Busy reports whether data is on its way to the peer, waits, or was announced, on rails that it
+// shares with other peers.
 func (c *Core[F]) Busy() bool {
+	if c.preferred() >= 0 {
+		return false
+	}
 	for r := range c.links {
 		if l := &c.links[r]; l.traffic.bytes > 0 || l.toCome() > 0 {
 			return true
@@ -219,9 +223,22 @@ func (c *Core[F]) room(l *link[F], bytes int) bool {
 	return l.inFlight == 0 || l.inFlight+bytes <= c.cfg.InFlightBytes
 }
 
+// preferred is the rail that carries everything now, or -1.
+func (c *Core[F]) preferred() int {
+	for r := range c.cfg.Preferred.All() {
+		if c.links[r].up {
+			return r
+		}
+	}
+	return -1
+}
+
 // carrier is the rail that takes a frame planned for this one, or -1. Of a rail that isn't up the
 // frames go where they arrive first.
 func (c *Core[F]) carrier(planned, bytes int) int {
+	if r := c.preferred(); r >= 0 {
+		return r
+	}
 	if planned < len(c.links) && c.links[planned].up {
 		return planned
 	}

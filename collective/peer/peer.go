@@ -22,6 +22,7 @@ import (
 // Config holds the limits of one peer.
 type Config struct {
 	Rails         int           // 1 … MaxRails
+	Preferred     Rails         // that carry every frame while one of them is up, whatever it is planned for
 	InFlightBytes int           // unacknowledged bytes of data per rail; one frame goes whatever its size
 	AckBytes      int           // received bytes that make an acknowledgement due at once
 	CreditBytes   int           // eager bytes given back that make it due at once

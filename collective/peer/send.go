@@ -47,7 +47,9 @@ func (c *Core[F]) route(it Item[F], fx *Effects[F]) (rail int) {
 	if it.Ahead {
 		c.links[rail].ahead.pushBack(it)
 	} else {
-		if it.Rails != 0 && rail == it.Rail {
+		if c.cfg.Preferred.Has(rail) {
+			it.Rails = 0 // no other rail is sooner
+		} else if it.Rails != 0 && rail == it.Rail {
 			if r := c.ready(&it); r >= 0 {
 				rail = r
 			}

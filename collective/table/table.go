@@ -129,6 +129,17 @@ func (t *Table) LookupIn(f Family, bytes int64) *Entry {
 	return t.LookupIn(AllReduces, bytes)
 }
 
+// OneLane is the table for ranks whose rails would all go over the same memory: one lane has everything.
+func (t *Table) OneLane() *Table {
+	c := t.Clone()
+	for i := range c.Entries {
+		weights := c.Entries[i].Weights
+		clear(weights)
+		weights[0] = 1
+	}
+	return c
+}
+
 // Digest is a hash of all that the table says of a family's operations of more than from and up to
 // to bytes. Two tables that run them alike have the same one. The table must be valid.
 func (t *Table) Digest(f Family, from, to int64) uint32 {

@@ -180,7 +180,7 @@ func (c *Core) announce(n *naming) {
 
 func (c *Core) announceTo(n *naming, to string) {
 	m := &Announce{
-		Name: n.name, Ask: n.call.ask, Size: n.call.size, Rails: c.self.Rails,
+		Name: n.name, Ask: n.call.ask, Size: n.call.size, Rails: c.self.Rails, Host: c.self.Host,
 		TTL: 3*n.call.pause + time.Second, // two announcements may get lost
 	}
 	if a := n.asks[to]; a != nil {
@@ -194,7 +194,7 @@ func (c *Core) announceTo(n *naming, to string) {
 
 func (c *Core) announced(from string, incarnation uint64, m *Announce) {
 	if !ValidName(m.Name) || m.Size < 1 || m.Size > MaxMembers || m.Ask == 0 || m.TTL <= 0 ||
-		validateRails(m.Rails) != nil || !validText(from, MaxNode) {
+		validateRails(m.Rails) != nil || m.Host.validate() != nil || !validText(from, MaxNode) {
 		return
 	}
 	n := c.naming(m.Name)
@@ -236,7 +236,7 @@ func (c *Core) remember(n *naming, from string, incarnation uint64, m *Announce)
 	case incarnation < old.incarnation || incarnation == old.incarnation && m.Ask < old.number:
 		return false
 	}
-	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails, uneven: m.Uneven,
+	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails, host: m.Host, uneven: m.Uneven,
 		expires: c.now.Add(min(m.TTL, time.Minute))}
 	return true
 }

@@ -43,7 +43,8 @@ func TestMemoryOfOtherNodesAsksIsBounded(t *testing.T) {
 func TestDigestAndValidateCoverEveryField(t *testing.T) {
 	good := func() *View {
 		v := &View{Name: "x", Ballot: 3, Nonce: 9, Members: []Member{
-			{"a", 1, 1, []Rail{{"eth0", "a:1"}}}, {"b", 2, 5, []Rail{{"eth0", "b:1"}}}}}
+			{"a", 1, 1, []Rail{{"eth0", "a:1"}}, Host{"h", "m1:0"}},
+			{"b", 2, 5, []Rail{{"eth0", "b:1"}}, Host{"h", "m2:0"}}}}
 		v.ID = WireID(v.Name, v.Ballot, v.Nonce)
 		return v
 	}
@@ -55,6 +56,7 @@ func TestDigestAndValidateCoverEveryField(t *testing.T) {
 		"node": func(v *View) { v.Members[1].Node = "c" }, "incarnation": func(v *View) { v.Members[1].Incarnation++ },
 		"ask": func(v *View) { v.Members[1].Ask++ }, "rail": func(v *View) { v.Members[1].Rails[0].Name = "ib0" },
 		"range": func(v *View) { v.Uneven.Last++ }, "address": func(v *View) { v.Members[1].Rails[0].Addr = "b:2" }, "members": func(v *View) { v.Members = v.Members[:1] },
+		"host": func(v *View) { v.Members[1].Host.Name = "i" }, "memory": func(v *View) { v.Members[0].Host.Memory = "" },
 	}
 	for what, change := range changes {
 		v := good()
@@ -64,7 +66,8 @@ func TestDigestAndValidateCoverEveryField(t *testing.T) {
 	}
 	for what, change := range map[string]func(*View){
 		"id": func(v *View) { v.ID++ }, "order": func(v *View) { v.Members[0].Node = "z" }, "twins": func(v *View) { v.Members[0].Node = "b" },
-		"rails": changes["rail"], "nobody": func(v *View) { v.Members = nil }, "ballot": func(v *View) { v.Ballot = 0 },
+		"rails": changes["rail"], "nobody": func(v *View) { v.Members = nil },
+		"host": func(v *View) { v.Members[1].Host.Name = strings.Repeat("h", MaxHost+1) }, "ballot": func(v *View) { v.Ballot = 0 },
 	} {
 		v := good()
 		if change(v); v.Validate() == nil {
@@ -92,13 +95,13 @@ func TestHostileMessagesDoNoHarm(t *testing.T) {
 			switch rapid.IntRange(0, 7).Draw(rt, "kind") {
 			case 0:
 				m = &Announce{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.IntRange(-1, 5000).Draw(rt, "size"),
-					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl")), SeqRange{}}
+					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, Host{strings.Repeat("h", rapid.IntRange(0, 300).Draw(rt, "host")), "m"}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl")), SeqRange{}}
 			case 1:
 				m = &Withdraw{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.Bool().Draw(rt, "absent")}
 			case 2:
 				v := &View{Name: name.Draw(rt, "name"), Ballot: number.Draw(rt, "ballot")}
 				for range rapid.IntRange(0, 3).Draw(rt, "members") {
-					v.Members = append(v.Members, Member{node.Draw(rt, "node"), 1, number.Draw(rt, "ask"), s.cores["a"].self.Rails})
+					v.Members = append(v.Members, Member{node.Draw(rt, "node"), 1, number.Draw(rt, "ask"), s.cores["a"].self.Rails, Host{"h", ""}})
 				}
 				v.ID = WireID(v.Name, v.Ballot, v.Nonce)
 				m = &Propose{v}

@@ -74,6 +74,7 @@ type ask struct {
 	number      uint64
 	size        int
 	rails       []Rail
+	host        Host
 	uneven      SeqRange // where it shrinks
 	expires     time.Time
 }
@@ -90,8 +91,8 @@ func (b bid) beats(o bid) bool {
 
 // New makes the core of a node. The rails' addresses are those that other nodes
 // dial; their order doesn't matter.
-func New(node string, incarnation uint64, rails []Rail, t Timing) (*Core, error) {
-	self := Member{Node: node, Incarnation: incarnation, Rails: sorted(rails)}
+func New(node string, incarnation uint64, rails []Rail, host Host, t Timing) (*Core, error) {
+	self := Member{Node: node, Incarnation: incarnation, Rails: sorted(rails), Host: host}
 	if err := self.validate(); err != nil {
 		return nil, err
 	}

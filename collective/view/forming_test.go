@@ -90,14 +90,14 @@ func TestAMissingRailFailsEveryCallAndIsNamed(t *testing.T) {
 }
 
 func TestARailsIndexIsTheSameWhateverTheConfiguredOrder(t *testing.T) {
-	c, err := New("a", 1, []Rail{{"z", "1"}, {"b", "2"}, {"k", "3"}}, DefaultTiming())
+	c, err := New("a", 1, []Rail{{"z", "1"}, {"b", "2"}, {"k", "3"}}, Host{}, DefaultTiming())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(c.self.Rails); got != "[{b 2} {k 3} {z 1}]" {
 		t.Error(got)
 	}
-	if _, err := New("a", 1, []Rail{{"z", "1"}, {"z", "2"}}, DefaultTiming()); err == nil {
+	if _, err := New("a", 1, []Rail{{"z", "1"}, {"z", "2"}}, Host{}, DefaultTiming()); err == nil {
 		t.Error("two rails of one name were accepted")
 	}
 }
@@ -209,7 +209,7 @@ func TestANodeWhoseAddressesChangeIsInTheNextViewWithThem(t *testing.T) {
 	s.order = []string{"a", "b"}
 	s.add("a", 1, "eth0", "eth1")
 	s.cores["b"] = func() *Core {
-		c, err := New("b", 1, []Rail{{"eth1", ""}, {"eth0", "b/eth0"}}, DefaultTiming())
+		c, err := New("b", 1, []Rail{{"eth1", ""}, {"eth0", "b/eth0"}}, Host{}, DefaultTiming())
 		if err != nil {
 			t.Fatal(err)
 		}

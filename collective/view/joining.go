@@ -59,6 +59,8 @@ func (c *Core) objection(n *naming, v *View) (Cause, string) {
 		return NotAsking, "not asking, or for something else"
 	case !slices.Equal(me.Rails, c.self.Rails):
 		return BadProposal, "rails are not those that were announced"
+	case me.Host != c.self.Host:
+		return BadProposal, "the host is not the one that was announced"
 	case n.part != nil && n.part.entered:
 		return Busy, "in the barrier of another ballot"
 	case !(bid{v.Ballot, v.Members[0].Node}).beats(n.promised):

@@ -46,7 +46,7 @@ func (c *Core) consider(n *naming) {
 		m := c.self
 		m.Ask = n.call.ask
 		if a := n.asks[node]; a != nil {
-			m = Member{Node: node, Incarnation: a.incarnation, Ask: a.number, Rails: a.rails}
+			m = Member{Node: node, Incarnation: a.incarnation, Ask: a.number, Rails: a.rails, Host: a.host}
 		}
 		members = append(members, m)
 	}

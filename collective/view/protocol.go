@@ -146,6 +146,7 @@ type (
 		Ask   uint64 // numbers the sender's calls
 		Size  int
 		Rails []Rail
+		Host  Host
 		// Believed is the number of the receiver's ask under this name that the sender knows, 0 for
 		// none: a receiver that asks for something else, or no longer, sets it right.
 		Believed uint64

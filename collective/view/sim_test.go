@@ -158,7 +158,7 @@ func (w *world) start(n *simNode) {
 	n.joined = map[uint64]map[string]bool{}
 	n.holds, n.attempts, n.gone = map[uint64]*View{}, map[uint64][]*View{}, map[string]uint64{}
 	n.tickAt = time.Time{}
-	core, err := New(n.name, n.incarnation, []Rail{{"eth1", n.name + ":1"}, {"eth0", n.name + ":0"}}, DefaultTiming())
+	core, err := New(n.name, n.incarnation, []Rail{{"eth1", n.name + ":1"}, {"eth0", n.name + ":0"}}, Host{"h", n.name}, DefaultTiming())
 	if err != nil {
 		w.failf("%v", err)
 		return

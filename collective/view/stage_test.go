@@ -43,7 +43,7 @@ func (s *stage) add(node string, incarnation uint64, rails ...string) {
 	for _, name := range rails {
 		r = append(r, Rail{name, node + "/" + name})
 	}
-	c, err := New(node, incarnation, r, DefaultTiming())
+	c, err := New(node, incarnation, r, Host{Name: "host of " + node}, DefaultTiming())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ const (
 	MaxRails     = 32    // of a member
 	MaxRail      = 128   // bytes of a rail's name
 	MaxAddr      = 256   // bytes of a rail's address
+	MaxHost      = 256   // bytes of a host's name, as of its address
 	MaxReason    = 1024  // bytes of a text that a peer sends
 	MaxCalls     = 1024  // waiting calls of this node
 	MaxKnownAsks = 16384 // asks of other nodes that are remembered
@@ -35,12 +36,18 @@ const (
 // absent.
 type Rail struct{ Name, Addr string }
 
+// Host is where a member runs. Members of equal names run on one host; one without a name runs on a
+// host of its own. Memory is where processes of that host share memory with it; empty where they
+// don't.
+type Host struct{ Name, Memory string }
+
 // Member is a node in a view. Its rank is its index there.
 type Member struct {
 	Node        string
 	Incarnation uint64 // of its process
 	Ask         uint64 // number of the call that this membership answers
 	Rails       []Rail // ascending by name: a rail has the same index on every rank
+	Host        Host
 }
 
 // View is the result of an agreement. It is immutable.
@@ -81,6 +88,8 @@ func (v *View) Digest() uint64 {
 			putString(h, r.Name)
 			putString(h, r.Addr)
 		}
+		putString(h, m.Host.Name)
+		putString(h, m.Host.Memory)
 	}
 	return h.Sum64()
 }
@@ -134,6 +143,16 @@ func (m *Member) validate() error {
 	}
 	if err := validateRails(m.Rails); err != nil {
 		return fmt.Errorf("node %q: %w", m.Node, err)
+	}
+	if err := m.Host.validate(); err != nil {
+		return fmt.Errorf("node %q: %w", m.Node, err)
+	}
+	return nil
+}
+
+func (h *Host) validate() error {
+	if h.Name != "" && !validText(h.Name, MaxHost) || h.Memory != "" && !validText(h.Memory, MaxAddr) {
+		return fmt.Errorf("host %q with memory at %q: at most %d bytes of text each", h.Name, h.Memory, MaxHost)
 	}
 	return nil
 }

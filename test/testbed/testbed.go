@@ -88,6 +88,7 @@ const closeTimeout = 10 * time.Second
 func (c *Cluster) config(o Options, i int) polyrail.Config {
 	cfg := polyrail.DefaultConfig()
 	cfg.Name, cfg.Balance, cfg.Logger = NodeName(i), o.Balance, o.Logger
+	cfg.Host = NodeName(i) // its networks are what is tested
 	switch {
 	case o.Gossip == Memory:
 		cfg.Bind, cfg.Join = GossipAddr(i), []string{GossipAddr(0)}

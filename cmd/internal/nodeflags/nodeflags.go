@@ -42,7 +42,20 @@ func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 			"is faster), always or never; rank 0's counts")
 	fs.StringVar(&cfg.Rack, "rack", cfg.Rack,
 		"`PATH` to where this node stands: the switches above it, as row1/rack3; trees follow them")
+	registerHost(fs, cfg)
 	registerRuntime(fs, cfg)
+}
+
+// registerHost defines where the node runs, and how it deals with others there.
+func registerHost(fs *pflag.FlagSet, cfg *polyrail.Config) {
+	fs.StringVar(&cfg.Host, "host", cfg.Host,
+		"`NAME` of this node's host; nodes of equal ones share it (by default, what the system says)")
+	settings.Var(fs, &cfg.SharedMemory, "shm", "on|off", settings.ParseSwitch, settings.FormatSwitch,
+		"nodes of one host exchange data through memory; the rails take over when that fails")
+	settings.SizeVar(fs, &cfg.SharedMemoryRing, "shm-ring",
+		"memory of one direction between two nodes of a host, a power of two")
+	settings.Var(fs, &cfg.SharedMemoryLimit, "shm-limit", "SIZE", parseLimit, formatLimit,
+		"memory of all of them at this end; near it they get smaller")
 }
 
 // RegisterSeeds defines how a node finds the cluster, and is found.
