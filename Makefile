@@ -11,9 +11,11 @@ TABLES  ?= 10000
 CUTS    ?= 50
 PAIRS   ?= 20
 ROUNDS  ?= 200
+FAILURES ?= 50
+SCENARIOS ?= 1000
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees worlds faults steady rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady rounds fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +66,10 @@ tables: ## TABLES=n schedules in which the balancer's measured tables are agreed
 
 trees: ## SEEDS=n groups of an aggregation tree in random steps, also with each rule taken out, or SEED=s: one again, with its events
 	$(GO) test -count=1 -v -timeout 4h -run 'Groups|Rule' ./collective/sharp $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+
+treefaults: ## FAILURES=n times an aggregation node is killed, cut, stopped and closed in mid-operation, and SCENARIOS=n random scenarios of trees
+	$(GO) test -count=1 -v -timeout 4h -run 'ATreeIsMadeAnewSoon|OutliveTheirTree' . -tree-failures $(FAILURES)
+	$(GO) test -count=1 -v -timeout 4h -run TestTreesUnderFaults . $(if $(SEED),-seed $(SEED),-seeds $(SCENARIOS))
 
 worlds: ## the balancer's score in simulated networks; ARGS=-update replaces the committed one
 	$(GO) test -count=1 -v -timeout 1h -run Worlds ./collective/balance -worlds $(ARGS)

@@ -2,11 +2,9 @@ package polyrail_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,24 +25,17 @@ func wholeSums(b *bed, comms []*Communicator, elements int, seed int64, o Op) {
 			want[i] /= int64(len(comms))
 		}
 	}
-	errs := make([]error, len(comms))
-	var ranks sync.WaitGroup
-	for r, c := range comms {
-		ranks.Go(func() {
-			buf := make([]int64, elements)
-			for i := range buf {
-				buf[i] = (seed + int64(i)) * int64(r+1) << 20
-			}
-			errs[r] = AllReduce(b.t.Context(), c, buf, o, WithAlgorithm(Ring))
-			if errs[r] == nil && !slices.Equal(buf, want) {
-				errs[r] = fmt.Errorf("rank %d: wrong %v of %d integers", r, o, elements)
-			}
-		})
-	}
-	ranks.Wait()
-	if err := errors.Join(errs...); err != nil {
-		b.t.Fatalf("%v\nlog:\n%s", err, b.log)
-	}
+	b.ranks(comms, func(r int) error {
+		buf := make([]int64, elements)
+		for i := range buf {
+			buf[i] = (seed + int64(i)) * int64(r+1) << 20
+		}
+		err := AllReduce(b.t.Context(), comms[r], buf, o, WithAlgorithm(Ring))
+		if err == nil && !slices.Equal(buf, want) {
+			err = fmt.Errorf("rank %d: wrong %v of %d integers", r, o, elements)
+		}
+		return err
+	})
 }
 
 // A tree of several levels makes exact sums, and those whose order is free. The others keep theirs:

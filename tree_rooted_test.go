@@ -1,11 +1,9 @@
 package polyrail_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -69,7 +67,7 @@ func rooted(b *bed, comms []*Communicator, elements, root int, seed uint64) {
 			sum[i] += x
 		}
 	}
-	run := func(r int) error {
+	b.ranks(comms, func(r int) error {
 		src := operand(r)
 		var dst []int64
 		if r == root {
@@ -95,16 +93,7 @@ func rooted(b *bed, comms []*Communicator, elements, root int, seed uint64) {
 		}
 		clear(buf)
 		return nil
-	}
-	errs := make([]error, n)
-	var running sync.WaitGroup // not each: nodes die meanwhile
-	for r := range comms {
-		running.Go(func() { errs[r] = run(r) })
-	}
-	running.Wait()
-	if err := errors.Join(errs...); err != nil {
-		b.t.Fatalf("%v\nlog:\n%s", err, b.log)
-	}
+	})
 }
 
 // A node that dies in the middle of reduces and broadcasts costs none of them.

@@ -1,11 +1,8 @@
 package polyrail_test
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	. "github.com/polyrail/polyrail"
@@ -42,18 +39,9 @@ func TestSmallSumsOverATree(t *testing.T) {
 func smallSums(b *bed, comms []*Communicator, elements int, seed uint64) {
 	b.t.Helper()
 	n := len(comms)
-	in := make([][]float32, n)
-	for r := range in {
-		random := rand.New(rand.NewPCG(seed, uint64(r)))
-		in[r] = make([]float32, elements)
-		for i := range in[r] {
-			in[r][i] = float32(random.NormFloat64())
-		}
-	}
+	in := floats(n, elements, seed)
 	want := orderedSum(in)
-	errs := make([]error, n)
-	var ranks sync.WaitGroup // not each: nodes die meanwhile
-	run := func(i int) error {
+	b.ranks(comms, func(i int) error {
 		buf := slices.Clone(in[i])
 		if err := AllReduce(b.t.Context(), comms[i], buf, Sum); err != nil {
 			return err
@@ -63,14 +51,7 @@ func smallSums(b *bed, comms []*Communicator, elements int, seed uint64) {
 		}
 		clear(buf) // it is the caller's again, whatever the tree has yet to settle
 		return comms[i].Barrier(b.t.Context())
-	}
-	for i := range comms {
-		ranks.Go(func() { errs[i] = run(i) })
-	}
-	ranks.Wait()
-	if err := errors.Join(errs...); err != nil {
-		b.t.Fatalf("%v\nlog:\n%s", err, b.log)
-	}
+	})
 }
 
 // orderedSum is the sum in the order of the algorithm that runs by default.

@@ -64,19 +64,9 @@ func untilTree(b *bed, c *Communicator, want bool) {
 // sums runs an allreduce on every rank and compares with what it has to be, to the bit.
 func sums(b *bed, comms []*Communicator, elements int, seed uint64, inPlace bool) {
 	b.t.Helper()
-	in := make([][]float32, len(comms))
-	out := make([][]float32, len(comms))
-	for r := range in {
-		random := rand.New(rand.NewPCG(seed, uint64(r)))
-		in[r] = make([]float32, elements)
-		for i := range in[r] {
-			in[r][i] = float32(random.NormFloat64())
-		}
-	}
+	in, out := floats(len(comms), elements, seed), make([][]float32, len(comms))
 	want := flatSum(in)
-	errs := make([]error, len(comms))
-	var ranks sync.WaitGroup // not each: nodes die meanwhile
-	run := func(i int) error {
+	b.ranks(comms, func(i int) error {
 		out[i] = make([]float32, elements)
 		src := in[i]
 		if inPlace {
@@ -91,11 +81,32 @@ func sums(b *bed, comms []*Communicator, elements int, seed uint64, inPlace bool
 			return fmt.Errorf("rank %d: wrong sum of %d elements", i, elements)
 		}
 		return nil
+	})
+}
+
+// floats are random operands by rank.
+func floats(ranks, elements int, seed uint64) [][]float32 {
+	in := make([][]float32, ranks)
+	for r := range in {
+		random := rand.New(rand.NewPCG(seed, uint64(r)))
+		in[r] = make([]float32, elements)
+		for i := range in[r] {
+			in[r][i] = float32(random.NormFloat64())
+		}
 	}
-	for i := range comms {
-		ranks.Go(func() { errs[i] = run(i) })
+	return in
+}
+
+// ranks runs something on every rank at once. Unlike each it goes on without the nodes that are no
+// ranks: they may die meanwhile.
+func (b *bed) ranks(comms []*Communicator, run func(rank int) error) {
+	b.t.Helper()
+	errs := make([]error, len(comms))
+	var running sync.WaitGroup
+	for r := range comms {
+		running.Go(func() { errs[r] = run(r) })
 	}
-	ranks.Wait()
+	running.Wait()
 	if err := errors.Join(errs...); err != nil {
 		b.t.Fatalf("%v\nlog:\n%s", err, b.log)
 	}

@@ -60,10 +60,8 @@ func (o *Operation) treed(t *table.Table) bool {
 	case op.KindReduce, op.KindBroadcast:
 		return route == table.TreedAll && r.Algorithm == op.Auto
 	case op.KindAllReduce, op.KindBarrier:
-		if route.Treed() {
-			return r.Algorithm == op.Auto
-		}
-		return route == table.ByRule && !o.shape.eager && o.shape.desc.Algorithm == op.Ring
+		large := !o.shape.eager && o.shape.desc.Algorithm == op.Ring
+		return route != table.Flat && large || route.Treed() && r.Algorithm == op.Auto
 	}
 	return false
 }
