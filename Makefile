@@ -13,9 +13,10 @@ PAIRS   ?= 20
 ROUNDS  ?= 200
 FAILURES ?= 50
 SCENARIOS ?= 1000
+NODES   ?= 64
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds fuzz bench demo generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +80,9 @@ faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with w
 
 steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators
 	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
+
+scale: ## one process with NODES=n nodes, by default 64: what forming takes, and each collective; ARGS=-loopback
+	$(GO) test -count=1 -v -timeout 1h -run Figures ./test/scale -nodes $(NODES) $(ARGS)
 
 rounds: ## ROUNDS=n times a rank is lost and comes back, or leaves (3 s a round)
 	$(GO) test -count=1 -v -timeout 4h -run TestKillAndRejoinLeaveNothingBehind . -rounds $(ROUNDS)

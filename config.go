@@ -21,6 +21,10 @@ import (
 type Config struct {
 	Name    string // this node's name in the cluster; unique
 	Cluster string // nodes of different clusters ignore each other
+	// Nodes is how many nodes the cluster is expected to have; 0: some tens. From 32 on gossip has
+	// more patience with nodes that answer late, and finds a failed one in seconds instead of half a
+	// second. Communicators notice losses themselves in either case.
+	Nodes int
 	// Bind is where gossip listens, ADDR:PORT; port 0 takes a free one. Advertise is what the
 	// others are told instead, where they differ.
 	Bind, Advertise string
@@ -295,6 +299,9 @@ func (c Config) Validate() error {
 		add("%d rails: a node has at most %d", len(c.Rails), view.MaxRails)
 	}
 	faults = append(faults, c.validateRails()...)
+	if c.Nodes < 0 || c.Nodes > view.MaxMembers {
+		add("%d nodes expected: can be 0 to %d", c.Nodes, view.MaxMembers)
+	}
 	if c.RankTimeout < 20*time.Millisecond {
 		add("rank timeout %v: needs at least 20ms", c.RankTimeout)
 	}

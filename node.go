@@ -70,7 +70,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		}
 		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
 	}
-	gossip := cluster.DefaultConfig()
+	gossip := cluster.DefaultConfig().ForNodes(cfg.Nodes)
 	gossip.Node, gossip.Incarnation, gossip.Cluster, gossip.Path = cfg.Name, incarnation, cfg.Cluster, cfg.Rack
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
 	gossip.Store = cfg.Rendezvous.store()

@@ -85,6 +85,23 @@ func DefaultConfig() Config {
 	}
 }
 
+// ManyNodes is the size from which a cluster needs ForNodes.
+const ManyNodes = 32
+
+// ForNodes gives failure detection the patience that so many nodes need: memberlist's own values for
+// a LAN. Among many nodes some are always late, and each false suspicion is a message of everybody
+// to everybody. It can't be found out by itself: memberlist's timers are set when it is made. News
+// is spread as quickly as the number of nodes allows.
+func (c Config) ForNodes(n int) Config {
+	if n < ManyNodes {
+		return c
+	}
+	c.ProbeInterval, c.ProbeTimeout, c.SuspicionMult = time.Second, 500*time.Millisecond, 4
+	c.GossipInterval, c.PushPullInterval = 50*time.Millisecond, 10*time.Second
+	c.StreamTimeout = 5 * time.Second
+	return c
+}
+
 // Validate lists every fault at once; the error matches fault.ErrConfig.
 func (c *Config) Validate() error {
 	var faults []error

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,7 @@ type roster struct {
 	reported map[string]Member            // by node
 	farewell map[string]bool              // processes that said goodbye
 	lost     map[string]lostMember        // failed and not back, by node
+	doubted  map[string]doubted           // given up by memberlist and not by us yet, by process
 	dirty    map[string]bool              // nodes to be settled
 	signal   func()                       // tells the dispatcher; must not block
 }
@@ -65,6 +67,7 @@ func newRoster(self Member, signal func()) *roster {
 		self: self, signal: signal,
 		living: map[string]map[uint64]Member{}, reported: map[string]Member{},
 		farewell: map[string]bool{}, lost: map[string]lostMember{}, dirty: map[string]bool{},
+		doubted: map[string]doubted{},
 	}
 }
 
@@ -79,6 +82,7 @@ func (r *roster) up(m Member) {
 		r.living[m.Node] = map[uint64]Member{}
 	}
 	r.living[m.Node][m.Incarnation] = m
+	delete(r.doubted, m.process())
 	r.dirty[m.Node] = true
 	r.signal()
 }
@@ -87,6 +91,18 @@ func (r *roster) up(m Member) {
 func (r *roster) down(m Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if grace := r.grace(); grace > 0 {
+		r.doubted[m.process()] = doubted{m, time.Now().Add(grace)}
+		r.dirty[m.Node] = true
+		time.AfterFunc(grace, r.signal)
+		return
+	}
+	r.drop(m)
+}
+
+// drop forgets a process that failed. The caller holds mu.
+func (r *roster) drop(m Member) {
+	delete(r.doubted, m.process())
 	r.remove(m)
 	if reported, ok := r.reported[m.Node]; !ok || reported.Incarnation != m.Incarnation {
 		delete(r.farewell, m.process())
@@ -101,7 +117,39 @@ func (r *roster) goodbye(m Member) {
 		return
 	}
 	r.farewell[m.process()] = true
+	delete(r.doubted, m.process())
 	r.remove(m)
+}
+
+// doubted is a process that memberlist gave up. Its own word to the contrary may be on the way.
+type doubted struct {
+	member Member
+	until  time.Time
+}
+
+// Among so many nodes a failure found by gossip's probes is told after a grace. The probes' patience
+// suits a few nodes that answer at once. Among many some are always late, and a wrong "failed" ends
+// what they take part in. The grace is what memberlist's values for a LAN would take longer.
+const (
+	graceUnit = 4 * time.Second // times the decimal logarithm of the number of nodes
+)
+
+// grace is how long a failure is doubted. The caller holds mu.
+func (r *roster) grace() time.Duration {
+	n := len(r.living)
+	if n < ManyNodes {
+		return 0
+	}
+	return time.Duration(math.Log10(float64(n)) * float64(graceUnit))
+}
+
+// undoubt drops the processes that have not come back in time. The caller holds mu.
+func (r *roster) undoubt(now time.Time) {
+	for _, d := range r.doubted {
+		if !d.until.After(now) {
+			r.drop(d.member)
+		}
+	}
 }
 
 func (r *roster) remove(m Member) {
@@ -117,6 +165,7 @@ func (r *roster) remove(m Member) {
 func (r *roster) settle(now time.Time) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.undoubt(now)
 	nodes := make([]string, 0, len(r.dirty))
 	for node := range r.dirty {
 		nodes = append(nodes, node)

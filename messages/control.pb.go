@@ -285,6 +285,7 @@ type Control struct {
 	//	*Control_TreeFenced
 	//	*Control_TreeRepair
 	//	*Control_TreeRevoked
+	//	*Control_Hail
 	Body          isControl_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -478,6 +479,15 @@ func (x *Control) GetTreeRevoked() *TreeRevoked {
 	return nil
 }
 
+func (x *Control) GetHail() *Hail {
+	if x != nil {
+		if x, ok := x.Body.(*Control_Hail); ok {
+			return x.Hail
+		}
+	}
+	return nil
+}
+
 type isControl_Body interface {
 	isControl_Body()
 }
@@ -546,6 +556,10 @@ type Control_TreeRevoked struct {
 	TreeRevoked *TreeRevoked `protobuf:"bytes,17,opt,name=tree_revoked,json=treeRevoked,proto3,oneof"`
 }
 
+type Control_Hail struct {
+	Hail *Hail `protobuf:"bytes,18,opt,name=hail,proto3,oneof"`
+}
+
 func (*Control_Abort) isControl_Body() {}
 
 func (*Control_Windows) isControl_Body() {}
@@ -578,8 +592,48 @@ func (*Control_TreeRepair) isControl_Body() {}
 
 func (*Control_TreeRevoked) isControl_Body() {}
 
+func (*Control_Hail) isControl_Body() {}
+
+// Hail: the sender waits for the receiver from now on, and was not connected to it before. One that
+// has closed the communicator answers with Leave, one where it broke with Abort, others not.
+type Hail struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hail) Reset() {
+	*x = Hail{}
+	mi := &file_control_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hail) ProtoMessage() {}
+
+func (x *Hail) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hail.ProtoReflect.Descriptor instead.
+func (*Hail) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{3}
+}
+
 // Abort: an operation ended with an error on the sender and breaks the communicator.
-// To every other member, once. Nothing answers.
+// To every member that it is connected to, which pass it on. Nothing answers.
 type Abort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -596,7 +650,7 @@ type Abort struct {
 
 func (x *Abort) Reset() {
 	*x = Abort{}
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +662,7 @@ func (x *Abort) String() string {
 func (*Abort) ProtoMessage() {}
 
 func (x *Abort) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +675,7 @@ func (x *Abort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abort.ProtoReflect.Descriptor instead.
 func (*Abort) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{3}
+	return file_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Abort) GetSeq() uint64 {
@@ -695,7 +749,7 @@ type Descriptor struct {
 
 func (x *Descriptor) Reset() {
 	*x = Descriptor{}
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +761,7 @@ func (x *Descriptor) String() string {
 func (*Descriptor) ProtoMessage() {}
 
 func (x *Descriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +774,7 @@ func (x *Descriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
 func (*Descriptor) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{4}
+	return file_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Descriptor) GetKind() uint32 {
@@ -791,7 +845,7 @@ type Window struct {
 
 func (x *Window) Reset() {
 	*x = Window{}
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +857,7 @@ func (x *Window) String() string {
 func (*Window) ProtoMessage() {}
 
 func (x *Window) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +870,7 @@ func (x *Window) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Window.ProtoReflect.Descriptor instead.
 func (*Window) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{5}
+	return file_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Window) GetFamily() uint32 {
@@ -888,7 +942,7 @@ type Windows struct {
 
 func (x *Windows) Reset() {
 	*x = Windows{}
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +954,7 @@ func (x *Windows) String() string {
 func (*Windows) ProtoMessage() {}
 
 func (x *Windows) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +967,7 @@ func (x *Windows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Windows.ProtoReflect.Descriptor instead.
 func (*Windows) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{6}
+	return file_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Windows) GetWindows() []*Window {
@@ -949,7 +1003,7 @@ type TableEntry struct {
 
 func (x *TableEntry) Reset() {
 	*x = TableEntry{}
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1015,7 @@ func (x *TableEntry) String() string {
 func (*TableEntry) ProtoMessage() {}
 
 func (x *TableEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1028,7 @@ func (x *TableEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableEntry.ProtoReflect.Descriptor instead.
 func (*TableEntry) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{7}
+	return file_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TableEntry) GetFamily() uint32 {
@@ -1024,7 +1078,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1090,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1103,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{8}
+	return file_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Table) GetVersion() uint32 {
@@ -1087,7 +1141,7 @@ type Prepare struct {
 
 func (x *Prepare) Reset() {
 	*x = Prepare{}
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1153,7 @@ func (x *Prepare) String() string {
 func (*Prepare) ProtoMessage() {}
 
 func (x *Prepare) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1166,7 @@ func (x *Prepare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prepare.ProtoReflect.Descriptor instead.
 func (*Prepare) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{9}
+	return file_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Prepare) GetTable() *Table {
@@ -1153,7 +1207,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1219,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1232,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{10}
+	return file_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ready) GetVersion() uint32 {
@@ -1199,7 +1253,7 @@ type TooLate struct {
 
 func (x *TooLate) Reset() {
 	*x = TooLate{}
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1265,7 @@ func (x *TooLate) String() string {
 func (*TooLate) ProtoMessage() {}
 
 func (x *TooLate) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1278,7 @@ func (x *TooLate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TooLate.ProtoReflect.Descriptor instead.
 func (*TooLate) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{11}
+	return file_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TooLate) GetVersion() uint32 {
@@ -1252,7 +1306,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1318,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1331,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Commit) GetVersion() uint32 {
@@ -1306,7 +1360,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1372,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1385,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Leave) GetLast() uint64 {
@@ -1356,7 +1410,7 @@ type LeaveAck struct {
 
 func (x *LeaveAck) Reset() {
 	*x = LeaveAck{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1422,7 @@ func (x *LeaveAck) String() string {
 func (*LeaveAck) ProtoMessage() {}
 
 func (x *LeaveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1435,7 @@ func (x *LeaveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveAck.ProtoReflect.Descriptor instead.
 func (*LeaveAck) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 // RailOpened: the sender's device for a rail was absent when it started, and is there now. To every
@@ -1396,7 +1450,7 @@ type RailOpened struct {
 
 func (x *RailOpened) Reset() {
 	*x = RailOpened{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1462,7 @@ func (x *RailOpened) String() string {
 func (*RailOpened) ProtoMessage() {}
 
 func (x *RailOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1475,7 @@ func (x *RailOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RailOpened.ProtoReflect.Descriptor instead.
 func (*RailOpened) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RailOpened) GetRail() string {
@@ -1454,7 +1508,7 @@ type RailClosed struct {
 
 func (x *RailClosed) Reset() {
 	*x = RailClosed{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1520,7 @@ func (x *RailClosed) String() string {
 func (*RailClosed) ProtoMessage() {}
 
 func (x *RailClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1533,7 @@ func (x *RailClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RailClosed.ProtoReflect.Descriptor instead.
 func (*RailClosed) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RailClosed) GetRail() string {
@@ -1529,7 +1583,7 @@ type TreeOpen struct {
 
 func (x *TreeOpen) Reset() {
 	*x = TreeOpen{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1595,7 @@ func (x *TreeOpen) String() string {
 func (*TreeOpen) ProtoMessage() {}
 
 func (x *TreeOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1608,7 @@ func (x *TreeOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeOpen.ProtoReflect.Descriptor instead.
 func (*TreeOpen) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TreeOpen) GetGroup() uint64 {
@@ -1611,7 +1665,7 @@ type TreeReady struct {
 
 func (x *TreeReady) Reset() {
 	*x = TreeReady{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1677,7 @@ func (x *TreeReady) String() string {
 func (*TreeReady) ProtoMessage() {}
 
 func (x *TreeReady) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1690,7 @@ func (x *TreeReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeReady.ProtoReflect.Descriptor instead.
 func (*TreeReady) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TreeReady) GetGroup() uint64 {
@@ -1668,7 +1722,7 @@ type TreeLost struct {
 
 func (x *TreeLost) Reset() {
 	*x = TreeLost{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1734,7 @@ func (x *TreeLost) String() string {
 func (*TreeLost) ProtoMessage() {}
 
 func (x *TreeLost) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1747,7 @@ func (x *TreeLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeLost.ProtoReflect.Descriptor instead.
 func (*TreeLost) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TreeLost) GetGroup() uint64 {
@@ -1729,7 +1783,7 @@ type TreeFenced struct {
 
 func (x *TreeFenced) Reset() {
 	*x = TreeFenced{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1795,7 @@ func (x *TreeFenced) String() string {
 func (*TreeFenced) ProtoMessage() {}
 
 func (x *TreeFenced) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1808,7 @@ func (x *TreeFenced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeFenced.ProtoReflect.Descriptor instead.
 func (*TreeFenced) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TreeFenced) GetGroup() uint64 {
@@ -1783,7 +1837,7 @@ type TreeRepair struct {
 
 func (x *TreeRepair) Reset() {
 	*x = TreeRepair{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +1849,7 @@ func (x *TreeRepair) String() string {
 func (*TreeRepair) ProtoMessage() {}
 
 func (x *TreeRepair) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +1862,7 @@ func (x *TreeRepair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRepair.ProtoReflect.Descriptor instead.
 func (*TreeRepair) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TreeRepair) GetGroup() uint64 {
@@ -1839,7 +1893,7 @@ type TreeRevoked struct {
 
 func (x *TreeRevoked) Reset() {
 	*x = TreeRevoked{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1905,7 @@ func (x *TreeRevoked) String() string {
 func (*TreeRevoked) ProtoMessage() {}
 
 func (x *TreeRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1918,7 @@ func (x *TreeRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRevoked.ProtoReflect.Descriptor instead.
 func (*TreeRevoked) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TreeRevoked) GetGroup() uint64 {
@@ -1917,7 +1971,7 @@ const file_control_proto_rawDesc = "" +
 	"\x05OTHER\x10\x00\x12\b\n" +
 	"\x04GONE\x10\x01\x12\v\n" +
 	"\aLEAVING\x10\x02\x12\v\n" +
-	"\aNOT_YET\x10\x03\"\xc9\x06\n" +
+	"\aNOT_YET\x10\x03\"\xef\x06\n" +
 	"\aControl\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x04R\x04comm\x12'\n" +
 	"\x05abort\x18\x02 \x01(\v2\x0f.polyrail.AbortH\x00R\x05abort\x12-\n" +
@@ -1941,8 +1995,10 @@ const file_control_proto_rawDesc = "" +
 	"treeFenced\x127\n" +
 	"\vtree_repair\x18\x10 \x01(\v2\x14.polyrail.TreeRepairH\x00R\n" +
 	"treeRepair\x12:\n" +
-	"\ftree_revoked\x18\x11 \x01(\v2\x15.polyrail.TreeRevokedH\x00R\vtreeRevokedB\x06\n" +
-	"\x04body\"\xdb\x01\n" +
+	"\ftree_revoked\x18\x11 \x01(\v2\x15.polyrail.TreeRevokedH\x00R\vtreeRevoked\x12$\n" +
+	"\x04hail\x18\x12 \x01(\v2\x0e.polyrail.HailH\x00R\x04hailB\x06\n" +
+	"\x04body\"\x06\n" +
+	"\x04Hail\"\xdb\x01\n" +
 	"\x05Abort\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12\x12\n" +
@@ -2058,63 +2114,65 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_control_proto_goTypes = []any{
 	(Refuse_Code)(0),    // 0: polyrail.Refuse.Code
 	(*Hello)(nil),       // 1: polyrail.Hello
 	(*Refuse)(nil),      // 2: polyrail.Refuse
 	(*Control)(nil),     // 3: polyrail.Control
-	(*Abort)(nil),       // 4: polyrail.Abort
-	(*Descriptor)(nil),  // 5: polyrail.Descriptor
-	(*Window)(nil),      // 6: polyrail.Window
-	(*Windows)(nil),     // 7: polyrail.Windows
-	(*TableEntry)(nil),  // 8: polyrail.TableEntry
-	(*Table)(nil),       // 9: polyrail.Table
-	(*Prepare)(nil),     // 10: polyrail.Prepare
-	(*Ready)(nil),       // 11: polyrail.Ready
-	(*TooLate)(nil),     // 12: polyrail.TooLate
-	(*Commit)(nil),      // 13: polyrail.Commit
-	(*Leave)(nil),       // 14: polyrail.Leave
-	(*LeaveAck)(nil),    // 15: polyrail.LeaveAck
-	(*RailOpened)(nil),  // 16: polyrail.RailOpened
-	(*RailClosed)(nil),  // 17: polyrail.RailClosed
-	(*TreeOpen)(nil),    // 18: polyrail.TreeOpen
-	(*TreeReady)(nil),   // 19: polyrail.TreeReady
-	(*TreeLost)(nil),    // 20: polyrail.TreeLost
-	(*TreeFenced)(nil),  // 21: polyrail.TreeFenced
-	(*TreeRepair)(nil),  // 22: polyrail.TreeRepair
-	(*TreeRevoked)(nil), // 23: polyrail.TreeRevoked
-	(*ViewMember)(nil),  // 24: polyrail.ViewMember
+	(*Hail)(nil),        // 4: polyrail.Hail
+	(*Abort)(nil),       // 5: polyrail.Abort
+	(*Descriptor)(nil),  // 6: polyrail.Descriptor
+	(*Window)(nil),      // 7: polyrail.Window
+	(*Windows)(nil),     // 8: polyrail.Windows
+	(*TableEntry)(nil),  // 9: polyrail.TableEntry
+	(*Table)(nil),       // 10: polyrail.Table
+	(*Prepare)(nil),     // 11: polyrail.Prepare
+	(*Ready)(nil),       // 12: polyrail.Ready
+	(*TooLate)(nil),     // 13: polyrail.TooLate
+	(*Commit)(nil),      // 14: polyrail.Commit
+	(*Leave)(nil),       // 15: polyrail.Leave
+	(*LeaveAck)(nil),    // 16: polyrail.LeaveAck
+	(*RailOpened)(nil),  // 17: polyrail.RailOpened
+	(*RailClosed)(nil),  // 18: polyrail.RailClosed
+	(*TreeOpen)(nil),    // 19: polyrail.TreeOpen
+	(*TreeReady)(nil),   // 20: polyrail.TreeReady
+	(*TreeLost)(nil),    // 21: polyrail.TreeLost
+	(*TreeFenced)(nil),  // 22: polyrail.TreeFenced
+	(*TreeRepair)(nil),  // 23: polyrail.TreeRepair
+	(*TreeRevoked)(nil), // 24: polyrail.TreeRevoked
+	(*ViewMember)(nil),  // 25: polyrail.ViewMember
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: polyrail.Refuse.code:type_name -> polyrail.Refuse.Code
-	4,  // 1: polyrail.Control.abort:type_name -> polyrail.Abort
-	7,  // 2: polyrail.Control.windows:type_name -> polyrail.Windows
-	10, // 3: polyrail.Control.prepare:type_name -> polyrail.Prepare
-	11, // 4: polyrail.Control.ready:type_name -> polyrail.Ready
-	12, // 5: polyrail.Control.too_late:type_name -> polyrail.TooLate
-	13, // 6: polyrail.Control.commit:type_name -> polyrail.Commit
-	14, // 7: polyrail.Control.leave:type_name -> polyrail.Leave
-	15, // 8: polyrail.Control.leave_ack:type_name -> polyrail.LeaveAck
-	17, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
-	16, // 10: polyrail.Control.rail_opened:type_name -> polyrail.RailOpened
-	18, // 11: polyrail.Control.tree_open:type_name -> polyrail.TreeOpen
-	19, // 12: polyrail.Control.tree_ready:type_name -> polyrail.TreeReady
-	20, // 13: polyrail.Control.tree_lost:type_name -> polyrail.TreeLost
-	21, // 14: polyrail.Control.tree_fenced:type_name -> polyrail.TreeFenced
-	22, // 15: polyrail.Control.tree_repair:type_name -> polyrail.TreeRepair
-	23, // 16: polyrail.Control.tree_revoked:type_name -> polyrail.TreeRevoked
-	5,  // 17: polyrail.Abort.operation:type_name -> polyrail.Descriptor
-	6,  // 18: polyrail.Windows.windows:type_name -> polyrail.Window
-	8,  // 19: polyrail.Table.entries:type_name -> polyrail.TableEntry
-	9,  // 20: polyrail.Prepare.table:type_name -> polyrail.Table
-	9,  // 21: polyrail.Prepare.committed:type_name -> polyrail.Table
-	24, // 22: polyrail.TreeOpen.node:type_name -> polyrail.ViewMember
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	5,  // 1: polyrail.Control.abort:type_name -> polyrail.Abort
+	8,  // 2: polyrail.Control.windows:type_name -> polyrail.Windows
+	11, // 3: polyrail.Control.prepare:type_name -> polyrail.Prepare
+	12, // 4: polyrail.Control.ready:type_name -> polyrail.Ready
+	13, // 5: polyrail.Control.too_late:type_name -> polyrail.TooLate
+	14, // 6: polyrail.Control.commit:type_name -> polyrail.Commit
+	15, // 7: polyrail.Control.leave:type_name -> polyrail.Leave
+	16, // 8: polyrail.Control.leave_ack:type_name -> polyrail.LeaveAck
+	18, // 9: polyrail.Control.rail_closed:type_name -> polyrail.RailClosed
+	17, // 10: polyrail.Control.rail_opened:type_name -> polyrail.RailOpened
+	19, // 11: polyrail.Control.tree_open:type_name -> polyrail.TreeOpen
+	20, // 12: polyrail.Control.tree_ready:type_name -> polyrail.TreeReady
+	21, // 13: polyrail.Control.tree_lost:type_name -> polyrail.TreeLost
+	22, // 14: polyrail.Control.tree_fenced:type_name -> polyrail.TreeFenced
+	23, // 15: polyrail.Control.tree_repair:type_name -> polyrail.TreeRepair
+	24, // 16: polyrail.Control.tree_revoked:type_name -> polyrail.TreeRevoked
+	4,  // 17: polyrail.Control.hail:type_name -> polyrail.Hail
+	6,  // 18: polyrail.Abort.operation:type_name -> polyrail.Descriptor
+	7,  // 19: polyrail.Windows.windows:type_name -> polyrail.Window
+	9,  // 20: polyrail.Table.entries:type_name -> polyrail.TableEntry
+	10, // 21: polyrail.Prepare.table:type_name -> polyrail.Table
+	10, // 22: polyrail.Prepare.committed:type_name -> polyrail.Table
+	25, // 23: polyrail.TreeOpen.node:type_name -> polyrail.ViewMember
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -2140,6 +2198,7 @@ func file_control_proto_init() {
 		(*Control_TreeFenced)(nil),
 		(*Control_TreeRepair)(nil),
 		(*Control_TreeRevoked)(nil),
+		(*Control_Hail)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2147,7 +2206,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

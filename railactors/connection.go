@@ -92,6 +92,9 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 	if p.met.Has(rail) {
 		p.fabric.rails[rail].reconnects.Add(1)
 	}
+	if p.met == 0 {
+		p.fabric.lastMet.Store(int64(p.fabric.now()))
+	}
 	p.met.Add(rail)
 	p.predecessor = nil
 	p.nearReady()

@@ -157,6 +157,9 @@ func (f *Fabric) came(i int, device transport.Device) bool {
 // tellOpened tells the remote node where this one is reached on rails whose devices were absent at
 // the start.
 func (p *Peer) tellOpened(rails []int) {
+	if !p.Awake() { // rouse tells it
+		return
+	}
 	fx := newEffects()
 	p.mu.Lock()
 	for _, i := range rails {

@@ -48,6 +48,7 @@ type Fabric struct {
 	cancel context.CancelFunc
 
 	busy     atomic.Int64   // peers that are sent to
+	lastMet  atomic.Int64   // when a peer was first connected, since start
 	epochs   atomic.Int64   // of actors
 	children sync.WaitGroup // peer and pair actors that run
 	quiet    quietRails
@@ -245,14 +246,23 @@ func (f *Fabric) snapshot() []*Peer {
 // connections are made in the background (WaitReady). The error names a rail that
 // one of the two nodes lacks, and the node.
 func (f *Fabric) Connect(r Remote) (*Peer, error) {
+	p, fresh, err := f.introduce(r)
+	if err == nil {
+		p.rouse(!fresh) // both nodes call Connect, unless one of them has introduced itself before
+	}
+	return p, err
+}
+
+// introduce returns the peer for a node, dormant if it is fresh.
+func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
 	addrs, err := f.match(r)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
-		return nil, fmt.Errorf("connection to node %q: %w", r.Node, fault.ErrClosed)
+		return nil, false, fmt.Errorf("connection to node %q: %w", r.Node, fault.ErrClosed)
 	}
 	old := f.peers[r.Node]
 	if old != nil && old.incarnation == r.Incarnation && old.stay() {
@@ -264,12 +274,12 @@ func (f *Fabric) Connect(r Remote) (*Peer, error) {
 		another := old.learn(addrs)
 		old.mu.Unlock()
 		f.mu.Unlock()
-		if another {
+		if another && old.Awake() {
 			f.tell(f.rails[f.memory].pid.Load(), &open{peer: old})
 		}
-		return old, nil
+		return old, false, nil
 	}
-	p := newPeer(f, r, addrs)
+	p = newPeer(f, r, addrs)
 	p.users = 1
 	if old != nil && old.incarnation == r.Incarnation && old.Lost() == nil {
 		p.predecessor = old // its farewell is still on the way
@@ -280,14 +290,11 @@ func (f *Fabric) Connect(r Remote) (*Peer, error) {
 		close(w.called)
 		delete(f.awaited, r.Node)
 	}
-	late := slices.Clone(f.late)
 	f.mu.Unlock()
-	p.tellOpened(late)
 	if old != nil && old.incarnation != r.Incarnation {
 		old.lose(fmt.Sprintf("incarnation %d of it has come up", r.Incarnation))
 	}
-	f.sys.Root.Send(f.office, &open{peer: p})
-	return p, nil
+	return p, true, nil
 }
 
 // match finds the remote addresses by rail index.

@@ -290,6 +290,7 @@ func (f *Fabric) welcome(rail int, conn transport.Conn, h *messages.Hello) error
 	if r := p.greet(h); r != nil {
 		return r
 	}
+	p.rouse(false)
 	p.mu.Lock()
 	generation := p.core.Propose(rail, h.Generation)
 	p.mu.Unlock()

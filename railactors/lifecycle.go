@@ -175,6 +175,9 @@ func (p *Peer) tick() {
 		s := &p.signals[i]
 		signals[i] = peer.Signal{Heard: time.Duration(s.heard.Load()), Sent: time.Duration(s.sent.Load()), Busy: s.busy.Load()}
 	}
+	if p.met == 0 {
+		p.live.Others(time.Duration(p.fabric.lastMet.Load()))
+	}
 	v := p.live.Tick(p.fabric.now(), signals)
 	for r := range v.Ping.All() {
 		if c := p.conns[r]; c != nil {
@@ -207,7 +210,9 @@ func (p *Peer) unreachable(rail int, err error) {
 	p.attempts[rail] = err
 	switch {
 	case isNotYet(err):
-		p.signals[rail].heard.Store(int64(p.fabric.now()))
+		if !p.unknownThere(fx) {
+			p.signals[rail].heard.Store(int64(p.fabric.now()))
+		}
 	case isGone(err):
 		p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: err.Error()}, true, fx)
 	case isRefused(err) && p.live.Refused(rail):
@@ -216,11 +221,12 @@ func (p *Peer) unreachable(rail int, err error) {
 	p.unlock(fx)
 }
 
-// bind makes the pair actor known, which then hears of connections.
-func (p *Peer) bind(rail int, pid *actor.PID) {
+// bind makes the pair actor known, which then hears of connections. One may be up already.
+func (p *Peer) bind(rail int, pid *actor.PID) (up *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pairs[rail] = pid
+	return p.conns[rail]
 }
 
 // unbind: the pair actor stops, and its connection with it.
@@ -251,7 +257,8 @@ func (p *Peer) tellPair(rail int, message any) {
 func (p *Peer) needs(rail int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cause == nil && !p.farewell && !p.parted && p.conns[rail] == nil && (p.dials || p.met != 0)
+	return p.cause == nil && !p.farewell && !p.parted && p.conns[rail] == nil &&
+		(p.dials || p.calls || p.met != 0)
 }
 
 // reason is why the connection failed, and whether the peer was to go on without it.

@@ -23,6 +23,7 @@ type pairActor struct {
 	attempts int // in vain, in a row
 	flaps    int // connections that didn't live long, in a row
 	dialing  bool
+	up       *connection        // the last one that was told of
 	hurried  bool               // if the attempt fails, the next one has better chances
 	cancel   context.CancelFunc // ends the attempt
 	timer    *time.Timer        // of the next one
@@ -35,12 +36,12 @@ func (a *pairActor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.epoch = int(f.epochs.Add(1))
-		a.peer.bind(a.rail, ctx.Self())
+		if c := a.peer.bind(a.rail, ctx.Self()); c != nil {
+			a.connected(c)
+		}
 		a.dial(ctx) // a connection may have been made, and lost, before
 	case *connectionUp:
-		a.attempts = 0
-		f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", m.conn.generation)
-		f.report(PairEvent{Kind: PairUp, Node: a.peer.node, Rail: f.rails[a.rail].name})
+		a.connected(m.conn)
 	case *connectionLost:
 		a.lost(m.conn)
 		a.again(ctx)
@@ -67,6 +68,18 @@ func (a *pairActor) Receive(ctx actor.Context) {
 	default:
 		f.unknown(ctx)
 	}
+}
+
+// connected tells of a connection, once.
+func (a *pairActor) connected(c *connection) {
+	a.attempts = 0
+	if a.up == c {
+		return
+	}
+	a.up = c
+	f := a.peer.fabric
+	f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation)
+	f.report(PairEvent{Kind: PairUp, Node: a.peer.node, Rail: f.rails[a.rail].name})
 }
 
 func (a *pairActor) lost(c *connection) {
@@ -173,6 +186,8 @@ func (a *pairActor) ended(ctx actor.Context, err error) {
 	}
 	if err != nil {
 		a.peer.unreachable(a.rail, err)
+	} else { // a probe was answered
+		a.peer.signals[a.rail].heard.Store(int64(f.now()))
 	}
 	if !a.peer.needs(a.rail) {
 		return

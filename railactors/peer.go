@@ -33,11 +33,13 @@ type Peer struct {
 	addrs       []string                     // by rail index; empty: no device; under mu
 	reach       peer.Rails                   // rails that can connect the two nodes; under mu
 	dials       bool                         // this side dials
+	calls       bool                         // the other side is to be asked to dial; under mu
 	signals     []signal                     // by rail index
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
 	attended    []atomic.Int32               // by rail index: callers between Attend and Leave
 	quiets      []atomic.Bool                // by rail index: hushed though nobody attends
 	users       int                          // Connect less Disconnect; guarded by fabric.mu
+	awake       atomic.Bool                  // it is to be connected: dormant.go
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
 
 	ready chan struct{} // closed when the peer may be used: ready.go
@@ -70,6 +72,7 @@ type Peer struct {
 	farewell      bool          // a farewell went out
 	partTimer     *time.Timer   // runs out if the other side doesn't close after a farewell
 	isReady       bool
+	agreed        bool         // the other node knew this one: Agreed
 	grace         *time.Timer  // of the rails that were connected later; nil before
 	pairs         []*actor.PID // by rail index; nil where no actor runs
 }
@@ -108,9 +111,6 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 	p.watch = time.AfterFunc(time.Hour, p.checkSilence)
 	p.watch.Stop()
 	p.live.Reach(p.reach)
-	if p.dials {
-		p.live.Expect()
-	}
 	return p
 }
 
@@ -159,6 +159,7 @@ func (p *Peer) Send(fr *Frame) {
 		}
 		return
 	}
+	p.Wake()
 	it := peer.Item[*Frame]{
 		Frame: fr, Rail: fr.Rail, Rails: fr.Rails, Bytes: wire.Size + len(fr.Payload), Ahead: fr.Header.Kind != wire.KindData,
 		Announced: fr.Announced,
@@ -214,6 +215,7 @@ func (p *Peer) SendControl(m *messages.Control) error {
 	if len(payload) > wire.MaxControl {
 		return fmt.Errorf("control message to node %q: %d bytes, the limit is %d: %w", p.node, len(payload), wire.MaxControl, fault.ErrLimit)
 	}
+	p.Wake()
 	fx := newEffects()
 	p.mu.Lock()
 	if p.cause != nil {

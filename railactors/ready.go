@@ -19,12 +19,20 @@ const formGrace = 500 * time.Millisecond
 func (p *Peer) Ready() <-chan struct{} { return p.ready }
 
 // Whole reports whether every rail that can connects the two nodes.
-func (p *Peer) Whole() bool { return p.Missing() == 0 }
+func (p *Peer) Whole() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.missing() == 0
+}
 
-// Missing are the rails that can connect the two nodes, and don't now.
+// Missing are the rails that can connect the two nodes, and don't now. Before the peer may be used
+// nothing is missing yet.
 func (p *Peer) Missing() peer.Rails {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.isReady {
+		return 0
+	}
 	return p.missing()
 }
 

@@ -17,6 +17,9 @@ func (g *Group) abortMessage(seq uint64, cause error) *messages.Control {
 		Seq: seq, Rank: uint32(g.Rank), Node: WireText(g.node.Name),
 		Code: uint32(fault.CodeOf(cause)), Reason: WireText(cause.Error()), LostRank: -1,
 	}
+	if told := (*fault.AbortError)(nil); errors.As(cause, &told) && !g.Meshed {
+		a.Rank, a.Node, a.Reason = uint32(told.Rank), WireText(told.Node), WireText(told.Reason) // passed on
+	}
 	if lost, ok := asLost(cause); ok {
 		a.LostRank, a.LostNode = int32(lost.Rank), WireText(lost.Node)
 	}
@@ -46,6 +49,9 @@ func (g *Group) AbortCause(from op.Rank, a *messages.Abort) error {
 		op.Rank(lost) != g.Rank {
 		return &fault.RankLostError{Rank: op.Rank(lost), Node: g.Nodes[lost],
 			Reason: fmt.Sprintf("reported by rank %d (node %q)", from, g.Nodes[from])}
+	}
+	if where := a.GetRank(); !g.Meshed && int(where) < g.Size && op.Rank(where) != g.Rank {
+		from = op.Rank(where) // who sent it passes it on
 	}
 	return &fault.AbortError{Rank: from, Node: g.Nodes[from], Code: code, Reason: a.GetReason()}
 }

@@ -145,18 +145,18 @@ func (c *communicator) control(ctx actor.Context, m *Control) {
 func (c *communicator) leave(m *closeCommunicator) {
 	g := c.group
 	last := g.Seq()
+	g.left.Store(true) // before it is looked who is connected: see Parting
 	c.leaving = m.done
 	g.tellCause() // if another rank broke it: the farewell may be faster than that rank's abort
 	for rank := range g.Peers {
 		if c.left[rank] {
 			continue
 		}
-		if g.Peers[rank].Lost() != nil {
+		if g.Peers[rank].Lost() != nil || !g.Peers[rank].Awake() {
 			c.left[rank] = true
 			continue
 		}
-		leave := &messages.Leave{Last: last, Sent: g.Transfers.Leave(op.Rank(rank))}
-		g.control(op.Rank(rank), &messages.Control{Body: &messages.Control_Leave{Leave: leave}})
+		g.control(op.Rank(rank), g.farewell(op.Rank(rank), last))
 	}
 	c.check()
 }

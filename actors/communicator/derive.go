@@ -127,7 +127,11 @@ func (n *Node) derive(parent *Group, id, seq uint64, members []op.Rank, first *t
 			n.Fabric.Retain(p)
 		}
 	}
+	g.Meshed = parent.Meshed
 	n.Registry.Register(g)
+	if !g.Meshed {
+		g.HeedLinks()
+	}
 	return g
 }
 

@@ -43,10 +43,11 @@ func (g *Group) End(cause error, seq uint64, tell bool) {
 	})
 }
 
-// tellCause tells the other ranks why the communicator broke, once.
+// tellCause tells the other ranks why the communicator broke, once: those that this one is connected
+// to, and they theirs.
 func (g *Group) tellCause() {
 	seq, cause := g.Cause()
 	if cause != nil && !g.told.Swap(true) {
-		g.controlAll(g.abortMessage(seq, cause))
+		g.tellConnected(g.abortMessage(seq, cause))
 	}
 }

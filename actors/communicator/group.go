@@ -1,12 +1,14 @@
 package communicator
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
@@ -24,6 +26,7 @@ type Group struct {
 	node *Node
 	ending
 	announced atomic.Bool // its members agreed on it: what happens to it is told
+	left      atomic.Bool // its caller has closed it, and who is connected is told
 }
 
 // NewGroup makes a group of nodes by rank, which begins with a table. Its peers are attached, and
@@ -32,6 +35,9 @@ func (n *Node) NewGroup(id uint64, name string, rank op.Rank, nodes []string, ho
 	first *table.Table) *Group {
 	g := &Group{Group: n.Engine.NewGroup(id, name, rank, nodes, hosts, first), node: n, ending: newEnding()}
 	g.Fail = func(cause error, seq uint64) { g.End(cause, seq, true) }
+	g.Hail = func(rank op.Rank) {
+		g.control(rank, &messages.Control{Body: &messages.Control_Hail{Hail: &messages.Hail{}}})
+	}
 	g.Balance = n.Balancing.NewGroup(g.Group, g.gone, g.control)
 	return g
 }
@@ -69,6 +75,40 @@ func (g *Group) control(to op.Rank, m *messages.Control) {
 		g.node.Log.Warn("timings not sent", "communicator", g.Name, "to", g.Nodes[to], "error", err)
 	default:
 		g.Fail(fmt.Errorf("control message to rank %d: %w", to, err), 0)
+	}
+}
+
+// farewell tells a rank that this one has closed the communicator after operation last.
+func (g *Group) farewell(to op.Rank, last uint64) *messages.Control {
+	leave := &messages.Leave{Last: last}
+	if to >= 0 {
+		leave.Sent = g.Transfers.Leave(to)
+	}
+	return &messages.Control{Comm: g.ID, Body: &messages.Control_Leave{Leave: leave}}
+}
+
+// Parting is what a rank is told that connects to this one because it waits for it: nil, unless the
+// communicator has ended here. With rank -1 it is the answer to those who come when it is
+// forgotten, and were never connected.
+func (g *Group) Parting(to op.Rank) *messages.Control {
+	seq, cause := g.Cause()
+	switch {
+	case cause != nil && !errors.Is(cause, fault.ErrClosed):
+		return g.abortMessage(seq, cause)
+	case to < 0 || g.left.Load():
+		return g.farewell(to, g.Seq())
+	case cause != nil:
+		return g.abortMessage(seq, cause)
+	}
+	return nil
+}
+
+// tellConnected sends it to the ranks that this one is connected to.
+func (g *Group) tellConnected(m *messages.Control) {
+	for rank, p := range g.Peers {
+		if p != nil && p.Awake() {
+			g.control(op.Rank(rank), m)
+		}
 	}
 }
 

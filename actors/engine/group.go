@@ -36,7 +36,12 @@ type Group struct {
 	shared bool               // all ranks share memory
 	Peers  []*railactors.Peer // by rank; nil at our own
 	ranks  map[*railactors.Peer]op.Rank
+	Meshed bool          // every rank is connected to every other one from the start; by default if there are few
+	heeded []atomic.Bool // by rank: its end will be heard of here: links.go
 
+	// Hail tells a rank that this one waits for it, which connects the two. Set before the group is
+	// registered.
+	Hail func(rank op.Rank)
 	// Fail breaks the communicator: it tells the other ranks, and calls Break. It may be called on
 	// any goroutine that holds no lock of this package or of a peer. Set before the group is
 	// registered.
@@ -86,6 +91,8 @@ func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, 
 		engine: e, ID: id, Job: id, Name: name, First: first, Rank: rank, Size: len(nodes), Nodes: nodes, Hosts: hosts, shared: shared,
 		Peers:   make([]*railactors.Peer, len(nodes)),
 		ranks:   make(map[*railactors.Peer]op.Rank, len(nodes)),
+		heeded:  make([]atomic.Bool, len(nodes)),
+		Meshed:  len(nodes) <= view.MeshMembers,
 		Closing: make(chan struct{}), Ended: make(chan struct{}),
 		open: make(map[uint64]*Operation), cuts: newCuts(),
 	}

@@ -113,6 +113,9 @@ func (o *Operation) Launch() {
 }
 
 func (o *Operation) launch() {
+	if program := o.shape.config.Program; program != nil {
+		o.group.heed(program)
+	}
 	o.mu.Lock()
 	o.holds++
 	defer o.leave()

@@ -98,6 +98,11 @@ func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{},
 	if ctx.Err() != nil {
 		return nil, t.named(context.Cause(ctx))
 	}
+	if m.Rank == p2p.AnySource {
+		g.heedAny()
+	} else {
+		g.Heed(m.Rank)
+	}
 	select {
 	case slots <- struct{}{}:
 	default:

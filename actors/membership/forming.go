@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -44,6 +45,9 @@ type forming struct {
 	handle *communicator.Communicator
 	cancel context.CancelFunc // ends the waits for its pairs and its barrier
 	ctx    context.Context
+	// Of the waits for its pairs: each that comes up extends them.
+	patience time.Duration
+	late     *time.Timer
 }
 
 // gossipHandler turns gossip's calls into messages.
@@ -72,6 +76,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.receive(m)
 	case *reached:
 		if m.err == nil {
+			a.extend(m.id)
 			a.step(view.Reached{ID: m.id, Node: m.node})
 		} else {
 			a.step(view.Unreachable{ID: m.id, Node: m.node, Reason: m.err.Error()})
@@ -131,7 +136,7 @@ func (a *nodeActor) member(e cluster.Event) {
 		a.step(view.MemberUp{Node: e.Member.Node, Incarnation: e.Member.Incarnation})
 		return
 	}
-	a.step(view.MemberDown{Node: e.Member.Node, Incarnation: e.Member.Incarnation})
+	a.step(view.MemberDown{Node: e.Member.Node, Incarnation: e.Member.Incarnation, Failed: e.Kind == cluster.Failed})
 	a.tellLosses()
 }
 
@@ -186,7 +191,7 @@ func (a *nodeActor) do(action view.Action) {
 	case view.Register:
 		a.register(m.View)
 	case view.Connect:
-		a.connect(a.forming[m.View.ID])
+		a.connect(a.forming[m.View.ID], m.Ranks)
 	case view.Barrier:
 		a.barrier(a.forming[m.View.ID])
 	case view.Unregister:
@@ -227,16 +232,23 @@ func (a *nodeActor) register(v *view.View) {
 	a.forming[v.ID] = &forming{view: v, group: g, ctx: ctx, cancel: cancel}
 }
 
-// connect asks for the pairs to all members. The group is registered once their peers exist, before
-// this node accepts, and so before anybody sends anything under its id.
-func (a *nodeActor) connect(f *forming) {
+// connect asks for the pairs to the members with these ranks, and makes the others known. The group
+// is registered once their peers exist, before this node accepts, and so before anybody sends
+// anything under its id.
+func (a *nodeActor) connect(f *forming, ranks []int) {
 	n := a.node
 	var failed *reached
+	f.group.Meshed = len(ranks) == f.group.Size-1
 	for rank, m := range f.view.Members {
 		if op.Rank(rank) == f.group.Rank {
 			continue
 		}
-		peer, err := n.fabric.Connect(remoteOf(&m, &f.view.Members[f.group.Rank]))
+		introduce := n.fabric.Introduce
+		if _, linked := slices.BinarySearch(ranks, rank); linked {
+			introduce = n.fabric.Connect
+			f.group.Linked(op.Rank(rank))
+		}
+		peer, err := introduce(remoteOf(&m, &f.view.Members[f.group.Rank]))
 		if err != nil {
 			failed = &reached{f.view.ID, m.Node, err}
 			break
@@ -248,17 +260,32 @@ func (a *nodeActor) connect(f *forming) {
 		n.tell(n.pid, failed)
 		return
 	}
-	for _, p := range f.group.Peers {
-		if p == nil {
-			continue
-		}
+	// Before the core's own patience ends, which knows no rails.
+	f.patience = n.config.View.ConnectOf(f.group.Size) * 9 / 10
+	ctx, late := context.WithCancelCause(f.ctx)
+	f.late = time.AfterFunc(f.patience, func() {
+		late(&fault.TimeoutError{What: "connecting two nodes", After: f.patience})
+	})
+	for _, rank := range ranks {
+		p := f.group.Peers[rank]
 		go func() { // ends with f.ctx
-			// Before the core's own patience ends, which knows no rails.
-			ctx, cancel := context.WithTimeoutCause(f.ctx, n.config.View.Connect*9/10,
-				&fault.TimeoutError{What: "connecting two nodes", After: n.config.View.Connect * 9 / 10})
-			defer cancel()
 			n.tell(n.pid, &reached{f.view.ID, p.Node(), p.WaitReady(ctx)})
 		}()
+	}
+}
+
+// extend has the other pairs of a view waited for as long again, since one has come up.
+func (a *nodeActor) extend(id uint64) {
+	if f := a.forming[id]; f != nil && f.late != nil && f.late.Stop() {
+		f.late.Reset(f.patience)
+	}
+}
+
+// drop ends what a view waits for.
+func (f *forming) drop() {
+	f.cancel()
+	if f.late != nil {
+		f.late.Stop()
 	}
 }
 
@@ -274,16 +301,20 @@ func remoteOf(m, from *view.Member) railactors.Remote {
 	return r
 }
 
-// barrierTimeout bounds a committing barrier: a member that never enters it must not hold the others.
-const barrierTimeout = 10 * time.Second
+// A committing barrier is bounded: a member that never enters it must not hold the others.
+const (
+	barrierTimeout   = 10 * time.Second
+	barrierPerMember = 20 * time.Millisecond // the way of the commit to all of them
+)
 
 // barrier runs the committing barrier over the pairs, as the communicator's first operation.
 func (a *nodeActor) barrier(f *forming) {
 	n, id := a.node, f.view.ID
 	f.handle = n.Open(f.group)
+	timeout := barrierTimeout + time.Duration(f.group.Size)*barrierPerMember
 	go func() { // ends with f.ctx
-		ctx, cancel := context.WithTimeoutCause(f.ctx, barrierTimeout,
-			&fault.TimeoutError{What: "the barrier that commits the view", After: barrierTimeout})
+		ctx, cancel := context.WithTimeoutCause(f.ctx, timeout,
+			&fault.TimeoutError{What: "the barrier that commits the view", After: timeout})
 		defer cancel()
 		work, err := f.handle.Start(ctx, &engine.Request{Kind: op.KindView, Salt: f.view.Digest()})
 		if err == nil {
@@ -302,13 +333,13 @@ func (a *nodeActor) unregister(m view.Unregister) {
 	n := a.node
 	n.log.Info("view given up", "communicator", f.group.Name, "ballot", m.View.Ballot, "reason", m.Reason)
 	if f.handle == nil {
-		f.cancel()
+		f.drop()
 		n.Unregister(f.group)
 		return
 	}
 	// Others may hold it for formed: breaking it tells them.
 	f.group.End(&fault.ViewError{Name: f.group.Name, Reason: m.Reason}, 1, m.Entered)
-	f.cancel()
+	f.drop()
 	go func() { // ends when the barrier has: it was just broken
 		<-f.group.Quiet()
 		n.Unregister(f.group)
@@ -319,7 +350,12 @@ func (a *nodeActor) unregister(m view.Unregister) {
 func (a *nodeActor) formed(m view.Formed) {
 	f := a.forming[m.View.ID]
 	delete(a.forming, m.View.ID)
-	f.cancel()
+	f.drop()
+	for _, p := range f.group.Peers {
+		if p != nil {
+			p.Agreed()
+		}
+	}
 	a.node.log.Info("communicator formed", "name", f.group.Name, "rank", f.group.Rank,
 		"size", f.group.Size, "ballot", m.View.Ballot)
 	f.group.Announce()
@@ -344,7 +380,7 @@ func (a *nodeActor) end() {
 		}
 	}
 	for _, f := range a.forming {
-		f.cancel()
+		f.drop()
 		a.node.Unregister(f.group)
 	}
 	a.answerAll(a.node.closedError())

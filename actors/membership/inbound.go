@@ -80,6 +80,9 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 	case *messages.Control_Abort:
 		n.aborted(from, body.GetComm(), b.Abort)
 		return
+	case *messages.Control_Hail:
+		n.hailed(from, m, body.GetComm())
+		return
 	case *messages.Control_TreeRevoked:
 		n.treeRevoked(from, m, b.TreeRevoked)
 		return
@@ -126,7 +129,25 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 		n.log.Warn("abort from a node that is no member", "communicator", m.group.Name, "from", from.Node())
 		return
 	}
-	m.group.End(m.group.AbortCause(rank, abort), abort.GetSeq(), false)
+	m.group.End(m.group.AbortCause(rank, abort), abort.GetSeq(), !m.group.Meshed)
+}
+
+// hailed: a rank that was not connected to this one waits for it from now on.
+func (n *node) hailed(from *railactors.Peer, m *member, comm uint64) {
+	var answer *messages.Control
+	if m == nil {
+		n.mu.Lock()
+		answer = n.parted.of(comm)
+		n.mu.Unlock()
+	} else if rank, ok := m.group.RankOf(from); ok {
+		answer = m.group.Parting(rank)
+	}
+	if answer == nil {
+		return
+	}
+	if err := from.SendControl(answer); err != nil {
+		n.log.Debug("hail not answered", "to", from.Node(), "error", err)
+	}
 }
 
 // farewell answers a rank that closes a communicator: at once and without the communicator's

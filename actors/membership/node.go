@@ -54,6 +54,7 @@ type node struct {
 	mu     sync.Mutex
 	closed bool
 	doomed dooms
+	parted partings
 	groups atomic.Pointer[map[uint64]*member] // by wire id; replaced, never changed
 }
 

@@ -37,7 +37,7 @@ func (n *node) Register(g *communicator.Group) {
 	if closed {
 		g.Fail(n.closedError(), 0)
 	} else if rank, ok := doom.rankIn(g); ok {
-		g.End(g.AbortCause(rank, doom.abort), doom.abort.GetSeq(), false)
+		g.End(g.AbortCause(rank, doom.abort), doom.abort.GetSeq(), !g.Meshed)
 	}
 }
 
@@ -48,6 +48,9 @@ func (n *node) Unregister(g *communicator.Group) {
 		if m := groups[g.ID]; m != nil && m.group == g {
 			known = true
 			delete(groups, g.ID)
+			if !g.Meshed {
+				n.parted.keep(g.ID, g.Parting(-1))
+			}
 		}
 	})
 	if !known {
@@ -148,6 +151,39 @@ func (d *dooms) take(id uint64) *doom {
 	v := d.all[id]
 	delete(d.all, id)
 	return v
+}
+
+// maxPartings bounds the closed communicators of which it is remembered how they ended here.
+const maxPartings = 256
+
+// partings keeps, by wire id, what a late hail of a communicator that was closed here is answered.
+type partings struct {
+	all   map[uint64]*messages.Control
+	order [maxPartings]uint64 // a ring
+	next  int
+}
+
+func (p *partings) keep(id uint64, answer *messages.Control) {
+	if answer == nil {
+		return
+	}
+	if p.all == nil {
+		p.all = make(map[uint64]*messages.Control)
+	}
+	if p.all[id] == nil {
+		delete(p.all, p.order[p.next])
+		p.order[p.next] = id
+		p.next = (p.next + 1) % maxPartings
+	}
+	p.all[id] = answer
+}
+
+// of is the answer. What is forgotten was closed long ago.
+func (p *partings) of(id uint64) *messages.Control {
+	if m := p.all[id]; m != nil {
+		return m
+	}
+	return &messages.Control{Comm: id, Body: &messages.Control_Leave{Leave: &messages.Leave{}}}
 }
 
 // Formed implements communicator.Registry.

@@ -2,6 +2,8 @@ package membership
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/view"
@@ -56,6 +58,24 @@ func (a *nodeActor) tellLosses() {
 			if err := p.Lost(); err != nil {
 				a.step(view.Lost{Node: g.Nodes[rank], Incarnation: g.Procs[rank], Reason: err.Error()})
 			}
+		}
+		a.wakeAwaited(call)
+	}
+}
+
+// wakePatience is how long after a call to shrink members are asked for that have not called: their
+// calls are on the way, as a rule.
+const wakePatience = 500 * time.Millisecond
+
+// wakeAwaited connects to the members that the view waits for: of a large communicator a node
+// notices only the loss of those that it is connected to.
+func (a *nodeActor) wakeAwaited(call *communicatorCall) {
+	if call.old.Meshed || time.Since(call.began) < wakePatience {
+		return
+	}
+	for _, node := range a.core.Awaited(call.name) {
+		if rank := slices.Index(call.old.Nodes, node); rank >= 0 && call.old.Peers[rank] != nil {
+			call.old.Peers[rank].Wake()
 		}
 	}
 }

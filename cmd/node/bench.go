@@ -129,7 +129,7 @@ func newBench() *cobra.Command {
 			if f.algorithm != polyrail.Auto {
 				cfg.Algorithms = nil
 			}
-			cfg.Logger = f.logger(cmd)
+			cfg.Logger, cfg.Nodes = f.logger(cmd), max(cfg.Nodes, f.ranks)
 			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())
 		},
 	}

@@ -32,7 +32,7 @@ func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
 
 func TestHelpTeaches(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"},
-		{"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"}, {"sharp", "--help"}, {"sharp", "quota", "--help"}, {}} {
+		{"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"}, {"sharp", "--help"}, {"simulate", "--help"}, {"sharp", "quota", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
@@ -176,6 +176,18 @@ func sample(flag *pflag.Flag) string {
 		return "7MiB"
 	case "sizes":
 		return "16,3KiB"
+	case "rails":
+		return "7us:2Gbit,3us:1Gbit"
+	case "local-link":
+		return "7us:2Gbit"
+	case "copy", "fold":
+		return "7Gbit"
+	case "tree":
+		return "host"
+	case "kill":
+		return "1@7s"
+	case "algorithms":
+		return "tree,ring"
 	}
 	switch flag.Value.Type() {
 	case "bool":

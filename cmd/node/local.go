@@ -19,7 +19,7 @@ import (
 
 // Limits of what one host is asked to do.
 const (
-	maxLocal      = 64
+	maxLocal      = 256
 	maxLocalRails = 16
 )
 

@@ -77,7 +77,7 @@ func newTune() *cobra.Command {
 				f.local.rails = true
 				return f.local.run(cmd)
 			}
-			cfg.Logger = f.logger(cmd)
+			cfg.Logger, cfg.Nodes = f.logger(cmd), max(cfg.Nodes, f.ranks)
 			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())
 		},
 	}

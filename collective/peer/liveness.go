@@ -17,9 +17,12 @@ type Liveness struct {
 	met      bool          // the other node should be heard
 	contact  bool          // a rail was up
 	up       Rails
-	refused  Rails           // since they were up
-	proven   Rails           // were up once; before the first contact: all
-	deaf     []time.Duration // by rail: its reader was last seen at work on a frame
+	refused  Rails                          // since they were up
+	proven   Rails                          // were up once; before the first contact: all
+	deaf     []time.Duration                // by rail: its reader was last seen at work on a frame
+	expected time.Duration                  // since when it should answer
+	late     [TicksPerTimeout]time.Duration // of the last ticks: by how much each came too late
+	ticks    int
 }
 
 // Signal is what is known of a rail at a tick.
@@ -47,7 +50,23 @@ func (l *Liveness) Reach(rails Rails) { l.proven = rails }
 
 // Expect: the other node should answer from now on. (Where it is the one to make the
 // first contact, it is missed only after that.)
-func (l *Liveness) Expect() { l.met = true }
+func (l *Liveness) Expect() {
+	if !l.met {
+		l.met, l.expected = true, l.lastTick
+	}
+}
+
+// Resume begins to watch now: nobody has listened before.
+func (l *Liveness) Resume(now time.Duration) { l.lastTick, l.resumed = now, now }
+
+// firstContact bounds, in timeouts, how long the first contact is waited for while this node meets
+// others: where many nodes meet at once each of them is slow.
+const firstContact = 16
+
+// Others tells before the first contact when another node was last met.
+func (l *Liveness) Others(met time.Duration) {
+	l.resumed = max(l.resumed, min(met, l.expected+firstContact*l.timeout))
+}
 
 // Connected: a connection was made on the rail.
 func (l *Liveness) Connected(rail int) {
@@ -80,6 +99,7 @@ func (l *Liveness) Tick(now time.Duration, rails []Signal) Verdict {
 	if now-l.lastTick > l.timeout/4 {
 		l.resumed = now
 	}
+	excused := l.lateness(now)
 	l.lastTick = now
 	var v Verdict
 	if !l.met {
@@ -91,7 +111,7 @@ func (l *Liveness) Tick(now time.Duration, rails []Signal) Verdict {
 			l.deaf[r] = now
 		}
 		// A reader that was long at work has listened only since it was done.
-		silent := now - max(s.Heard, l.resumed, l.deaf[r])
+		silent := max(0, now-max(s.Heard, l.resumed, l.deaf[r])-excused)
 		quiet = min(quiet, silent)
 		if l.up.Has(r) && (silent >= l.timeout/4 || now-s.Sent >= l.timeout/4) {
 			v.Ping.Add(r)
@@ -108,6 +128,21 @@ func (l *Liveness) Tick(now time.Duration, rails []Signal) Verdict {
 		v.Fail = 0 // nothing shows that it is the rail
 	}
 	return v
+}
+
+// lateness is by how much this node's own ticks were late within the last timeout. Where it gets its
+// processor late, what it waits for is late, too: by as much in each of a few places.
+func (l *Liveness) lateness(now time.Duration) (sum time.Duration) {
+	late := now - l.lastTick - l.timeout/TicksPerTimeout
+	if late < l.timeout/TicksPerTimeout/2 {
+		late = 0
+	}
+	l.late[l.ticks%len(l.late)] = late
+	l.ticks++
+	for _, d := range l.late {
+		sum += d
+	}
+	return min(sum, l.timeout)
 }
 
 // Backoff is the pause before the k-th attempt to connect in a row (k from 0), between

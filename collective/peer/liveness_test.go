@@ -122,3 +122,24 @@ func TestBackoffGrowsUpToItsLimit(t *testing.T) {
 		}
 	}
 }
+
+// A node whose own ticks come late waits for others by that much longer.
+func TestALateNodeGivesOthersItsLateness(t *testing.T) {
+	const timeout = 1600 * time.Millisecond
+	lost := func(period time.Duration) time.Duration {
+		l := NewLiveness(timeout, 1, 0)
+		l.Connected(0)
+		for now := period; ; now += period {
+			if l.Tick(now, []Signal{{}}).Lost != "" {
+				return now
+			}
+		}
+	}
+	const period = timeout / TicksPerTimeout
+	if got := lost(period); got > timeout {
+		t.Errorf("lost after %v", got)
+	}
+	if got := lost(3 * period); got < timeout+timeout/2 || got > 2*timeout+3*period {
+		t.Errorf("with late ticks lost after %v", got)
+	}
+}

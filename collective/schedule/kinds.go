@@ -110,9 +110,42 @@ var choices = map[op.Kind]choice{
 	op.KindExScan:        {op.RecursiveDoubling, op.RecursiveDoubling, op.Chain},
 }
 
+// ManyRanks is the largest number of ranks for which a size alone decides. Among more, steps and
+// frames cost more than bytes up to sizes that grow with the number of ranks, and an algorithm in
+// which all send to all would have each rank connect to all.
+const ManyRanks = 16
+
+// Of many ranks: a ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes
+// for each rank; Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
+const (
+	ringBytesPerRank  = 4 << 10
+	bruckBytesPerRank = 8 << 10
+)
+
+// chooseMany is Choose for many ranks.
+func chooseMany(k op.Kind, bytes, n int64) op.Algorithm {
+	rule := choices[k]
+	switch short := bytes < ringBytesPerRank*n; {
+	case k == op.KindReduceScatter || k == op.KindAllToAllV:
+		return rule.long
+	case k == op.KindAllToAll && bytes <= bruckBytesPerRank*n:
+		return op.Bruck
+	case k == op.KindAllGather && bytes > ShortBytes:
+		return rule.long
+	case k == op.KindAllReduce && short && bytes > ShortBytes:
+		return op.RecursiveDoubling
+	case short:
+		return rule.tiny
+	}
+	return rule.long
+}
+
 // Choose is the algorithm of an operation of that many bytes whose caller leaves it open. It
 // depends on nothing that ranks could see differently.
 func Choose(k op.Kind, bytes int64, n int) op.Algorithm {
+	if n > ManyRanks {
+		return chooseMany(formOf(k), bytes, int64(n))
+	}
 	rule := choices[formOf(k)]
 	switch {
 	case (k == op.KindGather || k == op.KindScatter) && n <= TreeRadix:

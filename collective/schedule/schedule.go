@@ -125,7 +125,7 @@ type Program struct {
 }
 
 // MaxRanks bounds the number of ranks of a schedule.
-const MaxRanks = 1 << 15
+const MaxRanks = 1 << 17
 
 // Build makes a program. An error names the argument that makes no sense.
 func Build(s Spec) (*Program, error) {

@@ -86,7 +86,10 @@ const maxListed = 16
 // progress says how far the call has come, for people.
 func (c *Core) progress(n *naming) string {
 	names := c.candidates(n)
-	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, strings.Join(names, ", "))
+	if lower := c.lower(n, 1); len(lower) > 0 && len(c.living) > announceAll {
+		return fmt.Sprintf("node %q, the lowest known to ask, counts who has asked", lower[0]) + n.standing()
+	}
+	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, listed(names))
 	if len(names) < n.call.size {
 		var others []string
 		for _, node := range c.living {
@@ -94,14 +97,10 @@ func (c *Core) progress(n *naming) string {
 				others = append(others, node)
 			}
 		}
-		switch more := len(others) - maxListed; {
-		case len(others) == 0:
+		if len(others) == 0 {
 			s += "; no other node is known"
-		case more > 0:
-			s += fmt.Sprintf("; known, and not asking: %s and %d more",
-				strings.Join(others[:maxListed], ", "), more)
-		default:
-			s += "; known, and not asking: " + strings.Join(others, ", ")
+		} else {
+			s += "; known, and not asking: " + listed(others)
 		}
 	}
 	return s + n.standing()
@@ -151,6 +150,14 @@ func (n *naming) awaited() string {
 	}
 }
 
+// listed names the first of some nodes.
+func listed(names []string) string {
+	if more := len(names) - maxListed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
 // lacking lists the members that are not in a set.
 func lacking(v *View, in map[string]bool) string {
 	var names []string
@@ -159,22 +166,18 @@ func lacking(v *View, in map[string]bool) string {
 			names = append(names, m.Node)
 		}
 	}
-	if more := len(names) - maxListed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return listed(names)
 }
 
-// announce tells all living nodes, and sets the time for the next announcement.
+// announce tells those who may propose, and sets the time for the next announcement.
 func (c *Core) announce(n *naming) {
 	call := n.call
 	call.announced = c.now
 	call.announceAt = c.now.Add(call.pause)
-	for _, to := range c.living {
-		if c.concerns(call, to) {
-			c.announceTo(n, to)
-		}
+	for _, to := range c.audience(n) {
+		c.announceTo(n, to)
 	}
+	call.reach = min(audienceGrowth*max(call.reach, announceFew), MaxMembers)
 	call.pause = min(2*call.pause, c.timing.AnnounceMax)
 }
 
@@ -189,6 +192,10 @@ func (c *Core) announceTo(n *naming, to string) {
 	if n.call.shrink != nil {
 		m.Uneven = n.call.shrink.old.Uneven
 	}
+	if n.call.heard == nil {
+		n.call.heard = map[string]bool{}
+	}
+	n.call.heard[to] = true
 	c.send(to, m)
 }
 
@@ -233,11 +240,16 @@ func (c *Core) remember(n *naming, from string, incarnation uint64, m *Announce)
 		return false // it announces again
 	case old == nil:
 		c.knownAsks++
+		i, _ := slices.BinarySearch(n.askers, from)
+		n.askers = slices.Insert(n.askers, i, from)
 	case incarnation < old.incarnation || incarnation == old.incarnation && m.Ask < old.number:
 		return false
 	}
 	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails, host: m.Host, uneven: m.Uneven,
 		expires: c.now.Add(min(m.TTL, time.Minute))}
+	if expires := n.asks[from].expires; n.expires.IsZero() || expires.Before(n.expires) {
+		n.expires = expires
+	}
 	return true
 }
 
@@ -277,7 +289,7 @@ func (c *Core) rejected(from string, m *Reject) {
 func (c *Core) candidates(n *naming) []string {
 	nodes := make([]string, 0, 1+len(n.asks))
 	self := false
-	for _, node := range n.askers() {
+	for _, node := range n.askers {
 		a := n.asks[node]
 		if !self && node > c.self.Node {
 			nodes, self = append(nodes, c.self.Node), true

@@ -36,9 +36,11 @@ type Core struct {
 
 // naming is what is known under one name.
 type naming struct {
-	name string
-	call *call           // what was asked here; nil while only others ask
-	asks map[string]*ask // what others ask, by node
+	name    string
+	call    *call           // what was asked here; nil while only others ask
+	asks    map[string]*ask // what others ask, by node
+	askers  []string        // its keys, ascending
+	expires time.Time       // no ask expires before
 
 	part     *part   // the ballot that this node takes part in, if any
 	lead     *lead   // set along with part when it is this node's proposal
@@ -60,6 +62,8 @@ type call struct {
 	shrink     *shrink // nil: the call is for any nodes that ask
 	nonce      uint64
 	announced  time.Time
+	reach      int             // how many of the lowest nodes are told next (audience.go)
+	heard      map[string]bool // who was told
 	announceAt time.Time
 	pause      time.Duration
 	failures   int    // of barriers, in a row
@@ -160,8 +164,8 @@ func (c *Core) Wake() (at time.Time, ok bool) {
 		}
 	}
 	for _, n := range c.names {
-		for _, a := range n.asks {
-			sooner(a.expires)
+		if len(n.asks) > 0 {
+			sooner(n.expires)
 		}
 		if n.call == nil {
 			continue
@@ -217,6 +221,9 @@ func (c *Core) forget(n *naming, node string) {
 	if n.asks[node] != nil {
 		delete(n.asks, node)
 		c.knownAsks--
+		if i, ok := slices.BinarySearch(n.askers, node); ok {
+			n.askers = slices.Delete(n.askers, i, i+1)
+		}
 	}
 }
 
@@ -240,7 +247,7 @@ func (c *Core) memberUp(e MemberUp) {
 	i, _ := slices.BinarySearch(c.living, e.Node)
 	c.living = slices.Insert(c.living, i, e.Node)
 	for _, n := range c.sortedNames() {
-		if n.call != nil && c.concerns(n.call, e.Node) {
+		if n.call != nil && c.addresses(n, e.Node) {
 			c.announceTo(n, e.Node)
 		}
 		c.consider(n)
@@ -259,7 +266,8 @@ func (c *Core) memberDown(e MemberDown) {
 		if a := n.asks[e.Node]; a != nil && a.incarnation <= e.Incarnation {
 			c.forget(n, e.Node)
 		}
-		if m := n.member(e.Node); m != nil && m.Incarnation <= e.Incarnation {
+		m := n.member(e.Node)
+		if m != nil && m.Incarnation <= e.Incarnation && !(e.Failed && len(n.part.view.Members) > MeshMembers) {
 			c.blame(n, e.Node, "left or failed while the view was agreed on")
 			c.leaveUnentered(n, fmt.Sprintf("node %q left or failed", e.Node))
 		}
@@ -312,11 +320,7 @@ func (c *Core) received(e Received) {
 
 func (c *Core) tick() {
 	for _, n := range c.sortedNames() {
-		for _, node := range n.askers() {
-			if !n.asks[node].expires.After(c.now) {
-				c.forget(n, node)
-			}
-		}
+		c.expire(n)
 		if n.call != nil {
 			if !n.call.announceAt.After(c.now) && (n.part == nil || !n.part.entered) {
 				c.announce(n)
@@ -328,14 +332,19 @@ func (c *Core) tick() {
 	}
 }
 
-// askers lists the other nodes that ask, ascending.
-func (n *naming) askers() []string {
-	nodes := make([]string, 0, len(n.asks))
-	for node := range n.asks {
-		nodes = append(nodes, node)
+// expire forgets the asks that were not repeated in time.
+func (c *Core) expire(n *naming) {
+	if n.expires.After(c.now) {
+		return
 	}
-	slices.Sort(nodes)
-	return nodes
+	n.expires = time.Time{}
+	for _, node := range slices.Clone(n.askers) {
+		if a := n.asks[node]; !a.expires.After(c.now) {
+			c.forget(n, node)
+		} else if n.expires.IsZero() || a.expires.Before(n.expires) {
+			n.expires = a.expires
+		}
+	}
 }
 
 // fail ends the call with an error and tells the others.
@@ -358,12 +367,10 @@ func (c *Core) failWith(n *naming, err error, absent bool) {
 	c.tidy(n)
 }
 
-// withdraw tells the living that a call has ended.
+// withdraw tells those who know of a call that it has ended.
 func (c *Core) withdraw(n *naming, call *call, absent bool) {
-	for _, to := range c.living {
-		if c.concerns(call, to) {
-			c.send(to, &Withdraw{Name: n.name, Ask: call.ask, Absent: absent})
-		}
+	for _, to := range c.told(call) {
+		c.send(to, &Withdraw{Name: n.name, Ask: call.ask, Absent: absent})
 	}
 }
 

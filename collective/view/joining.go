@@ -12,9 +12,10 @@ import (
 type part struct {
 	view     *View
 	reached  map[string]bool
-	accepted bool      // all members are reached
-	entered  bool      // the barrier has begun here: only its end, or the proposer's, ends this part
-	deadline time.Time // for reaching all (proposer: for all to accept), then for Commit
+	accepted bool          // all members are reached
+	entered  bool          // the barrier has begun here: only its end, or the proposer's, ends this part
+	patience time.Duration // for the next member to be reached (proposer: to accept)
+	deadline time.Time     // of that, then for Commit
 }
 
 func (c *Core) proposed(from string, m *Propose) {
@@ -43,7 +44,7 @@ func (c *Core) proposed(from string, m *Propose) {
 	}
 	c.refuse(n, Outbid, "", fmt.Sprintf("node %q has proposed a higher ballot", from))
 	c.leave(n, "a higher ballot came")
-	c.join(n, v, c.now.Add(c.timing.Connect))
+	c.join(n, v, c.timing.ConnectOf(len(v.Members)))
 }
 
 // objection says why this node cannot take part in the proposal, or 0.
@@ -73,12 +74,19 @@ func (c *Core) objection(n *naming, v *View) (Cause, string) {
 	return 0, ""
 }
 
-// join takes part in a ballot.
-func (c *Core) join(n *naming, v *View, deadline time.Time) {
+// join takes part in a ballot. Members that this node need not connect with count as reached.
+func (c *Core) join(n *naming, v *View, patience time.Duration) {
 	n.promised = bid{v.Ballot, v.Members[0].Node}
-	n.part = &part{view: v, reached: map[string]bool{c.self.Node: true}, deadline: deadline}
+	links := Links(len(v.Members), v.Rank(c.self.Node))
+	reached := make(map[string]bool, len(v.Members))
+	for i, m := range v.Members {
+		if _, ok := slices.BinarySearch(links, i); !ok {
+			reached[m.Node] = true
+		}
+	}
+	n.part = &part{view: v, reached: reached, patience: patience, deadline: c.now.Add(patience)}
 	c.do(Register{View: v})
-	c.do(Connect{View: v})
+	c.do(Connect{View: v, Ranks: links})
 	c.tryAccept(n)
 }
 
@@ -97,8 +105,18 @@ func (c *Core) reached(e Reached) {
 	if n == nil || n.member(e.Node) == nil {
 		return
 	}
-	n.part.reached[e.Node] = true
+	if !n.part.reached[e.Node] {
+		n.part.reached[e.Node] = true
+		c.progressed(n.part)
+	}
 	c.tryAccept(n)
+}
+
+// progressed extends the wait for the next one.
+func (c *Core) progressed(p *part) {
+	if !p.accepted || p.view.Members[0].Node == c.self.Node {
+		p.deadline = c.now.Add(p.patience)
+	}
 }
 
 func (c *Core) tryAccept(n *naming) {
@@ -111,7 +129,7 @@ func (c *Core) tryAccept(n *naming) {
 		c.ready(n, c.self.Node)
 		return
 	}
-	p.deadline = c.now.Add(c.timing.Accepted)
+	p.deadline = c.now.Add(c.timing.Accepted + 2*time.Duration(len(p.view.Members))*c.timing.PerMember)
 	c.send(p.view.Members[0].Node, &Accept{Name: n.name, ID: p.view.ID})
 }
 
@@ -220,8 +238,8 @@ func (c *Core) formed(n *naming, v *View) {
 			c.forget(n, m.Node)
 		}
 	}
-	for _, to := range c.living {
-		if v.Rank(to) < 0 && c.concerns(call, to) {
+	for _, to := range c.told(call) {
+		if v.Rank(to) < 0 {
 			c.send(to, &Withdraw{Name: n.name, Ask: call.ask, Absent: call.shrink != nil})
 		}
 	}
@@ -269,7 +287,7 @@ func (c *Core) tickPart(n *naming) {
 	default:
 		for _, m := range p.view.Members {
 			if !p.reached[m.Node] {
-				c.cannotReach(n, m.Node, fmt.Sprintf("no pairs within %v", c.timing.Connect))
+				c.cannotReach(n, m.Node, fmt.Sprintf("no pairs within %v", p.patience))
 				return
 			}
 		}

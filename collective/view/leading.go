@@ -11,6 +11,7 @@ import (
 type lead struct {
 	accepted  map[string]bool
 	committed bool
+	pause     time.Duration // between repetitions
 	resendAt  time.Time
 }
 
@@ -35,8 +36,11 @@ func (c *Core) consider(n *naming) {
 			return
 		}
 	case n.call.size > 1:
+		if 1+len(n.asks) < n.call.size || len(c.lower(n, 1)) > 0 {
+			return
+		}
 		all := c.candidates(n)
-		if len(all) < n.call.size || all[0] != c.self.Node {
+		if len(all) < n.call.size {
 			return
 		}
 		chosen = all[:n.call.size]
@@ -68,11 +72,16 @@ func (c *Core) propose(n *naming, members []Member) {
 	c.clock++
 	v := &View{Name: n.name, Ballot: c.clock, Nonce: n.call.nonce, Members: members, Uneven: c.uneven(n, members)}
 	v.ID = WireID(v.Name, v.Ballot, v.Nonce)
-	n.lead = &lead{accepted: map[string]bool{}, resendAt: c.now.Add(c.timing.Resend)}
+	n.lead = &lead{accepted: map[string]bool{}, pause: c.timing.Resend, resendAt: c.now.Add(c.timing.Resend)}
 	for _, m := range members[1:] {
 		c.send(m.Node, &Propose{View: v})
 	}
-	c.join(n, v, c.now.Add(c.timing.Propose))
+	c.join(n, v, c.proposing(v))
+}
+
+// proposing is how long the proposer waits for the next member to accept.
+func (c *Core) proposing(v *View) time.Duration {
+	return c.timing.Propose + time.Duration(len(v.Members))*c.timing.PerMember
 }
 
 // accepted: a member stands ready. When all do, the barrier may begin.
@@ -85,7 +94,10 @@ func (c *Core) accepted(from string, m *Accept) {
 }
 
 func (c *Core) ready(n *naming, node string) {
-	n.lead.accepted[node] = true
+	if !n.lead.accepted[node] {
+		n.lead.accepted[node] = true
+		c.progressed(n.part)
+	}
 	if n.lead.committed || len(n.lead.accepted) < len(n.part.view.Members) {
 		return
 	}
@@ -191,7 +203,7 @@ func (c *Core) tickLead(n *naming) {
 		for _, m := range v.Members[1:] {
 			if !n.lead.accepted[m.Node] {
 				c.breached(n, c.self.Node, m.Node,
-					fmt.Sprintf("no answer to the proposal within %v", c.timing.Propose))
+					fmt.Sprintf("no answer to the proposal within %v", n.part.patience))
 				return
 			}
 		}
@@ -199,7 +211,10 @@ func (c *Core) tickLead(n *naming) {
 	if n.lead.resendAt.After(c.now) {
 		return
 	}
-	n.lead.resendAt = c.now.Add(c.timing.Resend)
+	if len(v.Members) > MeshMembers { // a proposal to all is large, and late members are busy
+		n.lead.pause = min(2*n.lead.pause, c.timing.AnnounceMax)
+	}
+	n.lead.resendAt = c.now.Add(n.lead.pause)
 	for _, m := range v.Members[1:] {
 		switch {
 		case n.lead.committed:

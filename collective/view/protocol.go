@@ -38,10 +38,12 @@ type (
 		Node        string
 		Incarnation uint64
 	}
-	// MemberDown: gossip says that it left or failed.
+	// MemberDown: gossip says that it left, or that it failed. That it failed is a hint: the pairs of a
+	// large ballot know better.
 	MemberDown struct {
 		Node        string
 		Incarnation uint64
+		Failed      bool
 	}
 	// Lost: the pairs say that this process is gone for good. For those who shrink.
 	Lost struct {
@@ -108,8 +110,12 @@ type (
 		Entered bool
 		Reason  string
 	}
-	// Connect: bring up all pairs to all other members; answered by Reached or Unreachable for each.
-	Connect struct{ View *View }
+	// Connect: bring up the pairs to the members with these ranks (Links); answered by Reached or
+	// Unreachable for each. The other members are to be known.
+	Connect struct {
+		View  *View
+		Ranks []int
+	}
 	// Barrier: run the committing barrier; answered by BarrierDone.
 	Barrier struct{ View *View }
 	// Formed: the call has its communicator.
@@ -140,7 +146,8 @@ type Message interface{ message() }
 
 // The messages.
 type (
-	// Announce: the sender asks for Name. To all living nodes, repeated with growing pauses.
+	// Announce: the sender asks for Name. To all living nodes, or to the few that will propose
+	// (Core.audience), repeated with growing pauses.
 	Announce struct {
 		Name  string
 		Ask   uint64 // numbers the sender's calls
@@ -163,7 +170,7 @@ type (
 	}
 	// Propose: from Members[0] to all others. Answered by Accept or Refuse.
 	Propose struct{ View *View }
-	// Accept: the sender has pairs to all members and stands ready for the barrier.
+	// Accept: the sender has pairs to its Links and stands ready for the barrier.
 	Accept struct {
 		Name string
 		ID   uint64
@@ -225,11 +232,13 @@ const (
 // Valid reports whether c is a cause's number.
 func (c Cause) Valid() bool { return c > 0 && c < causeEnd }
 
-// Timing holds the core's patience. All are positive.
+// Timing holds the core's patience. All are positive. What is awaited of several members is awaited
+// anew whenever one of them has come in, and for PerMember longer for each of them.
 type Timing struct {
 	AnnounceMin, AnnounceMax time.Duration // pauses between announcements: they double from Min to Max
 	RetryMin, RetryMax       time.Duration // pauses between ballots that failed: likewise
 	Resend                   time.Duration // pause between repetitions of an unanswered Propose or Commit
+	PerMember                time.Duration // that Connect, Propose and Accepted are longer for each member
 	Connect                  time.Duration // a member refuses when a pair isn't up after that long
 	Propose                  time.Duration // the proposer gives up a member that has not answered for that long
 	Accepted                 time.Duration // a member that accepted leaves when no Commit came for that long
@@ -238,12 +247,16 @@ type Timing struct {
 	BarrierFailures int // a call fails after so many failed barriers
 }
 
+// ConnectOf is how long a member of a view of n waits for the next one to be connected.
+func (t *Timing) ConnectOf(n int) time.Duration { return t.Connect + time.Duration(n)*t.PerMember }
+
 // DefaultTiming suits one data centre.
 func DefaultTiming() Timing {
 	return Timing{
 		AnnounceMin: 250 * time.Millisecond, AnnounceMax: 4 * time.Second,
 		RetryMin: 20 * time.Millisecond, RetryMax: time.Second,
 		Resend:      250 * time.Millisecond,
+		PerMember:   10 * time.Millisecond,
 		Connect:     2 * time.Second,
 		Propose:     3 * time.Second,
 		Accepted:    8 * time.Second,

@@ -94,7 +94,8 @@ func (c *Core) concerns(call *call, node string) bool {
 
 // has reports whether the process is an old member.
 func (s *shrink) has(node string, incarnation uint64) bool {
-	return slices.ContainsFunc(s.old.Members, func(m Member) bool { return m.Node == node && m.Incarnation == incarnation })
+	m := (&View{Members: s.old.Members}).member(node)
+	return m != nil && m.Incarnation == incarnation
 }
 
 // lost: an old member is gone for good.
@@ -186,13 +187,17 @@ func (s *shrink) minority(nodes []string) (of int, ok bool) {
 
 // quorum: more than half of the members, or exactly half with the lowest of them. Two quorums share a node.
 func quorum(nodes []string, of []Member) bool {
+	in := make(map[string]bool, len(nodes))
+	for _, node := range nodes {
+		in[node] = true
+	}
 	count := 0
 	for _, m := range of {
-		if slices.Contains(nodes, m.Node) {
+		if in[m.Node] {
 			count++
 		}
 	}
-	return 2*count > len(of) || 2*count == len(of) && slices.Contains(nodes, of[0].Node)
+	return 2*count > len(of) || 2*count == len(of) && in[of[0].Node]
 }
 
 // objection says what keeps this node from a proposed view, or "".
@@ -221,6 +226,17 @@ func (n *naming) attempted(v *View) {
 	if n.call != nil && n.call.shrink != nil {
 		n.call.shrink.attempts = append(n.call.shrink.attempts, v)
 	}
+}
+
+// Awaited are the old members that a call to shrink waits for, where it is for this node to propose
+// the view: they are alive and have not called, or lost without this node's knowledge.
+func (c *Core) Awaited(name string) []string {
+	n := c.names[name]
+	if n == nil || n.call == nil || n.call.shrink == nil || n.part != nil || len(c.lower(n, 1)) > 0 {
+		return nil
+	}
+	_, awaited, _ := c.roll(n)
+	return awaited
 }
 
 // progressOfShrink says how far the call has come, for people, and names whom it waits for.

@@ -185,7 +185,7 @@ func (w *world) gossip(to, about *simNode) {
 	case to.core == nil:
 	case about.core == nil && known:
 		delete(to.members, about.name)
-		w.step(to, MemberDown{about.name, inc})
+		w.step(to, MemberDown{about.name, inc, true})
 	case about.core != nil && (!known || inc != about.incarnation):
 		to.members[about.name] = about.incarnation
 		w.step(to, MemberUp{about.name, about.incarnation})
@@ -323,7 +323,7 @@ func (w *world) chaos(d time.Duration) {
 		case 7: // gossip is wrong for a while
 			if inc, ok := n.members[o.name]; ok && n.core != nil {
 				delete(n.members, o.name)
-				w.step(n, MemberDown{o.name, inc})
+				w.step(n, MemberDown{o.name, inc, true})
 				w.after(w.delay(), func() { w.gossip(n, o) })
 			}
 		case 8:

@@ -72,7 +72,7 @@ func TestALostMemberIsReplacedByAnotherAsker(t *testing.T) {
 	s.ask("x", 3, "a", "b", "c", "d")
 	delete(s.cores, "b")
 	for _, node := range []string{"a", "c", "d"} {
-		s.step(node, MemberDown{"b", 1})
+		s.step(node, MemberDown{"b", 1, true})
 	}
 	s.pass(2 * time.Second)
 	s.expectView("a", "c", "d")
@@ -84,8 +84,8 @@ func TestTheProposersDeathLeavesItToTheNext(t *testing.T) {
 	s.lose = func(_, to string, _ Message) bool { return to == "a" && a.clock > 0 } // it proposes, and hears no more
 	s.ask("x", 2, "a", "b", "c")
 	delete(s.cores, "a")
-	s.step("b", MemberDown{"a", 1})
-	s.step("c", MemberDown{"a", 1})
+	s.step("b", MemberDown{"a", 1, true})
+	s.step("c", MemberDown{"a", 1, true})
 	s.pass(time.Second)
 	s.expectView("b", "c")
 }

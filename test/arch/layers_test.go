@@ -26,7 +26,9 @@ const (
 // layer. Imports point down only.
 var layers = []layer{
 	{dir: ".", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib}},
-	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "test/faults", "test/testbed"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile", "github.com/schollz/progressbar", "golang.org/x/term", "gonum.org/v1/plot"}},
+	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "collective/schedule", "test/faults", "test/testbed"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile", "github.com/schollz/progressbar", "golang.org/x/term", "gonum.org/v1/plot"}},
+	// It plans with the cores that a node runs.
+	{dir: "cmd/node/internal/simulate", internal: []string{".", "cmd/node/internal/measure", "collective", "messages/wire", "test/testbed"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
 	{dir: "test/bubble"},

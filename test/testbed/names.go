@@ -24,4 +24,4 @@ func Address(k int) string {
 }
 
 // GossipAddr is where the i-th node's gossip listens in memory.
-func GossipAddr(i int) string { return fmt.Sprintf("10.0.0.%d:7946", i+1) }
+func GossipAddr(i int) string { return fmt.Sprintf("10.0.%d.%d:7946", i/250, i%250+1) }

@@ -87,7 +87,7 @@ const closeTimeout = 10 * time.Second
 // config is the i-th node's, with those before it running.
 func (c *Cluster) config(o Options, i int) polyrail.Config {
 	cfg := polyrail.DefaultConfig()
-	cfg.Name, cfg.Balance, cfg.Logger = NodeName(i), o.Balance, o.Logger
+	cfg.Name, cfg.Balance, cfg.Logger, cfg.Nodes = NodeName(i), o.Balance, o.Logger, o.Nodes
 	cfg.Host = NodeName(i) // its networks are what is tested
 	switch {
 	case o.Gossip == Memory:

@@ -19,7 +19,7 @@ import (
 )
 
 // backlog is how many dialed connections wait for Accept; more are refused.
-const backlog = 128
+const backlog = 4096 // as on Linux
 
 // Addr is an address in a Network: "mem:host/device#k", k counting what was opened.
 type Addr string

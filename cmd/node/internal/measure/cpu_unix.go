@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processTime is the user and system time that this process has used.
-func processTime() time.Duration {
+// ProcessTime is the user and system time that this process has used.
+func ProcessTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0 // cannot happen: both arguments are valid

@@ -171,13 +171,13 @@ func (m *run) iterate(ctx context.Context, times int) error {
 		if err := m.g.Barrier(ctx); err != nil {
 			return err
 		}
-		cpu := processTime()
+		cpu := ProcessTime()
 		start := time.Now()
 		if err := m.g.Operate(ctx, m.dst, m.src); err != nil {
 			return err
 		}
 		m.times = append(m.times, time.Since(start))
-		m.cpu += processTime() - cpu
+		m.cpu += ProcessTime() - cpu
 		if m.c.CheckAll {
 			m.check()
 		}

@@ -38,7 +38,7 @@ func TestStacksAreSortedByTheInnermostKnownFunction(t *testing.T) {
 		{partRails, []string{"sync.(*Mutex).Lock", "internal/poll.(*fdMutex).rwlock", "internal/poll.(*FD).RawRead", tcp + "(*conn).ReadFull"}},
 		{partCores, []string{module + "collective/task.(*Task).Step", module + "actors/engine.(*Operation).step"}},
 		{partGossip, []string{"internal/runtime/syscall/linux.Syscall6", "syscall.Syscall6", "github.com/hashicorp/memberlist.(*Memberlist).gossip"}},
-		{partBenchmark, []string{"internal/runtime/syscall/linux.Syscall6", "syscall.Getrusage", module + "cmd/node/internal/measure.processTime"}},
+		{partBenchmark, []string{"internal/runtime/syscall/linux.Syscall6", "syscall.Getrusage", module + "cmd/node/internal/measure.ProcessTime"}},
 		{partActors, []string{"github.com/polyrail/polyrail.AllReduceBytes", "main.group.AllReduce"}},
 		{partRest, []string{"os/signal.loop"}},
 		{partRest, nil},

@@ -1,0 +1,162 @@
+package simulate
+
+import (
+	"math"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/task"
+)
+
+// flat is an event of a rank whose lane goes over the ranks.
+func (s *simulation) flat(e event) {
+	r := int(e.who)
+	switch e.kind {
+	case began:
+		s.begin(r)
+	case wired:
+		s.queue.add(event{at: s.net.work(r, s.now, time.Duration(e.a)), kind: arrived, lane: e.lane, who: e.who, f: e.f})
+	case arrived:
+		s.receive(r, int(e.lane), e.f)
+	case folded:
+		s.step(r, int(e.lane), task.Event{Kind: task.Reduced, Ref: task.Ref(e.a)})
+	case released:
+		s.step(r, int(e.lane), task.Event{Kind: task.Released, Ref: task.Ref(e.a)})
+	}
+}
+
+// begin starts a rank's parts, with the frames that came before.
+func (s *simulation) begin(r int) {
+	k := &s.ranks[r]
+	k.begun = true
+	for lane, t := range k.parts {
+		if s.trees[lane] != nil {
+			s.trees[lane].begin(r)
+		} else if t != nil {
+			s.step(r, lane, task.Event{Kind: task.Start})
+		}
+	}
+	for _, w := range k.waiting {
+		s.receive(r, w.lane, w.f)
+	}
+	k.waiting = nil
+}
+
+// receive is a frame whose bytes have been read.
+func (s *simulation) receive(r, lane int, f *frame) {
+	if !s.ranks[r].begun {
+		s.ranks[r].waiting = append(s.ranks[r].waiting, early{lane, f})
+		return
+	}
+	t := s.ranks[r].parts[lane]
+	if f.grant > 0 {
+		s.step(r, lane, task.Event{Kind: task.Granted, From: op.Rank(f.from), Limit: f.grant})
+		return
+	}
+	span := s.ranks[r].plan.Lanes[lane].Spans[f.span]
+	ref, _, err := t.Place(task.Frame{From: op.Rank(f.from), First: span.First, Count: span.Count,
+		Mark: int(f.mark), Step: int(f.step), Bytes: f.bytes})
+	if err != nil {
+		s.err = err
+		return
+	}
+	if f.ack {
+		s.queue.add(event{at: s.now + s.net.back(lane, int(f.from), r), kind: released, lane: int32(lane),
+			who: f.from, a: int64(f.ref)})
+	}
+	s.step(r, lane, task.Event{Kind: task.Arrived, Ref: ref})
+}
+
+// step feeds a task and carries out its answer.
+func (s *simulation) step(r, lane int, e task.Event) {
+	t := s.ranks[r].parts[lane]
+	actions, err := t.Step(e, s.actions[:0])
+	s.actions = actions
+	if err != nil {
+		s.err = err
+		return
+	}
+	now := s.now
+	for i := range actions {
+		a := &actions[i]
+		switch a.Kind {
+		case task.Send:
+			f := &frame{from: int32(r), span: int32(a.Span), mark: int32(a.Mark), step: int32(a.Step),
+				bytes: a.Loc.Len, ref: uint32(a.Ref), ack: !s.eager}
+			s.send(r, int(a.To), lane, f)
+		case task.Grant:
+			s.send(r, int(a.To), lane, &frame{from: int32(r), grant: a.Limit})
+		case task.Reduce:
+			s.queue.add(event{at: s.net.work(r, now, over(a.Dst.Len*(len(a.Args)-1), s.cluster.Ranks.Fold)),
+				kind: folded, lane: int32(lane), who: int32(r), a: int64(a.Ref)})
+		case task.Copy:
+			s.queue.add(event{at: s.net.work(r, now, over(a.Dst.Len, s.cluster.Ranks.Copy)),
+				kind: folded, lane: int32(lane), who: int32(r), a: int64(a.Ref)})
+		case task.Resolve:
+			s.ended()
+		}
+	}
+}
+
+// send gives a frame to a rank's processor, and then to the link.
+func (s *simulation) send(from, to, lane int, f *frame) {
+	p := &s.cluster.Ranks
+	out := s.net.work(from, s.now, p.Frame+over(f.bytes, p.Copy))
+	if f.grant == 0 && !f.ack { // the frame was copied
+		s.queue.add(event{at: out, kind: released, lane: int32(lane), who: int32(from), a: int64(f.ref)})
+	}
+	s.transmit(from, to, lane, f, out)
+}
+
+// transmit sends a frame over its lane's rail, or over the next one while that is dead.
+func (s *simulation) transmit(from, to, lane int, f *frame, out time.Duration) {
+	rail := lane
+	if s.cluster.host(from) != s.cluster.host(to) {
+		for s.lost(rail, out) {
+			rail = (rail + 1) % len(s.cluster.Rails)
+		}
+	}
+	_, there := s.net.between(rail, from, to, f.bytes, out)
+	if s.cluster.host(from) != s.cluster.host(to) && there > s.dead[rail] {
+		// Cut on the way: it goes again once that is noticed.
+		s.result.Resent++
+		for s.dead[rail] != math.MaxInt64 {
+			out = max(out, s.dead[rail]+s.notice(rail))
+			rail = (rail + 1) % len(s.cluster.Rails)
+			if rail == lane {
+				break // none is left
+			}
+		}
+		_, there = s.net.between(rail, from, to, f.bytes, out)
+	}
+	if f.grant == 0 {
+		s.result.Frames++
+		s.result.Carried += int64(f.bytes)
+	}
+	p := &s.cluster.Ranks
+	s.queue.add(event{at: there, kind: wired, lane: int32(lane), who: int32(to), f: f,
+		a: int64(p.Frame + over(f.bytes, p.Copy))})
+}
+
+// lost reports whether it is known at a time that a rail is dead.
+func (s *simulation) lost(rail int, at time.Duration) bool {
+	return s.dead[rail] != math.MaxInt64 && at >= s.dead[rail]+s.notice(rail) && s.alive()
+}
+
+func (s *simulation) alive() bool {
+	for _, dead := range s.dead {
+		if dead == math.MaxInt64 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *simulation) notice(rail int) time.Duration {
+	for _, f := range s.cluster.Faults {
+		if f.Rail == rail {
+			return f.Notice
+		}
+	}
+	return 0
+}

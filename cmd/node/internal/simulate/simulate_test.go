@@ -1,0 +1,145 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
+)
+
+// gigabit is a cluster with round numbers: a frame's header takes 0.928 µs on the wire.
+func gigabit(hosts, rails int) *Cluster {
+	c := &Cluster{Hosts: hosts, PerHost: 1, Ranks: Processor{Begin: 2 * time.Microsecond, Frame: time.Microsecond, Copy: 10e9, Fold: 10e9},
+		Local: Link{Startup: time.Microsecond, Rate: 5e9}}
+	for range rails {
+		c.Rails = append(c.Rails, Rail{Link: Link{Startup: 10 * time.Microsecond, Rate: 125e6}})
+	}
+	return c
+}
+
+func switches() *Tree {
+	return &Tree{Node: Processor{Frame: 100 * time.Nanosecond, Copy: 100e9, Fold: 100e9}, Ports: true, Radix: 16, Window: 16, Fragment: 64 << 10}
+}
+
+func run(t *testing.T, c *Cluster, call Call) Result {
+	t.Helper()
+	r, err := Run(t.Context(), c, call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func within(t *testing.T, what string, got, want time.Duration, tolerance float64) {
+	t.Helper()
+	if off := math.Abs(got.Seconds()/want.Seconds() - 1); off > tolerance {
+		t.Errorf("%s: %v, want %v within %.0f %%", what, got, want, 100*tolerance)
+	}
+}
+
+func TestTwoRanksTakeWhatTheirFramesTake(t *testing.T) {
+	c := gigabit(2, 1)
+	got := run(t, c, Call{Kind: op.KindAllReduce, Algorithm: op.RecursiveDoubling, Bytes: 8})
+	copies := 2 * over(8, 10e9)
+	want := 2*time.Microsecond + 2*time.Microsecond + copies + onWire(8, 125e6) + 10*time.Microsecond + over(8, 10e9)
+	within(t, "8 bytes", got.Time, want, 0.001)
+	if got.Frames != 2 || got.Carried != 16 {
+		t.Errorf("%d frames, %d bytes", got.Frames, got.Carried)
+	}
+}
+
+func TestALargeRingReachesItsBound(t *testing.T) {
+	for _, hosts := range []int{2, 4, 7} {
+		const bytes = 64 << 20
+		bound := time.Duration(2 * float64(hosts-1) / float64(hosts) * bytes / 125e6 * 1e9)
+		one := run(t, gigabit(hosts, 1), Call{Kind: op.KindAllReduce, Bytes: bytes})
+		two := run(t, gigabit(hosts, 2), Call{Kind: op.KindAllReduce, Bytes: bytes})
+		within(t, fmt.Sprintf("%d hosts", hosts), one.Time, bound, 0.05)
+		within(t, fmt.Sprintf("%d hosts, two rails", hosts), two.Time, bound/2, 0.06)
+	}
+}
+
+func TestATreeCarriesLargeSumsOnceEachWay(t *testing.T) {
+	const bytes = 64 << 20
+	c := gigabit(8, 1)
+	c.Rails[0].Tree = switches()
+	got := run(t, c, Call{Kind: op.KindAllReduce, Bytes: bytes})
+	within(t, "tree", got.Time, over(bytes, 125e6), 0.05)
+	if want := int64(2 * 8 * bytes); got.Carried != want {
+		t.Errorf("%d bytes carried, want %d", got.Carried, want)
+	}
+	c.Rails[0].Tree.Ports = false // one link for all: the node's receives n times as much
+	got = run(t, c, Call{Kind: op.KindAllReduce, Bytes: bytes})
+	within(t, "tree at a host", got.Time, 8*over(bytes, 125e6), 0.05)
+}
+
+func TestEveryAlgorithmEndsOnEveryNumberOfRanks(t *testing.T) {
+	for _, kind := range []op.Kind{op.KindBarrier, op.KindAllReduce, op.KindReduce, op.KindBroadcast, op.KindReduceScatter,
+		op.KindAllGather, op.KindGather, op.KindScatter, op.KindAllToAll, op.KindScan} {
+		for _, a := range schedule.Algorithms(kind) {
+			for hosts := 1; hosts <= 9; hosts++ {
+				for _, bytes := range []int{0, 8 * hosts, 2520 * 256, 2520 * 512} {
+					c := gigabit(hosts, 2)
+					c.PerHost = 1 + hosts%3
+					c.Rails[1].Rate /= 3
+					got := run(t, c, Call{Kind: kind, Algorithm: a, Bytes: bytes * c.PerHost})
+					if hosts > 1 && got.Time <= 0 {
+						t.Errorf("%v by %v, %d hosts, %d bytes: %+v", kind, a, hosts, bytes, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestARailThatDiesCostsItsNoticeAndWhatItCarried(t *testing.T) {
+	const bytes = 32 << 20
+	c := gigabit(4, 2)
+	whole := run(t, c, Call{Kind: op.KindAllReduce, Bytes: bytes})
+	c.Faults = []Fault{{Rail: 1, At: whole.Time / 2, Notice: 10 * time.Millisecond}}
+	cut := run(t, c, Call{Kind: op.KindAllReduce, Bytes: bytes})
+	if cut.Resent == 0 || cut.Time < whole.Time*5/4 || cut.Time > whole.Time*2+20*time.Millisecond {
+		t.Errorf("%v whole, %v with a rail cut, %d frames again", whole.Time, cut.Time, cut.Resent)
+	}
+}
+
+func TestTheSameInputGivesTheSameResult(t *testing.T) {
+	c := gigabit(16, 2)
+	c.Shared = 2
+	call := Call{Kind: op.KindAllReduce, Bytes: 1 << 20}
+	if a, b := run(t, c, call), run(t, c, call); a != b {
+		t.Errorf("%+v, then %+v", a, b)
+	}
+}
+
+func TestManySmallRanksTakeByTheLogarithm(t *testing.T) {
+	at := func(hosts int, withTree bool) time.Duration {
+		c := gigabit(hosts, 1)
+		c.HostsPerLeaf = 16
+		if withTree {
+			c.Rails[0].Tree = switches()
+		}
+		return run(t, c, Call{Kind: op.KindAllReduce, Algorithm: op.RecursiveDoubling, Bytes: 8}).Time
+	}
+	for _, hosts := range []int{16, 256, 1024} {
+		flat, fold := at(hosts, false), at(hosts, true)
+		if hosts > 16 && fold >= flat {
+			t.Errorf("%d hosts: doubling takes %v, a tree %v", hosts, flat, fold)
+		}
+		if twice := at(2*hosts, false); twice < flat+10*time.Microsecond || twice > flat+30*time.Microsecond {
+			t.Errorf("%d hosts take %v, twice as many %v: one step more", hosts, flat, twice)
+		}
+	}
+}
+
+func TestWrongClustersAreNamed(t *testing.T) {
+	c := gigabit(0, 1)
+	c.Rails[0].Rate, c.Ranks.Fold = 0, 0
+	c.Faults = []Fault{{Rail: 3}}
+	if _, err := Run(t.Context(), c, Call{Kind: op.KindBarrier}); err == nil {
+		t.Error("accepted")
+	}
+}

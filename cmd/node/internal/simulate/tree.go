@@ -1,0 +1,252 @@
+package simulate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/sharp"
+)
+
+// tree is a lane that goes over a rail's aggregation tree: a leaf for each rank, a node for each
+// junction. What a lane carries is cut into fragments.
+type tree struct {
+	s      *simulation
+	rail   int
+	config *Tree
+	bytes  int
+	count  uint64 // fragments
+	leaves []*sharp.Leaf
+	above  []place // by rank
+	layout sharp.Layout
+	nodes  []*sharp.Node
+	up     []place // by node; node -1: it is the root
+	done   []bool  // by rank
+	out    []sharp.Action
+}
+
+// place is where a child hangs: which one it is of which node.
+type place struct{ node, child int }
+
+func newTree(s *simulation, rail, bytes int) *tree {
+	c := s.cluster
+	t := &tree{s: s, rail: rail, config: c.Rails[rail].Tree, bytes: bytes, done: make([]bool, c.ranks())}
+	t.count = max(1, uint64((bytes+t.config.Fragment-1)/t.config.Fragment))
+	t.layout = sharp.Arrange(t.sites())
+	t.above = make([]place, c.ranks())
+	t.up = make([]place, len(t.layout))
+	for i, j := range t.layout {
+		t.nodes = append(t.nodes, sharp.NewNode(sharp.NodeConfig{Children: len(j.Children), Window: t.config.Window, Root: j.Parent < 0}))
+		if j.Parent < 0 {
+			t.up[i] = place{node: -1}
+		}
+		for child, m := range j.Children {
+			if m.Rank >= 0 {
+				t.above[m.Rank] = place{i, child}
+			} else {
+				t.up[m.Node] = place{i, child}
+			}
+		}
+	}
+	for range c.ranks() {
+		t.leaves = append(t.leaves, sharp.NewLeaf(t.config.Window))
+	}
+	s.net.nodes[rail] = make([]time.Duration, len(t.layout))
+	s.net.nodeOut[rail] = make([]time.Duration, len(t.layout))
+	s.net.nodeIn[rail] = make([]time.Duration, len(t.layout))
+	return t
+}
+
+// sites are the ranks, and nodes that offer: enough for the radix at each leaf switch, and at the
+// spine.
+func (t *tree) sites() (ranks []sharp.Site, offers []sharp.Offer, radix int) {
+	c := t.s.cluster
+	leaf := func(host int) string {
+		if c.HostsPerLeaf == 0 || c.HostsPerLeaf >= c.Hosts {
+			return ""
+		}
+		return fmt.Sprintf("leaf%d", host/c.HostsPerLeaf)
+	}
+	at := map[string]int{}
+	var paths []string
+	for r := range c.ranks() {
+		path := leaf(c.host(r))
+		ranks = append(ranks, sharp.Site{Node: fmt.Sprintf("r%d", r), Path: path})
+		if at[path]++; at[path] == 1 {
+			paths = append(paths, path)
+		}
+	}
+	offer := func(path string, members int) {
+		for k := range needed(members, t.config.Radix) {
+			offers = append(offers, sharp.Offer{Site: sharp.Site{Node: fmt.Sprintf("a%s/%d", path, k), Path: path}})
+		}
+	}
+	for _, path := range paths {
+		offer(path, at[path])
+	}
+	if len(paths) > 1 {
+		offer("", len(paths))
+	}
+	return ranks, offers, t.config.Radix
+}
+
+// needed is how many nodes fold so many members by a radix.
+func needed(members, radix int) (nodes int) {
+	if radix == 0 || members <= radix {
+		return 1
+	}
+	for members > 1 {
+		members = (members + radix - 1) / radix
+		nodes += members
+	}
+	return nodes + 1
+}
+
+func (t *tree) fragmentBytes(number uint64) int {
+	if number+1 < t.count {
+		return t.config.Fragment
+	}
+	return t.bytes - int(t.count-1)*t.config.Fragment
+}
+
+// begin sends a rank's first fragments.
+func (t *tree) begin(r int) {
+	t.leaves[r].Take(int(t.count))
+	t.send(r)
+}
+
+// send sends what a rank's window allows.
+func (t *tree) send(r int) {
+	leaf, p := t.leaves[r], &t.s.cluster.Ranks
+	for number := leaf.Sent(); leaf.Send(number); number++ {
+		bytes := t.fragmentBytes(number)
+		out := t.s.net.work(r, t.s.now, p.Frame+over(bytes, p.Copy))
+		to := t.above[r]
+		t.toNode(&t.s.net.out[t.rail][t.s.cluster.host(r)], to, out, &frame{bytes: bytes, number: number, up: true, child: int32(to.child)})
+	}
+}
+
+// toNode sends a frame up, over the sender's link and the node's.
+func (t *tree) toNode(link *time.Duration, to place, now time.Duration, f *frame) {
+	t.deliver(link, t.in(to.node), now, f, to.node, true)
+}
+
+func (t *tree) in(node int) *time.Duration {
+	if t.config.Ports {
+		return nil
+	}
+	return &t.s.net.nodeIn[t.rail][node]
+}
+
+// deliver passes a frame over two links, of which one may be a port of its own.
+func (t *tree) deliver(out, in *time.Duration, now time.Duration, f *frame, who int, up bool) {
+	l := &t.s.cluster.Rails[t.rail].Link
+	var free time.Duration
+	if out == nil {
+		out = &free
+	}
+	var idle time.Duration
+	if in == nil {
+		in = &idle
+	}
+	_, there := pass(out, in, now, l.Startup+t.s.cluster.Switch, onWire(f.bytes, l.Rate))
+	t.s.result.Frames++
+	t.s.result.Carried += int64(f.bytes)
+	kind := int64(0)
+	if up {
+		kind = 1
+	}
+	t.s.queue.add(event{at: there, kind: wired, lane: int32(t.rail), who: int32(who), a: kind, f: f})
+}
+
+// Events of a tree are a node's where a is 1, and a rank's where it is 0.
+func (t *tree) handle(e event) {
+	if e.a == 0 {
+		t.rank(e)
+	} else {
+		t.node(e)
+	}
+}
+
+// rank is a response.
+func (t *tree) rank(e event) {
+	r, p := int(e.who), &t.s.cluster.Ranks
+	if e.kind == wired {
+		e.at, e.kind = t.s.net.work(r, t.s.now, p.Frame+over(e.f.bytes, p.Copy)), arrived
+		t.s.queue.add(e)
+		return
+	}
+	leaf := t.leaves[r]
+	leaf.Arrived(e.f.number)
+	leaf.Placed(leaf.Received())
+	if leaf.Received() == t.count && !t.done[r] {
+		t.done[r] = true
+		t.s.ended()
+		return
+	}
+	t.send(r)
+}
+
+// node is a request of a child, or a result of the node above.
+func (t *tree) node(e event) {
+	i, p := int(e.who), &t.config.Node
+	n := t.nodes[i]
+	t.out = t.out[:0]
+	switch e.kind {
+	case wired:
+		e.at, e.kind = t.s.net.nodeWork(t.rail, i, t.s.now, p.Frame+over(e.f.bytes, p.Copy)), arrived
+		t.s.queue.add(e)
+		return
+	case arrived:
+		if !e.f.up {
+			t.out = n.Returned(e.f.number, t.out)
+			break
+		}
+		if t.s.err = n.Place(int(e.f.child), e.f.number, sharp.Request{Bytes: e.f.bytes}); t.s.err != nil {
+			return
+		}
+		t.out = n.Arrived(int(e.f.child), e.f.number, t.out)
+	case folded:
+		t.out = n.Folded(uint64(e.b), t.out)
+	case released:
+		t.out = n.Released(uint64(e.b), t.out)
+	}
+	t.carry(i, t.out)
+}
+
+// carry carries out what a node answers.
+func (t *tree) carry(i int, actions []sharp.Action) {
+	p, net := &t.config.Node, t.s.net
+	again := func(at time.Duration, kind eventKind, number uint64) {
+		t.s.queue.add(event{at: at, kind: kind, lane: int32(t.rail), who: int32(i), a: 1, b: int64(number)})
+	}
+	for _, a := range append([]sharp.Action(nil), actions...) {
+		bytes := t.fragmentBytes(a.Number)
+		switch a.Kind {
+		case sharp.Fold:
+			takes := over(bytes*(len(t.layout[i].Children)-1), p.Fold)
+			again(net.nodeWork(t.rail, i, t.s.now, takes), folded, a.Number)
+		case sharp.Forward:
+			out := net.nodeWork(t.rail, i, t.s.now, p.Frame+over(bytes, p.Copy))
+			to := t.up[i]
+			t.toNode(&net.nodeOut[t.rail][i], to, out, &frame{bytes: bytes, number: a.Number, up: true, child: int32(to.child)})
+			again(out, released, a.Number)
+		case sharp.Respond:
+			out := net.nodeWork(t.rail, i, t.s.now, p.Frame+over(bytes, p.Copy))
+			t.respond(i, a.Child, out, &frame{bytes: bytes, number: a.Number})
+			again(out, released, a.Number)
+		}
+	}
+}
+
+// respond sends a result to a child.
+func (t *tree) respond(i, child int, now time.Duration, f *frame) {
+	link := &t.s.net.nodeOut[t.rail][i]
+	if t.config.Ports {
+		link = nil
+	}
+	if m := t.layout[i].Children[child]; m.Rank >= 0 {
+		t.deliver(link, &t.s.net.in[t.rail][t.s.cluster.host(m.Rank)], now, f, m.Rank, false)
+	} else {
+		t.deliver(link, t.in(m.Node), now, f, m.Node, true)
+	}
+}

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
+	"github.com/polyrail/polyrail/cmd/node/internal/plots"
+	"github.com/polyrail/polyrail/cmd/node/internal/simulate"
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
+)
+
+const simulateLong = `simulate says how long operations would take on a cluster that does not exist. It runs the
+runtime's own cores for every rank, and simulates processors, rails, switches and nodes that
+aggregate. No byte is moved, and no node is started.
+
+--hosts, --sizes and --algorithms are lists: a line for each number of hosts and size, a column
+for each algorithm. With --tree comes a column in which aggregation trees carry every size, and
+how many times as long the first algorithm takes.
+
+--rails describes the rails of every host, STARTUP:RATE each: the time from the last bit sent to
+the last one received, and the rate of a link in each direction.
+
+--calibrate measures what this machine's processor takes, prints it as flags and goes by it. The
+rails' figures are yours to say.
+
+Algorithms with a step for each rank (ring, chain, direct, bruck) are simulated up to 1,024 ranks.
+What is marked with ~ is a line through the times of 512 and 1,024.
+
+docs/simulate.md says what the model leaves out.`
+
+const simulateExample = `  node simulate --hosts 2,4,8,16,32 --sizes 8,64KiB,1MiB
+  node simulate --hosts 512 --rails 5us:100Gbit,5us:100Gbit --sizes 1MiB,64MiB --tree switch
+  node simulate --hosts 16,1024,7861 --sizes 8 --tree switch --plot curves.svg
+  node simulate --hosts 8 --rails 10us:10Gbit,10us:1Gbit --sizes 64MiB --kill 1@20ms`
+
+// simulateFlags are what is simulated.
+type simulateFlags struct {
+	common
+	cluster    simulate.Cluster
+	hosts      []int
+	rails      []simulate.Rail
+	op         string
+	algorithms []polyrail.Algorithm
+	sizes      []int
+	tree       string
+	node       simulate.Tree
+	faults     []simulate.Fault
+	notice     time.Duration
+	calibrate  bool
+	csv        bool
+	plot       string
+}
+
+func newSimulate() *cobra.Command {
+	f := simulateFlags{op: "allreduce", hosts: []int{2, 4, 8, 16, 32, 64}, sizes: []int{8, 64 << 10, 1 << 20},
+		algorithms: []polyrail.Algorithm{polyrail.Auto}, rails: []simulate.Rail{{Link: simulate.Link{Startup: 10 * time.Microsecond, Rate: 1.25e9}}},
+		tree: "none", node: simulate.Tree{Radix: 36, Window: 16, Fragment: 64 << 10}}
+	cmd := &cobra.Command{
+		Use:     "simulate",
+		Short:   "Say how long operations would take on a cluster that does not exist",
+		Long:    simulateLong,
+		Example: simulateExample,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.Flags())
+		},
+	}
+	f.registerCluster(cmd.Flags())
+	fs := cmd.Flags()
+	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs, "operation: "+strings.Join(operationNames(), ", "))
+	settings.List(fs, &f.algorithms, "algorithms", "NAME,...", ",", op.ParseAlgorithm, polyrail.Algorithm.String, "a column for each; auto: by the fixed rule")
+	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")
+	fs.BoolVar(&f.calibrate, "calibrate", false, "measure what this machine's processor takes, and go by it")
+	fs.BoolVar(&f.csv, "csv", false, "print CSV")
+	fs.StringVar(&f.plot, "plot", "", "draw time against hosts, or against sizes where there is one number of hosts, to `FILE`; svg, png or pdf")
+	f.common.register(fs, 0)
+	return cmd
+}
+
+// registerCluster defines what there is.
+func (f *simulateFlags) registerCluster(fs *pflag.FlagSet) {
+	c := &f.cluster
+	f.cluster = simulate.Cluster{PerHost: 1, Local: simulate.Link{Startup: 2 * time.Microsecond, Rate: 5e9},
+		Switch: 300 * time.Nanosecond, Ranks: simulate.Processor{Begin: 2 * time.Microsecond, Frame: 2 * time.Microsecond, Copy: 5e9, Fold: 8e9}}
+	settings.List(fs, &f.hosts, "hosts", "N,...", ",", strconv.Atoi, strconv.Itoa, "numbers of hosts")
+	fs.IntVar(&c.PerHost, "per-host", c.PerHost, "ranks of a host; neighbours in rank share one")
+	settings.List(fs, &f.rails, "rails", "STARTUP:RATE,...", ",", parseSimRail, formatSimRail, "rails of a host, like 5us:100Gbit")
+	settings.Var(fs, &c.Local, "local-link", "STARTUP:RATE", parseSimLink, formatSimLink, "between ranks of a host")
+	fs.IntVar(&c.HostsPerLeaf, "hosts-per-leaf", 0, "hosts below one switch; more than one switch has another level above (0: all)")
+	fs.DurationVar(&c.Switch, "switch", c.Switch, "what a switch takes")
+	fs.DurationVar(&c.Ranks.Begin, "begin", c.Ranks.Begin, "processor time to begin an operation")
+	fs.DurationVar(&c.Ranks.Frame, "frame", c.Ranks.Frame, "processor time to send or to receive a frame")
+	settings.Var(fs, &c.Ranks.Copy, "copy", "RATE", parseRateBytes, formatRateBytes, "rate at which a processor copies to and from sockets")
+	settings.Var(fs, &c.Ranks.Fold, "fold", "RATE", parseRateBytes, formatRateBytes, "rate at which a processor adds")
+	fs.IntVar(&c.Shared, "shared", 0, "processors that all ranks share, as on a test bed; 0: each has its own")
+	settings.Var(fs, &f.tree, "tree", "WHERE", parseTreeKind, settings.AsIs, "aggregation trees: none; switch: at switches, at the rate of their ports; host: by processes like the ranks")
+	fs.IntVar(&f.node.Radix, "tree-radix", f.node.Radix, "most children of an aggregation node; 0: any number")
+	settings.SizeVar(fs, &f.node.Fragment, "tree-fragment", "what an aggregation node adds at a time")
+	settings.List(fs, &f.faults, "kill", "RAIL@TIME,...", ",", parseFault, formatFault, "rails that die, by number from 0, and when")
+	fs.DurationVar(&f.notice, "notice", 200*time.Millisecond, "how long it takes to notice that")
+}
+
+func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.FlagSet) error {
+	if f.op == everyOperation {
+		return usagef("--op %s: simulate takes one operation", f.op)
+	}
+	if f.calibrate {
+		if err := f.measureProcessor(ctx, stdout, fs); err != nil {
+			return err
+		}
+	}
+	o := chosen(f.op)[0]
+	if o.uneven || !slices.Contains(schedule.Algorithms(o.kind), schedule.Choose(o.kind, 8, 4)) || o.kind == op.KindAllToAllV {
+		return usagef("--op %s: its parts are the callers' to say; it can't be simulated", f.op)
+	}
+	if o.kind.Empty() {
+		f.sizes = []int{0}
+	}
+	t := &simTable{flags: f, kind: o.kind}
+	for _, hosts := range f.hosts {
+		for _, size := range f.sizes {
+			if err := t.add(ctx, hosts, size); err != nil {
+				return err
+			}
+		}
+	}
+	if f.plot != "" {
+		if err := t.curves().Draw(f.plot); err != nil {
+			return err
+		}
+	}
+	if f.csv {
+		return t.csv(stdout)
+	}
+	return t.print(stdout)
+}
+
+// simRow is a line of the table: a time for each column.
+type simRow struct {
+	hosts, ranks, bytes int
+	cells               []simCell
+}
+
+// simCell is one simulated time.
+type simCell struct {
+	took       time.Duration
+	stretched  bool // by a line through smaller ones
+	simulation simulate.Result
+}
+
+// simTable is what was simulated.
+type simTable struct {
+	flags *simulateFlags
+	kind  op.Kind
+	rows  []simRow
+}
+
+func (t *simTable) columns() (names []string) {
+	for _, a := range t.flags.algorithms {
+		names = append(names, a.String())
+	}
+	if t.flags.tree != "none" {
+		names = append(names, map[string]string{"switch": "tree of switches", "host": "tree of hosts"}[t.flags.tree])
+	}
+	return names
+}
+
+func (t *simTable) add(ctx context.Context, hosts, bytes int) error {
+	f := t.flags
+	row := simRow{hosts: hosts, ranks: hosts * f.cluster.PerHost, bytes: bytes}
+	for _, a := range f.algorithms {
+		cell, err := t.stretch(ctx, hosts, bytes, a)
+		if err != nil {
+			return &usageError{err}
+		}
+		row.cells = append(row.cells, cell)
+	}
+	if f.tree != "none" {
+		cell, err := t.simulate(ctx, hosts, bytes, f.algorithms[0], true)
+		if err != nil {
+			return &usageError{err}
+		}
+		row.cells = append(row.cells, cell)
+	}
+	t.rows = append(t.rows, row)
+	return nil
+}
+
+// mostSteps is the largest number of ranks of which algorithms are simulated that have a step for
+// each of them.
+const mostSteps = 1024
+
+// stretch simulates, or draws a line through two smaller numbers of hosts.
+func (t *simTable) stretch(ctx context.Context, hosts, bytes int, a op.Algorithm) (simCell, error) {
+	per := t.flags.cluster.PerHost
+	if a == op.Auto {
+		a = schedule.Choose(t.kind, int64(bytes), hosts*per)
+	}
+	large := hosts*per > mostSteps && per <= mostSteps/2
+	if !large || a == op.Tree || a == op.RecursiveDoubling {
+		return t.simulate(ctx, hosts, bytes, a, false)
+	}
+	most := mostSteps / per
+	half, err := t.simulate(ctx, most/2, bytes, a, false)
+	if err != nil {
+		return simCell{}, err
+	}
+	full, err := t.simulate(ctx, most, bytes, a, false)
+	slope := float64(full.took-half.took) / float64(most-most/2)
+	return simCell{took: full.took + time.Duration(slope*float64(hosts-most)), stretched: true, simulation: full.simulation}, err
+}
+
+func (t *simTable) simulate(ctx context.Context, hosts, bytes int, a op.Algorithm, withTree bool) (simCell, error) {
+	f := t.flags
+	c := f.cluster
+	c.Hosts, c.Rails, c.Faults = hosts, slices.Clone(f.rails), nil
+	for _, fault := range f.faults {
+		fault.Notice = f.notice
+		c.Faults = append(c.Faults, fault)
+	}
+	if withTree {
+		for i := range c.Rails {
+			node := f.node
+			node.Node = c.Ranks
+			if f.tree == "switch" {
+				node.Ports, node.Node = true, simulate.Processor{Copy: 1e12, Fold: 1e12}
+			}
+			c.Rails[i].Tree = &node
+		}
+	}
+	r, err := simulate.Run(ctx, &c, simulate.Call{Kind: t.kind, Algorithm: a, Bytes: bytes})
+	return simCell{took: r.Time, simulation: r}, err
+}
+
+func (c *simCell) String() string {
+	mark := ""
+	if c.stretched {
+		mark = "~"
+	}
+	return mark + strconv.FormatFloat(micros(c.took), 'f', 1, 64)
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+func (t *simTable) print(w io.Writer) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(out, "# %s, times in microseconds, simulated\n", t.flags.op)
+	fmt.Fprintf(out, "hosts\tranks\tbytes\t%s\t", strings.Join(t.columns(), "\t"))
+	if t.flags.tree != "none" {
+		fmt.Fprint(out, "factor\t")
+	}
+	fmt.Fprintln(out)
+	for _, r := range t.rows {
+		fmt.Fprintf(out, "%d\t%d\t%d\t", r.hosts, r.ranks, r.bytes)
+		for i := range r.cells {
+			fmt.Fprintf(out, "%s\t", r.cells[i].String())
+		}
+		if t.flags.tree != "none" {
+			fmt.Fprintf(out, "%.2f\t", r.cells[0].took.Seconds()/r.cells[len(r.cells)-1].took.Seconds())
+		}
+		fmt.Fprintln(out)
+	}
+	return out.Flush()
+}
+
+func (t *simTable) csv(w io.Writer) error {
+	out := csv.NewWriter(w)
+	_ = out.Write([]string{"op", "hosts", "ranks", "bytes", "column", "us", "stretched", "frames", "bytes_carried", "resent"}) // Error tells
+	for _, r := range t.rows {
+		for i, name := range t.columns() {
+			c := &r.cells[i]
+			_ = out.Write([]string{t.flags.op, strconv.Itoa(r.hosts), strconv.Itoa(r.ranks), strconv.Itoa(r.bytes), name,
+				strconv.FormatFloat(micros(c.took), 'f', 3, 64), strconv.FormatBool(c.stretched),
+				strconv.FormatInt(c.simulation.Frames, 10), strconv.FormatInt(c.simulation.Carried, 10), strconv.FormatInt(c.simulation.Resent, 10)})
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// curves are the times against hosts, or against sizes where there is one number of hosts.
+func (t *simTable) curves() *plots.Curves {
+	c := &plots.Curves{Title: t.flags.op + ", simulated", X: "hosts", Label: func(x float64) string { return strconv.Itoa(int(x)) }}
+	byHosts := len(t.flags.hosts) > 1
+	if !byHosts {
+		c.X, c.Label = fmt.Sprintf("size, of %d hosts", t.flags.hosts[0]), func(x float64) string { return settings.FormatSize(int(x)) }
+	}
+	for i, name := range t.columns() {
+		for k := range t.rows {
+			r := &t.rows[k]
+			line, x := name, float64(max(r.bytes, 1))
+			if byHosts {
+				x = float64(r.hosts)
+				if len(t.flags.sizes) > 1 {
+					line += ", " + settings.FormatSize(r.bytes)
+				}
+			}
+			at := slices.IndexFunc(c.Lines, func(l plots.Curve) bool { return l.Name == line })
+			if at < 0 {
+				c.Lines, at = append(c.Lines, plots.Curve{Name: line}), len(c.Lines)
+			}
+			if took := micros(r.cells[i].took); took > 0 {
+				c.Lines[at].Points = append(c.Lines[at].Points, plots.Moment{X: x, Micros: took})
+			}
+		}
+	}
+	return c
+}
+
+// measureProcessor is --calibrate.
+func (f *simulateFlags) measureProcessor(ctx context.Context, stdout io.Writer, fs *pflag.FlagSet) error {
+	p, startup, err := simulate.Calibrate(ctx, calibrationTime)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "# this machine: --begin %v --frame %v --copy %s --fold %s; loopback starts up in %v\n",
+		p.Begin, p.Frame, formatRateBytes(p.Copy), formatRateBytes(p.Fold), startup)
+	for name, set := range map[string]func(){"begin": func() { f.cluster.Ranks.Begin = p.Begin }, "frame": func() { f.cluster.Ranks.Frame = p.Frame },
+		"copy": func() { f.cluster.Ranks.Copy = p.Copy }, "fold": func() { f.cluster.Ranks.Fold = p.Fold }} {
+		if !fs.Changed(name) {
+			set()
+		}
+	}
+	return nil
+}
+
+// calibrationTime is how long each of four figures is measured.
+const calibrationTime = 300 * time.Millisecond

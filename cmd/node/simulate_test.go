@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSimulateTellsHostsAndTrees(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "curves.svg")
+	code, table, errs := node(t, "simulate", "--hosts", "2,4,2048", "--sizes", "8,256KiB", "--algorithms", "recursive-doubling,tree",
+		"--tree", "host", "--plot", out)
+	if code != exitOK {
+		t.Fatal(errs)
+	}
+	for _, want := range []string{"hosts", "recursive-doubling", "tree of hosts", "factor", "2048"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is not in:\n%s", want, table)
+		}
+	}
+	if picture, err := os.ReadFile(out); err != nil || !strings.Contains(string(picture), "<svg") {
+		t.Errorf("no picture: %v", err)
+	}
+}
+
+func TestSimulateMarksWhatItExtrapolates(t *testing.T) {
+	code, table, errs := node(t, "simulate", "--hosts", "1200", "--op", "broadcast", "--sizes", "8", "--algorithms", "chain", "--csv")
+	if code != exitOK || !strings.Contains(table, ",true,") {
+		t.Errorf("exit code %d, %s\n%s", code, errs, table)
+	}
+}
+
+func TestWrongClustersAreUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--hosts", "0"}, "0 hosts"},
+		{[]string{"--rails", "5us"}, "STARTUP:RATE"},
+		{[]string{"--rails", "5us:-1Gbit"}, "rate"},
+		{[]string{"--tree", "roof"}, "roof"},
+		{[]string{"--kill", "1"}, "RAIL@TIME"},
+		{[]string{"--kill", "0@1ms"}, "another"},
+		{[]string{"--op", "all"}, "one operation"},
+	} {
+		if code, _, errs := node(t, append([]string{"simulate"}, c.args...)...); code != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d, %q, want %q", c.args, code, errs, c.want)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package view
+
+import "slices"
+
+// This file is about whom an ask is announced to. It is for the lowest asking node to propose.
+// Among few living nodes everybody tells everybody, and each can say who is missing. Among many
+// that would be n² messages each time. There a node tells the lowest living nodes, which answer
+// if they ask too, and more of them each time, until it knows askers below itself. From then on
+// it tells the lowest of these alone. So who proposes hears of all, and in the end tells all.
+const (
+	announceAll    = 32 // other living nodes up to which all are told
+	announceFew    = 8  // of the lowest that are told at first
+	audienceGrowth = 8  // times as many with each announcement, while no lower one is known to ask
+	announceKeep   = 3  // of the lowest askers that are told: the next ones take over
+)
+
+// audience are the nodes that an announcement goes to now.
+func (c *Core) audience(n *naming) []string {
+	if len(c.living) <= announceAll {
+		return c.concerned(n.call, c.living)
+	}
+	if lower := c.lower(n, announceKeep); len(lower) > 0 {
+		return lower
+	}
+	all := c.concerned(n.call, c.living)
+	return all[:min(len(all), max(n.call.reach, announceFew))]
+}
+
+// addresses reports whether an announcement goes to a node now.
+func (c *Core) addresses(n *naming, node string) bool {
+	return slices.Contains(c.audience(n), node)
+}
+
+// told are the living nodes that may know of a call.
+func (c *Core) told(call *call) []string {
+	if len(c.living) <= announceAll {
+		return c.concerned(call, c.living)
+	}
+	var nodes []string
+	for _, node := range c.living {
+		if call.heard[node] {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// concerned are those of some living nodes that are to hear of a call.
+func (c *Core) concerned(call *call, living []string) []string {
+	if call.shrink == nil {
+		return living
+	}
+	var nodes []string
+	for _, node := range living {
+		if c.concerns(call, node) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// lower are the lowest living nodes below this one that are known to ask for the same.
+func (c *Core) lower(n *naming, most int) (nodes []string) {
+	for _, node := range n.askers {
+		if len(nodes) == most || node > c.self.Node {
+			break
+		}
+		if a := n.asks[node]; a.size == n.call.size && c.members[node] == a.incarnation {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
