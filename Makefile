@@ -13,7 +13,7 @@ PAIRS   ?= 20
 ROUNDS  ?= 200
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees worlds faults steady rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees worlds faults steady rounds fuzz bench demo python generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,9 @@ bench: ## Go benchmarks BENCH of BENCHED, COUNT times, into bench.txt for benchs
 
 demo: ## four nodes and two rails on this host
 	$(GO) run ./cmd/node demo
+
+python: ## the Python package: built, installed into a folder and tested (needs a C compiler; torch's part needs python3-torch)
+	.ci/python
 
 generate: ## protobuf code and assembly (needs protoc, and the module proxy for avo)
 	$(GO) generate ./...

@@ -15,6 +15,7 @@ import (
 //export go_polyrail_node_open
 func go_polyrail_node_open(settings *C.char, a *C.polyrail_async, r *C.polyrail_result, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
+	refreshEnvironment()
 	text := ""
 	if settings != nil {
 		text = C.GoString(settings)

@@ -130,6 +130,22 @@ func constants(t *testing.T, file, pattern string) map[string]int {
 	return found
 }
 
+// TestPythonHasTheSameNumbers: the package has them once more, for ctypes.
+func TestPythonHasTheSameNumbers(t *testing.T) {
+	const file = "../../python/polyrail/_abi.py"
+	python := constants(t, file, `(?m)^    "(\w+)": (\d+),$`)
+	for _, d := range polyrail.DTypes() {
+		if python[d.String()] != int(d) {
+			t.Errorf("%s has %d for %v, want %d", file, python[d.String()], d, d)
+		}
+	}
+	for _, o := range polyrail.Ops() {
+		if python[o.String()] != int(o.Code()) {
+			t.Errorf("%s has %d for %v, want %d", file, python[o.String()], o, o.Code())
+		}
+	}
+}
+
 // TestTheNumbersInTheHeaderAreThoseOfGo: a header and a package that differ would be silently wrong.
 func TestTheNumbersInTheHeaderAreThoseOfGo(t *testing.T) {
 	header := constants(t, "polyrail.h", `POLYRAIL_(\w+) = (\d+)`)

@@ -244,6 +244,9 @@ static void wrong_calls(void)
 	CHECK(polyrail_node_open("name=x\nnonsense=1\n", NULL, &r, &error) == POLYRAIL_CONFIG);
 	CHECK(strstr(error.text, "nonsense") && r.handle == 0);
 	CHECK(polyrail_node_open("name=x\n", NULL, &r, &error) == POLYRAIL_CONFIG); /* no rails */
+	CHECK(!setenv("POLYRAIL_RANK_TIMEOUT", "soon", 1)); /* the environment as it is now counts */
+	CHECK(polyrail_node_open("name=x\n", NULL, &r, &error) == POLYRAIL_CONFIG);
+	CHECK(strstr(error.text, "POLYRAIL_RANK_TIMEOUT") && !unsetenv("POLYRAIL_RANK_TIMEOUT"));
 	CHECK(polyrail_barrier((polyrail_comm)node, NULL, &error) == POLYRAIL_ARGUMENT);
 	CHECK(strstr(error.text, "a node, not a communicator"));
 	CHECK(polyrail_barrier(12345, NULL, NULL) == POLYRAIL_ARGUMENT);
