@@ -86,7 +86,7 @@ func (g *Group) waitFor(from []source, done <-chan struct{}, d time.Duration) bo
 	if d <= 0 {
 		return false
 	}
-	if g.polls(from, done) {
+	if g.polls(from, false, done) {
 		return true
 	}
 	timer := time.NewTimer(d)
