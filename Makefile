@@ -16,7 +16,7 @@ SCENARIOS ?= 1000
 NODES   ?= 64
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds fuzz bench demo generate generated help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds fuzz bench demo python generate generated help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +97,9 @@ bench: ## Go benchmarks BENCH of BENCHED, COUNT times, into bench.txt for benchs
 
 demo: ## four nodes and two rails on this host
 	$(GO) run ./cmd/node demo
+
+python: ## the Python package: built, installed into a folder and tested (needs a C compiler; torch's part needs python3-torch)
+	.ci/python
 
 generate: ## protobuf code and assembly (needs protoc, and the module proxy for avo)
 	$(GO) generate ./...

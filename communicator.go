@@ -2,6 +2,7 @@ package polyrail
 
 import (
 	"context"
+	"time"
 	"unsafe"
 
 	"github.com/polyrail/polyrail/actors/communicator"
@@ -126,6 +127,20 @@ func (c *Communicator) Close(ctx context.Context) error {
 		return err
 	}
 	return inner.Close(ctx)
+}
+
+// Abort breaks the communicator on all ranks: what is in flight here ends with an error that matches
+// ErrBroken and the cause, elsewhere with one that matches ErrAborted. It does not wait for that. On
+// a communicator that is broken or closed it does nothing; a nil cause is ErrAborted.
+func (c *Communicator) Abort(cause error) {
+	inner, err := c.of()
+	if err != nil || inner.Err() != nil {
+		return
+	}
+	if cause == nil {
+		cause = ErrAborted
+	}
+	inner.Group.Fail(cause, 0)
 }
 
 // SeqRange is a run of operations of one communicator, by Work.Seq; both ends are included. It may be empty.
@@ -271,6 +286,13 @@ func (w *Work) Wait(ctx context.Context) error {
 		return err
 	}
 	return inner.Wait(ctx)
+}
+
+// WaitFor waits for the end for so long at most, and reports whether the operation has ended. Unlike
+// Wait it ends nothing: the operation goes on.
+func (w *Work) WaitFor(d time.Duration) bool {
+	inner, err := w.of()
+	return err != nil || inner.WaitFor(d)
 }
 
 // Option changes one call.

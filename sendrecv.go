@@ -2,6 +2,7 @@ package polyrail
 
 import (
 	"context"
+	"time"
 
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/op"
@@ -161,6 +162,13 @@ func (t *Transfer) Wait(ctx context.Context) (Status, error) {
 	}
 	s := inner.Status()
 	return Status{Source: int(s.Source), Tag: int(s.Tag), Count: int(s.Count)}, nil
+}
+
+// WaitFor waits for the end for so long at most, and reports whether the transfer has ended. Unlike
+// Wait it ends nothing: the transfer goes on.
+func (t *Transfer) WaitFor(d time.Duration) bool {
+	inner, err := t.of()
+	return err != nil || inner.WaitFor(d)
 }
 
 // StartSend begins a Send and returns. The context governs it: when it ends, the send does. It

@@ -77,3 +77,36 @@ func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
 		<-time.After(time.Minute)
 	})
 }
+
+func TestWaitForEndsNothingAndAbortEndsAll(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		w, err := StartAllReduce(b.t.Context(), comms[0], make([]float32, 10), Sum)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		r, err := StartRecv(b.t.Context(), comms[0], make([]float32, 10), 1, 0)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if w.WaitFor(0) || w.WaitFor(time.Second) || r.WaitFor(time.Second) {
+			b.t.Error("it ended though the other rank did nothing")
+		}
+		if err := AllReduce(b.t.Context(), comms[1], make([]float32, 10), Sum); err != nil {
+			b.t.Error(err)
+		}
+		if !w.WaitFor(time.Minute) || w.Err() != nil {
+			b.t.Error("it did not end right:", w.Err())
+		}
+		cause := errors.New("enough")
+		comms[1].Abort(cause)
+		if err := comms[1].Err(); !errors.Is(err, cause) || !errors.Is(err, ErrBroken) {
+			b.t.Error(err)
+		}
+		if !r.WaitFor(time.Minute) || !errors.Is(r.Err(), ErrAborted) {
+			b.t.Error("the receive of the other rank:", r.Err())
+		}
+		comms[1].Abort(nil) // again: nothing happens
+		(*Communicator)(nil).Abort(nil)
+	})
+}

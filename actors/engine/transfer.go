@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -251,6 +252,12 @@ func (t *Transfer) Wait(ctx context.Context) error {
 		<-t.done
 	}
 	return t.err
+}
+
+// WaitFor waits for the end for so long at most, and reports whether it has come. Unlike Wait it
+// ends nothing.
+func (t *Transfer) WaitFor(d time.Duration) bool {
+	return t.transfers.group.waitFor(t.sources(), t.done, d)
 }
 
 // sources are where the message of a small receive comes from.

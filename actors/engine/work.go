@@ -73,6 +73,32 @@ func (w *Work) Wait(ctx context.Context) error {
 	return w.err
 }
 
+// WaitFor waits for the end for so long at most, and reports whether it has come. Unlike Wait it
+// ends nothing.
+func (w *Work) WaitFor(d time.Duration) bool { return w.group.waitFor(w.from, w.done, d) }
+
+func (g *Group) waitFor(from []source, done <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	if d <= 0 {
+		return false
+	}
+	if g.polls(from, false, done) {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // Watch ends the operation when the context ends, for a caller that may not Wait.
 func (w *Work) Watch(ctx context.Context) {
 	if ctx.Done() == nil {

@@ -29,6 +29,8 @@ var layers = []layer{
 	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "collective/schedule", "test/faults", "test/testbed"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile", "github.com/schollz/progressbar", "golang.org/x/term", "gonum.org/v1/plot"}},
 	// It plans with the cores that a node runs.
 	{dir: "cmd/node/internal/simulate", internal: []string{".", "cmd/node/internal/measure", "collective", "messages/wire", "test/testbed"}},
+	{dir: "cmd/libpolyrail", internal: []string{".", "cmd/internal", "cmd/libpolyrail"},
+		external: []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
 	{dir: "test/bubble"},

@@ -19,18 +19,19 @@ import (
 // no key: a file does not name another file.
 const ConfigFlag = "config"
 
-const envPrefix = "POLYRAIL_"
+// EnvPrefix begins the name of each environment variable that sets a flag.
+const EnvPrefix = "POLYRAIL_"
 
 // EnvName is the environment twin of a flag: "rank-timeout" is POLYRAIL_RANK_TIMEOUT.
 func EnvName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // WithoutTwins returns the environment env ("KEY=value") without any flag's twin, for
 // a child process that gets everything on its command line.
 func WithoutTwins(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		return strings.HasPrefix(kv, envPrefix)
+		return strings.HasPrefix(kv, EnvPrefix)
 	})
 }
 

@@ -1,0 +1,147 @@
+package bridge
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// flight is an operation or a transfer in the runtime.
+type flight interface {
+	Done() <-chan struct{}
+	WaitFor(time.Duration) bool
+}
+
+// work is a call in flight that C has a handle of.
+type work struct {
+	handle Handle
+	cancel func()
+	queue  *Queue // nil: nobody is told
+	tag    uint64
+
+	inside atomic.Pointer[inside] // what to poll, once there is something
+
+	once   sync.Once
+	done   chan struct{}
+	result Result
+	err    error
+}
+
+// inside is the part of a call that the runtime has in flight.
+type inside struct {
+	flight
+	end func() (Result, error) // called after the flight's end
+}
+
+// newWork registers a call. Whoever makes the call sets cancel.
+func (b *Bridge) newWork(call Call) (*work, error) {
+	w := &work{tag: call.Tag, done: make(chan struct{})}
+	if call.Queue != 0 {
+		q, err := lookup[*Queue](b, call.Queue)
+		if err != nil {
+			return nil, err
+		}
+		w.queue = q
+	}
+	h, err := b.put(w)
+	w.handle = h
+	return w, err
+}
+
+// settle notes the outcome, once.
+func (w *work) settle(end func() (Result, error)) {
+	w.once.Do(func() {
+		w.result, w.err = end()
+		close(w.done)
+		if w.queue != nil {
+			w.queue.push(Completion{Work: w.handle, Tag: w.tag, Err: w.err})
+		}
+	})
+}
+
+// fly watches a flight until its end.
+func (w *work) fly(f *inside) {
+	w.inside.Store(f)
+	<-f.Done()
+	w.settle(f.end)
+}
+
+// waitFor waits for the end for so long, d < 0: without limit, and reports whether it has come.
+func (w *work) waitFor(d time.Duration) bool {
+	if d < 0 {
+		d = math.MaxInt64
+	}
+	if f := w.inside.Load(); f != nil {
+		if !f.WaitFor(d) {
+			return false
+		}
+		w.settle(f.end)
+		return true
+	}
+	select {
+	case <-w.done:
+		return true
+	default:
+	}
+	if d == 0 {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// line orders the collective calls of a communicator: each begins after the one before it has
+// begun, also where one had to wait for room.
+type line struct {
+	mu   sync.Mutex
+	last chan struct{} // closed when the last call that joined has begun; nil: there was none
+}
+
+// turn is one call's place in a line. A nil one is a call without order.
+type turn struct {
+	before <-chan struct{}
+	begun  chan struct{}
+}
+
+// join takes the next place.
+func (l *line) join() *turn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &turn{before: l.last, begun: make(chan struct{})}
+	l.last = t.begun
+	return t
+}
+
+// here reports whether it is the call's turn.
+func (t *turn) here() bool {
+	if t == nil || t.before == nil {
+		return true
+	}
+	select {
+	case <-t.before:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits for the turn: each call that is ahead begins or fails.
+func (t *turn) wait() {
+	if t != nil && t.before != nil {
+		<-t.before
+	}
+}
+
+// pass gives the turn to the next call.
+func (t *turn) pass() {
+	if t != nil {
+		close(t.begun)
+	}
+}

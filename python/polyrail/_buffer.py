@@ -1,0 +1,125 @@
+"""Buffers: where the memory of an argument is, and what it holds."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, NamedTuple, Optional
+
+from ._abi import DTYPES, SIZES
+
+
+class Buffer(NamedTuple):
+    """Contiguous memory. keep holds whatever must live while it is in use."""
+
+    address: int
+    count: int
+    dtype: int
+    keep: Any
+
+
+# By size in bytes.
+_SIGNED = {1: DTYPES["int8"], 4: DTYPES["int32"], 8: DTYPES["int64"]}
+_UNSIGNED = {1: DTYPES["uint8"], 4: DTYPES["uint32"], 8: DTYPES["uint64"]}
+_FLOAT = {2: DTYPES["float16"], 4: DTYPES["float32"], 8: DTYPES["float64"]}
+# By format of the struct module.
+_KINDS = {
+    **dict.fromkeys("bhilqn", _SIGNED),
+    **dict.fromkeys("BHILQNc?", _UNSIGNED),
+    **dict.fromkeys("efd", _FLOAT),
+}
+_TORCH_DTYPES = {
+    "torch." + name: DTYPES[name]
+    for name in ("int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+}
+_TORCH_DTYPES["torch.bool"] = DTYPES["uint8"]
+
+
+class _Py_buffer(ctypes.Structure):
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+_WRITABLE, _FORMAT, _C_CONTIGUOUS = 0x1, 0x4, 0x20 | 0x10 | 0x8  # of Python's C interface
+_get = ctypes.pythonapi.PyObject_GetBuffer
+_get.argtypes = (ctypes.py_object, ctypes.POINTER(_Py_buffer), ctypes.c_int)
+_release = ctypes.pythonapi.PyBuffer_Release
+_release.argtypes = (ctypes.POINTER(_Py_buffer),)
+_release.restype = None
+
+
+class _View:
+    """A buffer that an object has lent. It cannot be resized meanwhile."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, obj: Any, writable: bool) -> None:
+        self.raw: Optional[_Py_buffer] = None
+        raw = _Py_buffer()
+        flags = _FORMAT | _C_CONTIGUOUS | (_WRITABLE if writable else 0)
+        _get(obj, ctypes.byref(raw), flags)  # raises BufferError or TypeError
+        self.raw = raw
+
+    def __del__(self) -> None:
+        if self.raw is not None:
+            _release(ctypes.byref(self.raw))
+
+
+def view(obj: Any, writable: bool, dtype: Optional[str] = None) -> Buffer:
+    """The memory of obj. dtype says what it holds where the object cannot, such as bfloat16."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(obj, torch.Tensor):
+        return _tensor(obj, dtype)
+    lent = _View(obj, writable)
+    raw = lent.raw
+    assert raw is not None
+    number = _dtype(dtype) if dtype else _guess(raw.format, raw.itemsize)
+    return _counted(raw.buf or 0, raw.len, number, lent)
+
+
+def _tensor(tensor: Any, dtype: Optional[str]) -> Buffer:
+    if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.is_sparse:
+        raise BufferError("a tensor must be dense, contiguous and on the CPU (polyrail.torch takes others)")
+    if dtype:
+        number = _dtype(dtype)
+    else:
+        number = _TORCH_DTYPES.get(str(tensor.dtype), 0)
+        if not number:
+            raise TypeError(f"{tensor.dtype} is no element type of polyrail; name one with dtype=")
+    return _counted(tensor.data_ptr(), tensor.numel() * tensor.element_size(), number, tensor)
+
+
+def _counted(address: int, length: int, number: int, keep: Any) -> Buffer:
+    size = SIZES[number]
+    if length % size:
+        raise TypeError(f"{length} bytes are no whole number of elements of {size} bytes")
+    return Buffer(address, length // size, number, keep)
+
+
+def _dtype(name: str) -> int:
+    if name not in DTYPES:
+        raise TypeError(f"{name!r} is no element type ({', '.join(DTYPES)})")
+    return DTYPES[name]
+
+
+def _guess(raw: Optional[bytes], itemsize: int) -> int:
+    text = (raw or b"B").decode()
+    native = "<" if sys.byteorder == "little" else ">"
+    kind = text[1:] if text[:1] in ("@", "=", native) else text
+    found = _KINDS.get(kind, {}).get(itemsize)
+    if not found:
+        raise TypeError(
+            f"elements of format {text!r} are no element type of polyrail; name one with dtype="
+        )
+    return found

@@ -1,0 +1,532 @@
+"""Communicators: collective calls, and messages between two ranks."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any, NamedTuple, Optional, Sequence
+
+from . import _abi
+from ._abi import OPS, CBuffer, CError, COperation, check, lib
+from ._buffer import Buffer, view
+from ._errors import Error
+from ._work import Work, call, finish
+
+ANY = -1
+"""Any source, any tag."""
+
+
+class Status(NamedTuple):
+    """Which message a receive took. count is in elements."""
+
+    source: int
+    tag: int
+    count: int
+
+
+class Uneven(NamedTuple):
+    """What became of the operations in flight when a communicator was shrunk, by seq.
+
+    Those before first were finished by all members, those after last by none, and those between by
+    some. first > last: there are none of these.
+    """
+
+    first: int
+    last: int
+
+
+class _Call(NamedTuple):
+    """A collective call, ready to be made."""
+
+    operation: COperation
+    keep: Any
+
+
+class Communicator:
+    """A group of nodes that call collectives together, all in the same order.
+
+    Threads that share a communicator must order their calls, or use one each (dup). An operation
+    that fails breaks its communicator: what is in flight ends with the first cause, and so do later
+    calls. Buffers of in-place operations are undefined then.
+
+    Of all methods: a buffer has the buffer protocol, is contiguous, and is used in place. dtype says
+    what buffers hold where they cannot say so themselves: "bfloat16", "float32loc". op is "sum",
+    "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "minloc" or "maxloc". name is compared
+    between ranks, so that calls in different orders are found out.
+    """
+
+    def __init__(self, handle: int) -> None:
+        """Communicators come from Node.communicator, dup, sub, split and shrink."""
+        self._handle = handle
+        self._flying: list[Work] = []  # a work that nobody refers to must live until its end
+        self._lock = threading.Lock()
+        self.rank: int = lib.comm_rank(handle)
+        """This process's number: 0 to size - 1."""
+        self.size: int = lib.comm_size(handle)
+        """The number of members."""
+
+    def __repr__(self) -> str:
+        return f"<polyrail.Communicator rank {self.rank} of {self.size}>"
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    @property
+    def nodes(self) -> list[str]:
+        """The members' names by rank."""
+        names, text, error = [], ctypes.create_string_buffer(256), CError()
+        for rank in range(self.size):
+            check(lib.comm_node(self._handle, rank, text, len(text), ctypes.byref(error)), error)
+            names.append(text.value.decode())
+        return names
+
+    @property
+    def error(self) -> Optional[Error]:
+        """What broke or closed the communicator, or None."""
+        error = CError()
+        if lib.comm_status(self._handle, ctypes.byref(error)) == _abi.OK:
+            return None
+        return _abi.error_of(error)
+
+    # --- How calls are made.
+
+    def _run(self, c: _Call) -> None:
+        call(lib.run, self._handle, ctypes.byref(c.operation))
+
+    def _start(self, c: _Call) -> Work:
+        return self._launch(c, lib.run, self._handle, ctypes.byref(c.operation))
+
+    def _launch(self, keep: Any, function: Any, *args: Any, work: Optional[Work] = None) -> Work:
+        work = work or Work(keep)
+        with self._lock:
+            while self._flying and self._flying[0].done:
+                self._flying.pop(0)
+            self._flying.append(work)
+        try:
+            work._start(function, args)
+        finally:
+            if not work._handle:
+                with self._lock:
+                    self._flying.remove(work)
+        return work
+
+    def _call(
+        self,
+        kind: int,
+        dst: Optional[Buffer],
+        src: Optional[Buffer],
+        op: Optional[str] = None,
+        root: int = 0,
+        name: Optional[str] = None,
+        counts: Optional[Sequence[int]] = None,
+    ) -> _Call:
+        o = COperation()
+        o.size, o.kind, o.root = ctypes.sizeof(COperation), kind, root
+        for buffer in (dst, src):
+            if buffer is None:
+                continue
+            if o.dtype and o.dtype != buffer.dtype:
+                raise TypeError("the buffers have different element types")
+            o.dtype = buffer.dtype
+        if op is not None:
+            o.op = _op(op)
+        if dst is not None:
+            o.dst, o.dst_count = dst.address, dst.count
+        if src is not None:
+            o.src, o.src_count = src.address, src.count
+        if name is not None:
+            o.name = name.encode()
+        array = None
+        if counts is not None:
+            array = self._counts(counts)
+            o.counts = ctypes.addressof(array)
+        return _Call(o, (dst, src, array))
+
+    def _counts(self, counts: Sequence[int]) -> Any:
+        if len(counts) != self.size:
+            raise ValueError(f"{len(counts)} counts for {self.size} ranks")
+        return (ctypes.c_int64 * self.size)(*counts)
+
+    # --- Collectives.
+
+    def all_reduce(
+        self,
+        buffer: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """Replaces each element by its combination on all ranks; with out it goes there instead."""
+        self._run(self._all_reduce(buffer, op, out, dtype, name))
+
+    def start_all_reduce(
+        self,
+        buffer: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins an all_reduce."""
+        return self._start(self._all_reduce(buffer, op, out, dtype, name))
+
+    def _all_reduce(self, buffer, op, out, dtype, name) -> _Call:
+        src = view(buffer, out is None, dtype)
+        dst = src if out is None else view(out, True, dtype)
+        return self._call(_abi.ALLREDUCE, dst, src, op, name=name)
+
+    def all_reduce_batch(
+        self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
+    ) -> None:
+        """An all_reduce of many small buffers as one operation, in place."""
+        keep, args = self._batch(buffers, op, dtype)
+        call(lib.batch, *args)
+        del keep
+
+    def start_all_reduce_batch(
+        self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
+    ) -> Work:
+        """Begins an all_reduce_batch."""
+        keep, args = self._batch(buffers, op, dtype)
+        return self._launch(keep, lib.batch, *args)
+
+    def _batch(self, buffers, op, dtype):
+        views = [view(b, True, dtype) for b in buffers]
+        kinds = {v.dtype for v in views}
+        if len(kinds) != 1:
+            raise TypeError("a batch needs buffers, of one element type")
+        array = (CBuffer * len(views))(*((v.address, v.count) for v in views))
+        return (views, array), (self._handle, array, len(views), kinds.pop(), _op(op))
+
+    def reduce(
+        self,
+        src: Any,
+        dst: Any = None,
+        op: str = "sum",
+        *,
+        root: int = 0,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """Puts the combination of src on all ranks into dst on the root; others need no dst."""
+        self._run(self._reduce(src, dst, op, root, dtype, name))
+
+    def start_reduce(
+        self,
+        src: Any,
+        dst: Any = None,
+        op: str = "sum",
+        *,
+        root: int = 0,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins a reduce."""
+        return self._start(self._reduce(src, dst, op, root, dtype, name))
+
+    def _reduce(self, src, dst, op, root, dtype, name) -> _Call:
+        target = view(dst, True, dtype) if dst is not None and root == self.rank else None
+        return self._call(_abi.REDUCE, target, view(src, False, dtype), op, root, name)
+
+    def broadcast(
+        self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
+    ) -> None:
+        """Copies the root's buffer into that of all others."""
+        self._run(self._broadcast(buffer, root, dtype, name))
+
+    def start_broadcast(
+        self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
+    ) -> Work:
+        """Begins a broadcast."""
+        return self._start(self._broadcast(buffer, root, dtype, name))
+
+    def _broadcast(self, buffer, root, dtype, name) -> _Call:
+        b = view(buffer, root != self.rank, dtype)
+        return self._call(_abi.BROADCAST, b, b, None, root, name)
+
+    def all_gather(
+        self,
+        dst: Any,
+        src: Any,
+        *,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """Puts the src of all ranks into dst, by rank. counts: elements of each, if they differ."""
+        self._run(self._all_gather(dst, src, counts, dtype, name))
+
+    def start_all_gather(
+        self,
+        dst: Any,
+        src: Any,
+        *,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins an all_gather."""
+        return self._start(self._all_gather(dst, src, counts, dtype, name))
+
+    def _all_gather(self, dst, src, counts, dtype, name) -> _Call:
+        target, source = view(dst, True, dtype), view(src, False, dtype)
+        return self._call(_abi.ALLGATHER, target, source, name=name, counts=counts)
+
+    def reduce_scatter(
+        self,
+        dst: Any,
+        src: Any,
+        op: str = "sum",
+        *,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """Divides src into a part for each rank, and puts the combination of its part into dst."""
+        self._run(self._reduce_scatter(dst, src, op, counts, dtype, name))
+
+    def start_reduce_scatter(
+        self,
+        dst: Any,
+        src: Any,
+        op: str = "sum",
+        *,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins a reduce_scatter."""
+        return self._start(self._reduce_scatter(dst, src, op, counts, dtype, name))
+
+    def _reduce_scatter(self, dst, src, op, counts, dtype, name) -> _Call:
+        target, source = view(dst, True, dtype), view(src, False, dtype)
+        return self._call(_abi.REDUCESCATTER, target, source, op, name=name, counts=counts)
+
+    def gather(
+        self,
+        src: Any,
+        dst: Any = None,
+        *,
+        root: int = 0,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """Puts the src of all ranks into the root's dst, by rank; others need no dst."""
+        self._run(self._gather(src, dst, root, counts, dtype, name))
+
+    def start_gather(
+        self,
+        src: Any,
+        dst: Any = None,
+        *,
+        root: int = 0,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins a gather."""
+        return self._start(self._gather(src, dst, root, counts, dtype, name))
+
+    def _gather(self, src, dst, root, counts, dtype, name) -> _Call:
+        target = view(dst, True, dtype) if dst is not None and root == self.rank else None
+        return self._call(_abi.GATHER, target, view(src, False, dtype), None, root, name, counts)
+
+    def scatter(
+        self,
+        dst: Any,
+        src: Any = None,
+        *,
+        root: int = 0,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """Divides the root's src into a part for each rank, which gets it in dst."""
+        self._run(self._scatter(dst, src, root, counts, dtype, name))
+
+    def start_scatter(
+        self,
+        dst: Any,
+        src: Any = None,
+        *,
+        root: int = 0,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins a scatter."""
+        return self._start(self._scatter(dst, src, root, counts, dtype, name))
+
+    def _scatter(self, dst, src, root, counts, dtype, name) -> _Call:
+        source = view(src, False, dtype) if src is not None and root == self.rank else None
+        return self._call(_abi.SCATTER, view(dst, True, dtype), source, None, root, name, counts)
+
+    def all_to_all(
+        self,
+        dst: Any,
+        src: Any,
+        *,
+        send_counts: Optional[Sequence[int]] = None,
+        recv_counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """Sends a part of src to each rank, and puts what they have for this one into dst, by rank.
+
+        Parts are equal, or send_counts[j] elements to rank j and recv_counts[j] from it.
+        """
+        self._run(self._all_to_all(dst, src, send_counts, recv_counts, dtype, name))
+
+    def start_all_to_all(
+        self,
+        dst: Any,
+        src: Any,
+        *,
+        send_counts: Optional[Sequence[int]] = None,
+        recv_counts: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins an all_to_all."""
+        return self._start(self._all_to_all(dst, src, send_counts, recv_counts, dtype, name))
+
+    def _all_to_all(self, dst, src, send_counts, recv_counts, dtype, name) -> _Call:
+        target, source = view(dst, True, dtype), view(src, False, dtype)
+        if send_counts is None and recv_counts is None:
+            return self._call(_abi.ALLTOALL, target, source, name=name)
+        if send_counts is None or recv_counts is None:
+            raise ValueError("both send_counts and recv_counts, or none")
+        c = self._call(_abi.ALLTOALLV, target, source, name=name)
+        arrays = self._counts(send_counts), self._counts(recv_counts)
+        c.operation.send_counts, c.operation.recv_counts = map(ctypes.addressof, arrays)
+        return _Call(c.operation, (c.keep, arrays))
+
+    def scan(
+        self,
+        buffer: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        exclusive: bool = False,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        """The combination of ranks 0 to r on rank r; exclusive: 0 to r-1, rank 0 keeps its own."""
+        self._run(self._scan(buffer, op, out, exclusive, dtype, name))
+
+    def start_scan(
+        self,
+        buffer: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        exclusive: bool = False,
+        dtype: Optional[str] = None,
+        name: Optional[str] = None,
+    ) -> Work:
+        """Begins a scan."""
+        return self._start(self._scan(buffer, op, out, exclusive, dtype, name))
+
+    def _scan(self, buffer, op, out, exclusive, dtype, name) -> _Call:
+        src = view(buffer, out is None, dtype)
+        dst = src if out is None else view(out, True, dtype)
+        return self._call(_abi.EXSCAN if exclusive else _abi.SCAN, dst, src, op, name=name)
+
+    def barrier(self, timeout: Optional[float] = None) -> None:
+        """Returns when all ranks have called it. After timeout seconds it breaks the communicator."""
+        finish(lib.barrier, self._handle, timeout=timeout)
+
+    # --- Messages.
+
+    def send(self, buffer: Any, to: int, tag: int = 0, *, dtype: Optional[str] = None) -> None:
+        """Sends a message, and returns when the buffer can be used again."""
+        b = view(buffer, False, dtype)
+        finish(lib.send, self._handle, b.address, b.count, b.dtype, to, tag)
+
+    def start_send(self, buffer: Any, to: int, tag: int = 0, *, dtype: Optional[str] = None) -> Work:
+        """Begins a send."""
+        b = view(buffer, False, dtype)
+        handle = self._handle
+
+        def send(async_: Any, result: Any, error: Any) -> int:
+            return lib.send(handle, b.address, b.count, b.dtype, to, tag, async_, error)
+
+        return self._launch(b, send)
+
+    def recv(
+        self, buffer: Any, source: int = ANY, tag: int = ANY, *, dtype: Optional[str] = None
+    ) -> Status:
+        """Receives a message into the beginning of a buffer."""
+        b = view(buffer, True, dtype)
+        r = call(lib.recv, self._handle, b.address, b.count, b.dtype, source, tag)
+        return Status(r.source, r.tag, r.count)
+
+    def start_recv(
+        self, buffer: Any, source: int = ANY, tag: int = ANY, *, dtype: Optional[str] = None
+    ) -> Receive:
+        """Begins a recv."""
+        b = view(buffer, True, dtype)
+        work = Receive(b)
+        args = (lib.recv, self._handle, b.address, b.count, b.dtype, source, tag)
+        self._launch(b, *args, work=work)
+        return work
+
+    # --- Other communicators, and the end.
+
+    def dup(self) -> Communicator:
+        """Another communicator of the same members. A collective call, as the next two are."""
+        return Communicator(call(lib.comm_dup, self._handle).handle)
+
+    def sub(self, ranks: Sequence[int]) -> Optional[Communicator]:
+        """A communicator of the ranks listed, in this order; None on the others. All call it."""
+        array = (ctypes.c_int * len(ranks))(*ranks)
+        handle = call(lib.comm_sub, self._handle, array, len(ranks)).handle
+        return Communicator(handle) if handle else None
+
+    def split(self, color: int, key: int = 0) -> Optional[Communicator]:
+        """A communicator of those with the same color, in the order of keys; negative: None."""
+        handle = call(lib.comm_split, self._handle, color, key).handle
+        return Communicator(handle) if handle else None
+
+    def shrink(self, timeout: Optional[float] = None) -> tuple[Communicator, Uneven]:
+        """A communicator of those that live and call it too. This one is closed."""
+        r = call(lib.comm_shrink, self._handle, timeout=timeout)
+        lib.comm_close(self._handle, None, None)
+        self._handle = 0
+        return Communicator(r.handle), Uneven(r.first, r.last)
+
+    def abort(self) -> None:
+        """Breaks the communicator on all ranks."""
+        lib.comm_abort(self._handle, None)
+
+    def close(self, timeout: Optional[float] = None) -> None:
+        """Waits for what is in flight, and tells the others. Closing it again does nothing."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            finish(lib.comm_close, handle, timeout=timeout)
+
+
+class Receive(Work):
+    """A receive that was started."""
+
+    @property
+    def status(self) -> Optional[Status]:
+        """Which message it took, once it has ended without an error."""
+        r = self._result
+        return None if r is None or self._error is not None else Status(r.source, r.tag, r.count)
+
+
+def _op(name: str) -> int:
+    if name not in OPS:
+        raise ValueError(f"{name!r} is no operator ({', '.join(OPS)})")
+    return OPS[name]

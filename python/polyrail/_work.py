@@ -1,0 +1,135 @@
+"""Calls in flight, and calls that block."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from ._abi import OK, PENDING, CAsync, CError, CResult, check, lib
+from ._errors import Timeout
+
+# How long one wait in the library lasts. Python handles signals, like Ctrl-C, between two of them.
+_SLICE = 0.05
+_SLICE_NS = int(_SLICE * 1e9)
+
+_byref = ctypes.byref
+
+
+def call(function: Callable[..., int], *args: Any, timeout: Optional[float] = None) -> CResult:
+    """Makes a call that has an async and a result, and waits for its end."""
+    result, error = CResult(), CError()
+    _finish(function, args, result, error, timeout)
+    return result
+
+
+def finish(function: Callable[..., int], *args: Any, timeout: Optional[float] = None) -> None:
+    """Makes a call that has an async and no result, and waits for its end."""
+    _finish(function, args, None, CError(), timeout)
+
+
+def _finish(function, args, result, error, timeout) -> None:
+    async_ = CAsync(0, 0, _SLICE_NS, 0)
+    ended = None if result is None else _byref(result)
+    try:
+        if result is None:
+            code = function(*args, _byref(async_), _byref(error))
+        else:
+            code = function(*args, _byref(async_), ended, _byref(error))
+        if code == OK:
+            return
+        deadline = None if timeout is None else time.monotonic() + timeout - _SLICE
+        while code == PENDING:
+            if deadline is not None and time.monotonic() >= deadline:
+                code = _give_up(async_.work, ended, error)
+                if code != OK and error.code == _CANCELED:
+                    raise Timeout(f"timed out after {timeout} s: {error.text.decode(errors='replace')}")
+                break
+            code = lib.wait(async_.work, _SLICE_NS, ended, _byref(error))
+    except BaseException:  # KeyboardInterrupt above all: the memory must be free before it is raised
+        if async_.work:
+            _give_up(async_.work, None, CError())
+        raise
+    check(code, error)
+
+
+_CANCELED = 3  # of polyrail.h
+
+
+def _give_up(work: int, result: Any, error: CError) -> int:
+    """Ends a call and waits until the library holds none of its memory."""
+    lib.cancel(work, None)
+    return lib.wait(work, -1, result, _byref(error))
+
+
+class Work:
+    """A call that was started. Its buffers belong to polyrail until it has ended."""
+
+    def __init__(self, keep: Any) -> None:
+        self._keep = keep
+        self._handle = 0
+        self._lock = threading.Lock()
+        self._result: Optional[CResult] = None
+        self._error: Optional[CError] = None
+
+    def _start(self, function: Callable[..., int], args: tuple) -> None:
+        async_, result, error = CAsync(), CResult(), CError()
+        try:
+            code = function(*args, _byref(async_), _byref(result), _byref(error))
+        finally:
+            self._handle = async_.work
+        if code == OK:
+            self._end(result, None)
+        elif code != PENDING:
+            check(code, error)
+
+    def _end(self, result: CResult, error: Optional[CError]) -> None:
+        self._result, self._error, self._keep, self._handle = result, error, None, 0
+
+    def _wait(self, nanoseconds: int) -> bool:
+        with self._lock:
+            if self._result is not None:
+                return True
+            result, error = CResult(), CError()
+            code = lib.wait(self._handle, nanoseconds, _byref(result), _byref(error))
+            if code == PENDING:
+                return False
+            self._end(result, error if code != OK else None)
+            return True
+
+    @property
+    def done(self) -> bool:
+        """Whether the call has ended, right or with an error."""
+        return self._wait(0)
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits for the end, and raises the call's error.
+
+        After timeout seconds it raises Timeout; the call goes on. Ctrl-C ends the wait and the call.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                left = _SLICE if deadline is None else min(_SLICE, deadline - time.monotonic())
+                if self._wait(max(0, int(left * 1e9))):
+                    break
+                if left < _SLICE and left <= 0:
+                    raise Timeout(f"the call has not ended after {timeout} s; it goes on")
+        except KeyboardInterrupt:
+            self.cancel()
+            while not self._wait(-1):
+                pass
+            raise
+        if self._error is not None:
+            check(self._error.code, self._error)
+
+    def cancel(self) -> None:
+        """Ends the call. A collective one breaks its communicator on all ranks."""
+        if self._handle:
+            lib.cancel(self._handle, None)
+
+    @property
+    def seq(self) -> Optional[int]:
+        """The operation's number in its communicator, once it has ended."""
+        return (self._result.seq or None) if self._result is not None else None

@@ -1,0 +1,57 @@
+"""Builds libpolyrail.so from the Go sources of the repository that holds this directory.
+
+POLYRAIL_LIBRARY names a library that is built already, to be packed in its place.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from wheel.bdist_wheel import bdist_wheel
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class BuildWithLibrary(build_py):
+    """Puts the library beside the package's modules."""
+
+    def run(self):
+        super().run()
+        target = pathlib.Path(self.build_lib, "polyrail", "libpolyrail.so").resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        ready = os.environ.get("POLYRAIL_LIBRARY")
+        if ready:
+            shutil.copyfile(ready, target)
+            return
+        if not (ROOT / "cmd" / "libpolyrail" / "polyrail.h").exists():
+            raise SystemExit(
+                f"{ROOT} does not hold polyrail's Go sources: install from a checkout "
+                "(pip install ./python), or set POLYRAIL_LIBRARY to a library that is built"
+            )
+        if shutil.which("go") is None:
+            raise SystemExit("there is no go command, which builds the library: https://go.dev/dl")
+        command = ["go", "build", "-buildmode=c-shared", "-ldflags=-s -w"]
+        subprocess.run(
+            command + ["-o", str(target), "./cmd/libpolyrail"],
+            cwd=ROOT,
+            env={**os.environ, "CGO_ENABLED": "1"},
+            check=True,
+        )
+        target.with_suffix(".h").unlink(missing_ok=True)  # cgo's; polyrail.h is the interface
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel for one platform and every Python 3: the library is loaded by ctypes."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self):
+        return ("py3", "none", super().get_tag()[2])
+
+
+setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

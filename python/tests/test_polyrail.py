@@ -1,0 +1,263 @@
+"""The package without numpy or torch: two processes on loopback, one of which is this one."""
+
+import array
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import unittest
+import unittest.mock
+
+import polyrail
+from polyrail import _abi
+
+RAILS = ["x=tcp:127.0.0.1", "y=tcp:127.0.0.2"]
+
+
+def node(name, **settings):
+    settings = {"bind": "127.0.0.1:0", "rails": RAILS, "probe": False, "log_level": "error", **settings}
+    return polyrail.Node(name, **settings)
+
+
+def other(pipe, story):
+    """Rank 1: forms the communicator and tells its part of a story."""
+    try:
+        with node("b", join=pipe.recv()) as n:
+            comm = n.communicator("test", 2, timeout=30)
+            pipe.send(globals()[story](n, comm, pipe))
+            pipe.recv()  # the other rank has done its part
+    except BaseException as e:
+        pipe.send(e)
+        raise
+
+
+def calls(n, comm, pipe):
+    """Every call, on both ranks. Returns what went wrong, or None."""
+    me, they = comm.rank, 1 - comm.rank
+    ints = lambda *v: array.array("i", v)
+
+    x = ints(me, 2, 3)
+    comm.all_reduce(x)
+    assert x == ints(1, 4, 6), x
+    out = ints(0, 0, 0)
+    comm.all_reduce(x, "max", out=out, name="named")
+    assert out == x
+    comm.reduce(ints(me + 1), out := ints(0), "prod", root=1)
+    assert out[0] == (2 if me == 1 else 0)
+    x = ints(77 if me == 0 else 0)
+    comm.broadcast(x, root=0)
+    assert x[0] == 77
+    all_ = ints(0, 0)
+    comm.all_gather(all_, ints(me + 5))
+    assert all_ == ints(5, 6)
+    uneven = ints(0, 0, 0)
+    comm.all_gather(uneven, ints(*[me] * (me + 1)), counts=[1, 2])
+    assert uneven == ints(0, 1, 1)
+    part = ints(0)
+    comm.reduce_scatter(part, ints(10, 20))
+    assert part[0] == 20 * (me + 1)
+    comm.gather(ints(me), all_ if me == 0 else None)
+    assert me == 1 or all_ == ints(0, 1)
+    comm.scatter(part, ints(8, 9) if me == 0 else None)
+    assert part[0] == 8 + me
+    comm.all_to_all(all_, ints(10 * me, 10 * me + 1))
+    assert all_ == ints(me, 10 + me)
+    got = ints(0, 0) if me == 0 else ints(0, 0, 0, 0)
+    comm.all_to_all(got, ints(me, me, me), send_counts=[1, 2], recv_counts=[me + 1, me + 1])
+    assert list(got) == [0] * (me + 1) + [1] * (me + 1), got
+    x = ints(me + 1)
+    comm.scan(x)
+    assert x[0] == (3 if me else 1)
+    comm.scan(x, exclusive=True)
+    assert x[0] == 1
+    many = [bytearray([me]), bytearray([1, me])]
+    comm.all_reduce_batch(many)
+    assert many == [bytearray([1]), bytearray([2, 1])]
+    half = bytearray(b"\x80\x3f") * 4  # 1.0 as bfloat16
+    comm.all_reduce(half, dtype="bfloat16")
+    assert half == bytearray(b"\x00\x40") * 4
+    comm.barrier()
+
+    works = [comm.start_all_reduce(ints(*[i + me] * 5000)) for i in range(40)]
+    for w in works:
+        w.wait()
+        assert w.done and w.seq
+    receive = comm.start_recv(buf := ints(0, 0, 0), tag=3)
+    assert comm.start_send(ints(me, 4), they, 3).wait() is None
+    receive.wait(10)
+    assert receive.status == (they, 3, 2) and buf == ints(they, 4, 0), (receive.status, buf)
+    if me == 0:
+        comm.send(b"hello", 1, 9)
+    else:
+        assert comm.recv(b := bytearray(9)) == (0, 9, 5) and b[:5] == b"hello"
+
+    twin, only, turned = comm.dup(), comm.sub([1]), comm.split(0, -me)
+    assert (only is None) == (me == 0) and turned.rank == they and twin.nodes == ["a", "b"]
+    for c in (twin, only, turned):
+        if c is not None:
+            c.barrier()
+            c.close()
+            c.close()
+    rails = n.rails
+    assert [r.name for r in rails] == ["x", "y"] and rails[0].up and rails[0].bytes_sent > 0
+    comm.close()
+
+
+def quiet(n, comm, pipe):
+    """Does nothing until it is told to."""
+    pipe.send("ready")
+    return pipe.recv()
+
+
+class Pair(unittest.TestCase):
+    def start(self, story):
+        pipe, end = multiprocessing.get_context("spawn").Pipe()
+        process = multiprocessing.get_context("spawn").Process(target=other, args=(end, story))
+        process.start()
+        self.node = node("a")
+        self.addCleanup(self.node.close)
+        pipe.send(self.node.address)
+        self.comm = self.node.communicator("test", 2, timeout=30)
+        self.pipe, self.process = pipe, process
+
+    def finish(self):
+        said = self.pipe.recv()
+        if isinstance(said, BaseException):
+            raise said
+        self.pipe.send("end")
+        self.process.join()
+
+    def test_every_call(self):
+        self.start("calls")
+        calls(self.node, self.comm, self.pipe)
+        self.finish()
+
+    def test_a_lost_rank_is_an_error_that_names_it(self):
+        self.start("quiet")
+        self.pipe.recv()
+        events = self.node.events(timeout=30)
+        work = self.comm.start_all_reduce(bytearray(1 << 20))
+        self.process.kill()
+        began = time.monotonic()
+        with self.assertRaises(polyrail.RankLost) as caught:
+            work.wait()
+        self.assertLess(time.monotonic() - began, 5)
+        e = caught.exception
+        self.assertEqual((e.rank, e.node), (1, "b"))
+        self.assertIsNotNone(e.seq)
+        self.assertIsInstance(self.comm.error, polyrail.RankLost)
+        with self.assertRaises(polyrail.RankLost):
+            self.comm.barrier()
+        lost = next(v for v in events if v.kind == "rank lost")
+        self.assertEqual((lost.rank, lost.node), (1, "b"))
+        self.process.join()
+
+    def test_other_threads_run_and_ctrl_c_ends_the_call(self):
+        self.start("quiet")
+        self.pipe.recv()
+        waits, ran = threading.Event(), threading.Event()
+        wait = _abi.lib.wait
+
+        def told(*args):
+            waits.set()
+            return wait(*args)
+
+        def interrupt():
+            waits.wait()
+            ran.set()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with unittest.mock.patch.object(_abi.lib, "wait", told), self.assertRaises(KeyboardInterrupt):
+            self.comm.all_reduce(bytearray(8))
+        self.assertTrue(ran.is_set())
+        self.assertIsInstance(self.comm.error, polyrail.Error)
+        self.pipe.send("go")
+        self.finish()
+
+    def test_a_wait_that_times_out_ends_nothing(self):
+        self.start("quiet")
+        self.pipe.recv()
+        work = self.comm.start_recv(bytearray(8))
+        with self.assertRaises(polyrail.Timeout):
+            work.wait(0.01)
+        self.assertFalse(work.done)
+        work.cancel()
+        with self.assertRaises(polyrail.Canceled):
+            work.wait()
+        self.assertIsNone(self.comm.error)
+        self.pipe.send("go")
+        self.finish()
+
+    def test_a_fork_is_told_so(self):
+        with node("alone") as n:
+            child = os.fork()
+            if child == 0:
+                try:
+                    n.communicator("x", 1)
+                except polyrail.ForkedError:
+                    os._exit(0)
+                os._exit(1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            n.communicator("x", 1, timeout=30).close()
+
+
+class Alone(unittest.TestCase):
+    def test_wrong_arguments_are_named(self):
+        with self.assertRaisesRegex(polyrail.ConfigError, "nonsense"):
+            node("x", nonsense=1)
+        with node("x") as n:
+            with self.assertRaisesRegex(polyrail.Timeout, "1 of 2 nodes have asked"):
+                n.communicator("two", 2, timeout=0.3)
+            comm = n.communicator("one", 1)
+            with self.assertRaises(ValueError):
+                comm.all_reduce(bytearray(1), "median")
+            with self.assertRaises(TypeError):
+                comm.all_reduce(bytearray(1), dtype="int7")
+            with self.assertRaises(TypeError):
+                comm.all_reduce(array.array("h", [1]))
+            with self.assertRaises((BufferError, TypeError)):
+                comm.all_reduce(b"read only")
+            comm.all_reduce(bytearray(b"right"))
+            comm.close()
+            with self.assertRaises(polyrail.ArgumentError):
+                comm.barrier()
+
+    def test_operations_leave_nothing_behind(self):
+        """Ten thousand: memory, descriptors and threads stay."""
+
+        def state():
+            with open("/proc/self/statm") as f:
+                pages = int(f.read().split()[1])
+            return pages * 4096, len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+        with node("x") as n, n.communicator("one", 1) as comm:
+            b = bytearray(8)
+            counts = [1000, 10000]
+            for count in counts:
+                for _ in range(count // 2):
+                    comm.all_reduce(b)
+                    comm.start_all_reduce(b).wait()
+                if count == counts[0]:
+                    before = state()
+            after = state()
+        self.assertLess(after[0], before[0] + (8 << 20))
+        self.assertEqual(after[1], before[1])
+        self.assertLessEqual(after[2], before[2] + 2)
+
+    def test_numpy_arrays_are_buffers(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("SKIPPED: no numpy")
+        with node("x") as n, n.communicator("one", 1) as comm:
+            x = numpy.arange(6, dtype=numpy.float16)
+            comm.all_reduce(x)
+            self.assertEqual(x[5], 5)
+            with self.assertRaises((BufferError, ValueError)):
+                comm.all_reduce(x[::2])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
