@@ -35,8 +35,8 @@ func TestKillAndRejoinLeaveNothingBehind(t *testing.T) {
 			b.each(func(i int) error { return again[i].Barrier(b.t.Context()) })
 			b.each(func(i int) error { return again[i].Close(b.t.Context()) })
 			<-time.After(5 * time.Minute) // what lingers ends, gossip forgets
-			stacks, c := b.standing()
-			g, h := len(stacks), heapInUse()
+			stacks, c, h := b.standing()
+			g := len(stacks)
 			// Of each of its 32,768 maps that a process registry has ever put an actor in, it keeps the memory.
 			registries := min(uint64(round)*16<<10, 3*7<<20)
 			switch {
@@ -55,21 +55,24 @@ func TestKillAndRejoinLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// standing takes the fewest goroutines, and the fewest connections, of a few looks: gossip talks
-// now and then, for a moment each time.
-func (b *bed) standing() (goroutines []string, connections int) {
+// standing takes the fewest goroutines, connections and bytes of the heap of a few looks: gossip
+// talks now and then, for a moment each time.
+func (b *bed) standing() (goroutines []string, connections int, heap uint64) {
 	for look := range 3 {
 		synctest.Wait()
-		g, c := bubbled(), b.Rails.Connections()
+		g, c, h := bubbled(), b.Rails.Connections(), heapInUse()
 		if look == 0 || len(g) < len(goroutines) {
 			goroutines = g
 		}
 		if look == 0 || c < connections {
 			connections = c
 		}
+		if look == 0 || h < heap {
+			heap = h
+		}
 		<-time.After(time.Minute + time.Second)
 	}
-	return goroutines, connections
+	return goroutines, connections, heap
 }
 
 var inBubble = regexp.MustCompile(`^goroutine .*, (synctest bubble \d+)`)

@@ -33,6 +33,13 @@ func inGrove(t *testing.T, ranks, nodes, rails int, adapt func(*Config), f func(
 		}
 	}
 	inBed(t, ranks+nodes, rails, all, func(b *bed) {
+		// A tree is laid over the nodes that rank 0 knows of when it asks.
+		b.each(func(i int) error {
+			for len(b.Nodes[i].Members()) < ranks+nodes {
+				<-time.After(time.Millisecond)
+			}
+			return nil
+		})
 		comms := make([]*Communicator, ranks+nodes)
 		b.each(func(i int) (err error) {
 			if i < ranks {

@@ -23,7 +23,7 @@ type pairActor struct {
 	attempts int // in vain, in a row
 	flaps    int // connections that didn't live long, in a row
 	dialing  bool
-	up       *connection        // the last one that was told of
+	up       uint64             // the generation of the last connection that was told of
 	hurried  bool               // if the attempt fails, the next one has better chances
 	cancel   context.CancelFunc // ends the attempt
 	timer    *time.Timer        // of the next one
@@ -73,10 +73,10 @@ func (a *pairActor) Receive(ctx actor.Context) {
 // connected tells of a connection, once.
 func (a *pairActor) connected(c *connection) {
 	a.attempts = 0
-	if a.up == c {
+	if a.up == c.generation {
 		return
 	}
-	a.up = c
+	a.up = c.generation
 	f := a.peer.fabric
 	f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation)
 	f.report(PairEvent{Kind: PairUp, Node: a.peer.node, Rail: f.rails[a.rail].name})
