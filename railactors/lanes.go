@@ -54,16 +54,16 @@ func (f *Fabric) lanes(r *rail) (all []LaneTraffic) {
 }
 
 func (f *Fabric) laneName(lane int) string {
-	prefix := ""
+	prefix, rails := "", f.Lanes()
 	switch {
 	case lane == messageLane:
 		return "messages"
 	case lane >= treeLanes:
 		lane, prefix = lane-treeLanes, "tree:"
-	case lane >= len(f.rails):
-		lane, prefix = lane-len(f.rails), "repair:"
+	case lane >= rails:
+		lane, prefix = lane-rails, "repair:"
 	}
-	if lane >= len(f.rails) {
+	if lane >= rails {
 		return "(other)"
 	}
 	return prefix + f.rails[lane].name

@@ -21,6 +21,9 @@ func (f *Fabric) Pairs() (all []PairStatus) {
 		p.mu.Lock()
 		if p.cause == nil {
 			for rail, c := range p.conns {
+				if !p.reach.Has(rail) {
+					continue // the memory of another host
+				}
 				load := p.core.Load(rail)
 				s := PairStatus{Node: p.node, Rail: f.rails[rail].name, Up: c != nil, Queued: load.Queued,
 					InFlight: load.InFlight, Rate: load.Rate}

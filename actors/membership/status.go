@@ -103,6 +103,9 @@ func (n *node) Status(ctx context.Context, detail Detail) Status {
 	s := Status{Node: c.Node, Cluster: c.Cluster.Cluster, Rack: c.Cluster.Path, Incarnation: c.Incarnation,
 		Time: time.Now(), Started: n.started, Obstacles: n.Obstacles(), Memory: n.shared.Engine.Pool.Stats(),
 		Rails: n.fabric.Rails(), Failovers: n.events.failures.read(), Events: n.events.last(), EventCounts: n.events.counted()}
+	if shm, ok := n.fabric.MemoryStatus(); ok {
+		s.Rails = append(s.Rails, shm)
+	}
 	if g := n.cast.Load(); g != nil {
 		for _, m := range g.Members() {
 			s.Members = append(s.Members, MemberStatus{m.Node, m.Addr, m.Path})
