@@ -60,6 +60,7 @@ function measure(n, now) {
   for (const r of n.Rails || []) {
     r.out = perSecond(`${n.Node} ${r.Name} out`, r.BytesSent, now);
     r.in = perSecond(`${n.Node} ${r.Name} in`, r.Received, now);
+    if (n.Silent > 4) r.out = r.in = 0; // nobody knows
   }
   n.ops = perSecond(`${n.Node} operations`, n.Operations, now);
 }
@@ -177,15 +178,16 @@ function drawNodes(nodes) {
   let top = 1;
   for (const n of nodes) for (const r of n.Rails || []) top = Math.max(top, r.out);
   text("nodes-note", `${nodes.length}; each rail's rate of sending`);
-  show("nodes", nodes.map((n) => nodeCell(n, top)));
+  const known = nodes.some((n) => (n.Rails || []).some((r) => !r.Up)); // which node it is that the others can't reach
+  show("nodes", nodes.map((n) => nodeCell(n, top, known)));
 }
 
-function nodeCell(n, top) {
+function nodeCell(n, top, known) {
   const broken = (n.Communicators || []).filter((c) => c.Err);
   const gone = n.Silent > 4 || n.Silent < 0;
   const down = (n.Rails || []).filter((r) => !r.Up);
   const bad = broken.length || down.length || (n.Obstacles || []).length;
-  const degraded = (n.Communicators || []).some((c) => c.Degraded);
+  const degraded = !known && (n.Communicators || []).some((c) => c.Degraded);
   const why = gone ? (n.Silent < 0 ? "no answer yet" : `no answer for ${Math.round(n.Silent)} s`) :
     broken.length ? `${broken[0].Name}: ${broken[0].Err}` : (n.Obstacles || [])[0] || (degraded && !down.length ? "a rail to some node is down" : "");
   const extra = [n.Self ? "this node" : "", n.Groups ? `${n.Groups} trees` : "", n.Self ? "" : n.Rack].filter(Boolean).join(" · ");
@@ -222,15 +224,29 @@ function words(e) {
   return [e.Kind, [e.Err]];
 }
 
+// together joins what several nodes tell of the same thing in the same second.
+function together(list) {
+  const all = [], last = new Map();
+  for (const e of list) {
+    const key = [e.Kind, e.Rail, e.Communicator, e.Version, e.Kind.startsWith("rail") ? "" : e.Node, Math.floor(Date.parse(e.Time) / 1000)].join("\n");
+    const same = last.get(key);
+    if (same && e.At !== same.At && !e.Self && list.length > 20) { same.nodes++; continue; }
+    const first = { ...e, nodes: 1 };
+    last.set(key, first);
+    all.push(first);
+  }
+  return all;
+}
+
 function drawEvents(nodes) {
   const list = [];
   for (const n of nodes) for (const e of n.Events || []) list.push({ ...e, At: n.Node, Self: n.Self });
   list.sort((a, b) => Date.parse(b.Time) - Date.parse(a.Time) || b.ID - a.ID);
   text("events-note", "on all nodes, the newest first");
-  show("events", list.length ? list.slice(0, 60).map((e) => {
+  show("events", list.length ? together(list).slice(0, 60).map((e) => {
     const [what, details] = words(e);
     return el("li", { class: kinds[e.Kind] || "", "data-kind": e.Kind }, el("time", { datetime: e.Time }, clock(e.Time)),
-      el("div", {}, el("b", {}, what), el("small", {}, [`on ${e.At}`, ...details.filter(Boolean)].join(" · "))));
+      el("div", {}, el("b", {}, what), el("small", {}, [e.nodes > 1 ? `on ${e.nodes} nodes` : `on ${e.At}`, ...details.filter(Boolean)].join(" · "))));
   }) : el("li", {}, el("span"), "nothing yet"));
 }
 
