@@ -104,6 +104,9 @@ type Config struct {
 	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See docs/performance.md.
 	Congestion string
 
+	// HTTP says where the node shows what it does.
+	HTTP HTTP
+
 	Logger *slog.Logger // nil: slog.Default()
 }
 
@@ -337,6 +340,7 @@ func (c Config) Validate() error {
 	}
 	faults = append(faults, c.validateTrees()...)
 	faults = append(faults, c.validateHosts()...)
+	faults = append(faults, c.HTTP.faults()...)
 	if _, err := c.table([]string{"any"}); err != nil {
 		add("%w", err)
 	}

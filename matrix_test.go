@@ -162,6 +162,7 @@ var matrixCalls = []matrixCall{
 		_, err := s.node.Aggregators(ctx)
 		return err
 	}},
+	{"Status", asking, func(ctx context.Context, s *situation) error { _, err := s.node.Status(ctx); return err }},
 	{"Close", ending, func(ctx context.Context, s *situation) error { return s.comm.Close(ctx) }},
 	{"Node.Close", ending, func(ctx context.Context, s *situation) error { return s.node.Close(ctx) }},
 }

@@ -2,6 +2,7 @@ package polyrail
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/actors/membership"
+	"github.com/polyrail/polyrail/actors/observe"
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -26,6 +28,7 @@ import (
 type Node struct {
 	config Config
 	inner  *membership.Node
+	shows  *observe.Server // nil: it shows nothing
 }
 
 // RailStatus is what a rail of this node is and did.
@@ -70,6 +73,10 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		}
 		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
 	}
+	face, err := cfg.listenHTTP()
+	if err != nil {
+		return nil, fmt.Errorf("node %q: http: %w: %w", cfg.Name, fault.ErrConfig, err)
+	}
 	gossip := cluster.DefaultConfig().ForNodes(cfg.Nodes)
 	gossip.Node, gossip.Incarnation, gossip.Cluster, gossip.Path = cfg.Name, incarnation, cfg.Cluster, cfg.Rack
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
@@ -79,7 +86,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase,
 			WaitSpin: cfg.WaitSpin, PinFrames: cfg.PinFrames,
 			MemoryLimit: cfg.MemoryLimit, Measured: cfg.measured(), Free: cfg.Order == OrderFree,
-			Trees: len(cfg.sharp()) > 0 && cfg.Trees == TreesMeasured,
+			Trees:   len(cfg.sharp()) > 0 && cfg.Trees == TreesMeasured,
+			Metered: face != nil,
 		},
 		Balancing: balancing.Config{
 			Probe: cfg.Probe, Tuning: cfg.TuningFile, SplitBytes: int64(cfg.SplitBytes),
@@ -93,9 +101,17 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
 	})
 	if err != nil {
+		if face != nil {
+			err = errors.Join(err, face.Close())
+		}
 		return nil, fmt.Errorf("node %q: %w", cfg.Name, err)
 	}
-	return &Node{config: cfg, inner: inner}, nil
+	n := &Node{config: cfg, inner: inner}
+	if face != nil {
+		n.shows = face.Serve(inner)
+		logger.Info("node shows itself", "http", n.shows.Addr())
+	}
+	return n, nil
 }
 
 // expand turns the rail "auto" into one for every usable interface.
@@ -156,7 +172,11 @@ func (n *Node) Close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return inner.Close(ctx)
+	err = inner.Close(ctx)
+	if n.shows != nil { // last: it tells that the node closes
+		err = errors.Join(err, n.shows.Close())
+	}
+	return err
 }
 
 // Name is the node's name in the cluster.

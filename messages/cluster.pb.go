@@ -48,6 +48,8 @@ type Rendezvous struct {
 	//	*Rendezvous_TreeDestroy
 	//	*Rendezvous_TreeQuery
 	//	*Rendezvous_TreeReport
+	//	*Rendezvous_StatusQuery
+	//	*Rendezvous_StatusReport
 	Body          isRendezvous_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -246,6 +248,24 @@ func (x *Rendezvous) GetTreeReport() *TreeReport {
 	return nil
 }
 
+func (x *Rendezvous) GetStatusQuery() *StatusQuery {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_StatusQuery); ok {
+			return x.StatusQuery
+		}
+	}
+	return nil
+}
+
+func (x *Rendezvous) GetStatusReport() *StatusReport {
+	if x != nil {
+		if x, ok := x.Body.(*Rendezvous_StatusReport); ok {
+			return x.StatusReport
+		}
+	}
+	return nil
+}
+
 type isRendezvous_Body interface {
 	isRendezvous_Body()
 }
@@ -310,6 +330,14 @@ type Rendezvous_TreeReport struct {
 	TreeReport *TreeReport `protobuf:"bytes,18,opt,name=tree_report,json=treeReport,proto3,oneof"`
 }
 
+type Rendezvous_StatusQuery struct {
+	StatusQuery *StatusQuery `protobuf:"bytes,30,opt,name=status_query,json=statusQuery,proto3,oneof"`
+}
+
+type Rendezvous_StatusReport struct {
+	StatusReport *StatusReport `protobuf:"bytes,31,opt,name=status_report,json=statusReport,proto3,oneof"`
+}
+
 func (*Rendezvous_Announce) isRendezvous_Body() {}
 
 func (*Rendezvous_Withdraw) isRendezvous_Body() {}
@@ -340,6 +368,110 @@ func (*Rendezvous_TreeQuery) isRendezvous_Body() {}
 
 func (*Rendezvous_TreeReport) isRendezvous_Body() {}
 
+func (*Rendezvous_StatusQuery) isRendezvous_Body() {}
+
+func (*Rendezvous_StatusReport) isRendezvous_Body() {}
+
+// StatusQuery asks the receiver what it is and did, for somebody who looks at the sender. Answered by
+// StatusReport.
+type StatusQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusQuery) Reset() {
+	*x = StatusQuery{}
+	mi := &file_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusQuery) ProtoMessage() {}
+
+func (x *StatusQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusQuery.ProtoReflect.Descriptor instead.
+func (*StatusQuery) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StatusQuery) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// StatusReport answers StatusQuery.
+type StatusReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// membership.Status as JSON, in brief; at most 64 KiB.
+	Status        []byte `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusReport) Reset() {
+	*x = StatusReport{}
+	mi := &file_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusReport) ProtoMessage() {}
+
+func (x *StatusReport) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusReport.ProtoReflect.Descriptor instead.
+func (*StatusReport) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StatusReport) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *StatusReport) GetStatus() []byte {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
 type ViewRail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -350,7 +482,7 @@ type ViewRail struct {
 
 func (x *ViewRail) Reset() {
 	*x = ViewRail{}
-	mi := &file_cluster_proto_msgTypes[1]
+	mi := &file_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +494,7 @@ func (x *ViewRail) String() string {
 func (*ViewRail) ProtoMessage() {}
 
 func (x *ViewRail) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[1]
+	mi := &file_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +507,7 @@ func (x *ViewRail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRail.ProtoReflect.Descriptor instead.
 func (*ViewRail) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{1}
+	return file_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ViewRail) GetName() string {
@@ -405,7 +537,7 @@ type ViewMember struct {
 
 func (x *ViewMember) Reset() {
 	*x = ViewMember{}
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +549,7 @@ func (x *ViewMember) String() string {
 func (*ViewMember) ProtoMessage() {}
 
 func (x *ViewMember) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +562,7 @@ func (x *ViewMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewMember.ProtoReflect.Descriptor instead.
 func (*ViewMember) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{2}
+	return file_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ViewMember) GetNode() string {
@@ -479,7 +611,7 @@ type ViewHost struct {
 
 func (x *ViewHost) Reset() {
 	*x = ViewHost{}
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +623,7 @@ func (x *ViewHost) String() string {
 func (*ViewHost) ProtoMessage() {}
 
 func (x *ViewHost) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +636,7 @@ func (x *ViewHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewHost.ProtoReflect.Descriptor instead.
 func (*ViewHost) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{3}
+	return file_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ViewHost) GetName() string {
@@ -534,7 +666,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +678,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +691,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{4}
+	return file_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *View) GetName() string {
@@ -608,7 +740,7 @@ type ViewSeqRange struct {
 
 func (x *ViewSeqRange) Reset() {
 	*x = ViewSeqRange{}
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +752,7 @@ func (x *ViewSeqRange) String() string {
 func (*ViewSeqRange) ProtoMessage() {}
 
 func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +765,7 @@ func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSeqRange.ProtoReflect.Descriptor instead.
 func (*ViewSeqRange) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{5}
+	return file_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ViewSeqRange) GetFirst() uint64 {
@@ -667,7 +799,7 @@ type ViewAnnounce struct {
 
 func (x *ViewAnnounce) Reset() {
 	*x = ViewAnnounce{}
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +811,7 @@ func (x *ViewAnnounce) String() string {
 func (*ViewAnnounce) ProtoMessage() {}
 
 func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +824,7 @@ func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnnounce.ProtoReflect.Descriptor instead.
 func (*ViewAnnounce) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{6}
+	return file_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ViewAnnounce) GetName() string {
@@ -763,7 +895,7 @@ type ViewWithdraw struct {
 
 func (x *ViewWithdraw) Reset() {
 	*x = ViewWithdraw{}
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +907,7 @@ func (x *ViewWithdraw) String() string {
 func (*ViewWithdraw) ProtoMessage() {}
 
 func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +920,7 @@ func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWithdraw.ProtoReflect.Descriptor instead.
 func (*ViewWithdraw) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{7}
+	return file_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ViewWithdraw) GetName() string {
@@ -822,7 +954,7 @@ type ViewPropose struct {
 
 func (x *ViewPropose) Reset() {
 	*x = ViewPropose{}
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +966,7 @@ func (x *ViewPropose) String() string {
 func (*ViewPropose) ProtoMessage() {}
 
 func (x *ViewPropose) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +979,7 @@ func (x *ViewPropose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewPropose.ProtoReflect.Descriptor instead.
 func (*ViewPropose) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{8}
+	return file_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ViewPropose) GetView() *View {
@@ -868,7 +1000,7 @@ type ViewAccept struct {
 
 func (x *ViewAccept) Reset() {
 	*x = ViewAccept{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1012,7 @@ func (x *ViewAccept) String() string {
 func (*ViewAccept) ProtoMessage() {}
 
 func (x *ViewAccept) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1025,7 @@ func (x *ViewAccept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAccept.ProtoReflect.Descriptor instead.
 func (*ViewAccept) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ViewAccept) GetName() string {
@@ -925,7 +1057,7 @@ type ViewRefuse struct {
 
 func (x *ViewRefuse) Reset() {
 	*x = ViewRefuse{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1069,7 @@ func (x *ViewRefuse) String() string {
 func (*ViewRefuse) ProtoMessage() {}
 
 func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1082,7 @@ func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRefuse.ProtoReflect.Descriptor instead.
 func (*ViewRefuse) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ViewRefuse) GetName() string {
@@ -1010,7 +1142,7 @@ type ViewAbandon struct {
 
 func (x *ViewAbandon) Reset() {
 	*x = ViewAbandon{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1154,7 @@ func (x *ViewAbandon) String() string {
 func (*ViewAbandon) ProtoMessage() {}
 
 func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1167,7 @@ func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAbandon.ProtoReflect.Descriptor instead.
 func (*ViewAbandon) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ViewAbandon) GetName() string {
@@ -1077,7 +1209,7 @@ type ViewCommit struct {
 
 func (x *ViewCommit) Reset() {
 	*x = ViewCommit{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1221,7 @@ func (x *ViewCommit) String() string {
 func (*ViewCommit) ProtoMessage() {}
 
 func (x *ViewCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1234,7 @@ func (x *ViewCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewCommit.ProtoReflect.Descriptor instead.
 func (*ViewCommit) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ViewCommit) GetName() string {
@@ -1133,7 +1265,7 @@ type ViewReject struct {
 
 func (x *ViewReject) Reset() {
 	*x = ViewReject{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1277,7 @@ func (x *ViewReject) String() string {
 func (*ViewReject) ProtoMessage() {}
 
 func (x *ViewReject) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1290,7 @@ func (x *ViewReject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReject.ProtoReflect.Descriptor instead.
 func (*ViewReject) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ViewReject) GetName() string {
@@ -1207,7 +1339,7 @@ type TreeSeek struct {
 
 func (x *TreeSeek) Reset() {
 	*x = TreeSeek{}
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1351,7 @@ func (x *TreeSeek) String() string {
 func (*TreeSeek) ProtoMessage() {}
 
 func (x *TreeSeek) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1364,7 @@ func (x *TreeSeek) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeSeek.ProtoReflect.Descriptor instead.
 func (*TreeSeek) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{14}
+	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TreeSeek) GetRail() string {
@@ -1256,7 +1388,7 @@ type TreeOffer struct {
 
 func (x *TreeOffer) Reset() {
 	*x = TreeOffer{}
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1400,7 @@ func (x *TreeOffer) String() string {
 func (*TreeOffer) ProtoMessage() {}
 
 func (x *TreeOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1413,7 @@ func (x *TreeOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeOffer.ProtoReflect.Descriptor instead.
 func (*TreeOffer) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{15}
+	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TreeOffer) GetRail() string {
@@ -1340,7 +1472,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1484,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1497,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TreeRequest) GetGroup() uint64 {
@@ -1471,7 +1603,7 @@ type TreeAnswer struct {
 
 func (x *TreeAnswer) Reset() {
 	*x = TreeAnswer{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1615,7 @@ func (x *TreeAnswer) String() string {
 func (*TreeAnswer) ProtoMessage() {}
 
 func (x *TreeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1628,7 @@ func (x *TreeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeAnswer.ProtoReflect.Descriptor instead.
 func (*TreeAnswer) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TreeAnswer) GetGroup() uint64 {
@@ -1523,7 +1655,7 @@ type TreeDestroy struct {
 
 func (x *TreeDestroy) Reset() {
 	*x = TreeDestroy{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1667,7 @@ func (x *TreeDestroy) String() string {
 func (*TreeDestroy) ProtoMessage() {}
 
 func (x *TreeDestroy) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1680,7 @@ func (x *TreeDestroy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeDestroy.ProtoReflect.Descriptor instead.
 func (*TreeDestroy) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TreeDestroy) GetGroup() uint64 {
@@ -1568,7 +1700,7 @@ type TreeQuery struct {
 
 func (x *TreeQuery) Reset() {
 	*x = TreeQuery{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1712,7 @@ func (x *TreeQuery) String() string {
 func (*TreeQuery) ProtoMessage() {}
 
 func (x *TreeQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1725,7 @@ func (x *TreeQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeQuery.ProtoReflect.Descriptor instead.
 func (*TreeQuery) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TreeQuery) GetId() uint64 {
@@ -1623,7 +1755,7 @@ type TreeReport struct {
 
 func (x *TreeReport) Reset() {
 	*x = TreeReport{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1767,7 @@ func (x *TreeReport) String() string {
 func (*TreeReport) ProtoMessage() {}
 
 func (x *TreeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1780,7 @@ func (x *TreeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeReport.ProtoReflect.Descriptor instead.
 func (*TreeReport) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TreeReport) GetId() uint64 {
@@ -1722,7 +1854,7 @@ type TreeGroup struct {
 
 func (x *TreeGroup) Reset() {
 	*x = TreeGroup{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1866,7 @@ func (x *TreeGroup) String() string {
 func (*TreeGroup) ProtoMessage() {}
 
 func (x *TreeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1879,7 @@ func (x *TreeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeGroup.ProtoReflect.Descriptor instead.
 func (*TreeGroup) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TreeGroup) GetGroup() uint64 {
@@ -1817,7 +1949,7 @@ var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\rcluster.proto\x12\bpolyrail\"\x8c\a\n" +
+	"\rcluster.proto\x12\bpolyrail\"\x87\b\n" +
 	"\n" +
 	"Rendezvous\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12 \n" +
@@ -1842,8 +1974,15 @@ const file_cluster_proto_rawDesc = "" +
 	"\n" +
 	"tree_query\x18\x11 \x01(\v2\x13.polyrail.TreeQueryH\x00R\ttreeQuery\x127\n" +
 	"\vtree_report\x18\x12 \x01(\v2\x14.polyrail.TreeReportH\x00R\n" +
-	"treeReportB\x06\n" +
-	"\x04body\"2\n" +
+	"treeReport\x12:\n" +
+	"\fstatus_query\x18\x1e \x01(\v2\x15.polyrail.StatusQueryH\x00R\vstatusQuery\x12=\n" +
+	"\rstatus_report\x18\x1f \x01(\v2\x16.polyrail.StatusReportH\x00R\fstatusReportB\x06\n" +
+	"\x04body\"\x1d\n" +
+	"\vStatusQuery\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\"6\n" +
+	"\fStatusReport\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\fR\x06status\"2\n" +
 	"\bViewRail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\"\xa6\x01\n" +
@@ -1974,64 +2113,68 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_cluster_proto_goTypes = []any{
 	(*Rendezvous)(nil),   // 0: polyrail.Rendezvous
-	(*ViewRail)(nil),     // 1: polyrail.ViewRail
-	(*ViewMember)(nil),   // 2: polyrail.ViewMember
-	(*ViewHost)(nil),     // 3: polyrail.ViewHost
-	(*View)(nil),         // 4: polyrail.View
-	(*ViewSeqRange)(nil), // 5: polyrail.ViewSeqRange
-	(*ViewAnnounce)(nil), // 6: polyrail.ViewAnnounce
-	(*ViewWithdraw)(nil), // 7: polyrail.ViewWithdraw
-	(*ViewPropose)(nil),  // 8: polyrail.ViewPropose
-	(*ViewAccept)(nil),   // 9: polyrail.ViewAccept
-	(*ViewRefuse)(nil),   // 10: polyrail.ViewRefuse
-	(*ViewAbandon)(nil),  // 11: polyrail.ViewAbandon
-	(*ViewCommit)(nil),   // 12: polyrail.ViewCommit
-	(*ViewReject)(nil),   // 13: polyrail.ViewReject
-	(*TreeSeek)(nil),     // 14: polyrail.TreeSeek
-	(*TreeOffer)(nil),    // 15: polyrail.TreeOffer
-	(*TreeRequest)(nil),  // 16: polyrail.TreeRequest
-	(*TreeAnswer)(nil),   // 17: polyrail.TreeAnswer
-	(*TreeDestroy)(nil),  // 18: polyrail.TreeDestroy
-	(*TreeQuery)(nil),    // 19: polyrail.TreeQuery
-	(*TreeReport)(nil),   // 20: polyrail.TreeReport
-	(*TreeGroup)(nil),    // 21: polyrail.TreeGroup
+	(*StatusQuery)(nil),  // 1: polyrail.StatusQuery
+	(*StatusReport)(nil), // 2: polyrail.StatusReport
+	(*ViewRail)(nil),     // 3: polyrail.ViewRail
+	(*ViewMember)(nil),   // 4: polyrail.ViewMember
+	(*ViewHost)(nil),     // 5: polyrail.ViewHost
+	(*View)(nil),         // 6: polyrail.View
+	(*ViewSeqRange)(nil), // 7: polyrail.ViewSeqRange
+	(*ViewAnnounce)(nil), // 8: polyrail.ViewAnnounce
+	(*ViewWithdraw)(nil), // 9: polyrail.ViewWithdraw
+	(*ViewPropose)(nil),  // 10: polyrail.ViewPropose
+	(*ViewAccept)(nil),   // 11: polyrail.ViewAccept
+	(*ViewRefuse)(nil),   // 12: polyrail.ViewRefuse
+	(*ViewAbandon)(nil),  // 13: polyrail.ViewAbandon
+	(*ViewCommit)(nil),   // 14: polyrail.ViewCommit
+	(*ViewReject)(nil),   // 15: polyrail.ViewReject
+	(*TreeSeek)(nil),     // 16: polyrail.TreeSeek
+	(*TreeOffer)(nil),    // 17: polyrail.TreeOffer
+	(*TreeRequest)(nil),  // 18: polyrail.TreeRequest
+	(*TreeAnswer)(nil),   // 19: polyrail.TreeAnswer
+	(*TreeDestroy)(nil),  // 20: polyrail.TreeDestroy
+	(*TreeQuery)(nil),    // 21: polyrail.TreeQuery
+	(*TreeReport)(nil),   // 22: polyrail.TreeReport
+	(*TreeGroup)(nil),    // 23: polyrail.TreeGroup
 }
 var file_cluster_proto_depIdxs = []int32{
-	6,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
-	7,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
-	8,  // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
-	9,  // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
-	10, // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
-	11, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
-	12, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
-	13, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
-	14, // 8: polyrail.Rendezvous.tree_seek:type_name -> polyrail.TreeSeek
-	15, // 9: polyrail.Rendezvous.tree_offer:type_name -> polyrail.TreeOffer
-	16, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
-	17, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
-	18, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
-	19, // 13: polyrail.Rendezvous.tree_query:type_name -> polyrail.TreeQuery
-	20, // 14: polyrail.Rendezvous.tree_report:type_name -> polyrail.TreeReport
-	1,  // 15: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
-	3,  // 16: polyrail.ViewMember.host:type_name -> polyrail.ViewHost
-	2,  // 17: polyrail.View.members:type_name -> polyrail.ViewMember
-	5,  // 18: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
-	1,  // 19: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
-	5,  // 20: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
-	3,  // 21: polyrail.ViewAnnounce.host:type_name -> polyrail.ViewHost
-	4,  // 22: polyrail.ViewPropose.view:type_name -> polyrail.View
-	1,  // 23: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
-	2,  // 24: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
-	2,  // 25: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
-	21, // 26: polyrail.TreeReport.groups:type_name -> polyrail.TreeGroup
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	8,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
+	9,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
+	10, // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
+	11, // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
+	12, // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
+	13, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
+	14, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
+	15, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
+	16, // 8: polyrail.Rendezvous.tree_seek:type_name -> polyrail.TreeSeek
+	17, // 9: polyrail.Rendezvous.tree_offer:type_name -> polyrail.TreeOffer
+	18, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
+	19, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
+	20, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
+	21, // 13: polyrail.Rendezvous.tree_query:type_name -> polyrail.TreeQuery
+	22, // 14: polyrail.Rendezvous.tree_report:type_name -> polyrail.TreeReport
+	1,  // 15: polyrail.Rendezvous.status_query:type_name -> polyrail.StatusQuery
+	2,  // 16: polyrail.Rendezvous.status_report:type_name -> polyrail.StatusReport
+	3,  // 17: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
+	5,  // 18: polyrail.ViewMember.host:type_name -> polyrail.ViewHost
+	4,  // 19: polyrail.View.members:type_name -> polyrail.ViewMember
+	7,  // 20: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
+	3,  // 21: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
+	7,  // 22: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
+	5,  // 23: polyrail.ViewAnnounce.host:type_name -> polyrail.ViewHost
+	6,  // 24: polyrail.ViewPropose.view:type_name -> polyrail.View
+	3,  // 25: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
+	4,  // 26: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
+	4,  // 27: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
+	23, // 28: polyrail.TreeReport.groups:type_name -> polyrail.TreeGroup
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_cluster_proto_init() }
@@ -2055,6 +2198,8 @@ func file_cluster_proto_init() {
 		(*Rendezvous_TreeDestroy)(nil),
 		(*Rendezvous_TreeQuery)(nil),
 		(*Rendezvous_TreeReport)(nil),
+		(*Rendezvous_StatusQuery)(nil),
+		(*Rendezvous_StatusReport)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2062,7 +2207,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

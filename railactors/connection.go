@@ -193,7 +193,7 @@ func (c *connection) fill(limit int, small bool) (total int) {
 			it.Frame.Header.Flags |= wire.FlagUncredited
 		}
 		put(&it.Frame.Header, it.Frame.Payload)
-		stats.sent(it.Frame, it.Resent)
+		stats.countSent(it.Frame, it.Resent)
 	}
 	switch {
 	case c.urgent&urgentFarewell != 0:

@@ -225,7 +225,7 @@ func (r *reader) count(h *wire.Header, credit bool) {
 	}
 	p.core.Received(r.rail, r.generation, wire.Size+int(h.Length), h.Flags&wire.FlagAckNow != 0, &fx.Effects)
 	p.unlock(fx)
-	p.fabric.rails[r.rail].received(h)
+	p.fabric.rails[r.rail].countReceived(h)
 }
 
 // data brings a frame's payload to where it belongs.

@@ -23,8 +23,9 @@ type rail struct {
 
 	unplugged atomic.Bool // the system says that its link is down
 
-	bytesSent, bytesReceived, framesSent, framesReceived, resent, resentBytes, reconnects atomic.Uint64
-	linkDowns, silences, falseAlarms                                                      atomic.Uint64
+	sent, received                                              trafficOfLanes
+	framesSent, framesReceived, resent, resentBytes, reconnects atomic.Uint64
+	linkDowns, silences, falseAlarms                            atomic.Uint64
 }
 
 // RailStatus is what a rail of this node is and did.
@@ -36,7 +37,8 @@ type RailStatus struct {
 	Up             bool   // it listens, its link isn't known to be down, and it is connected to some peer if there are any
 	BytesSent      uint64 // payload of data frames, once for each time that it was sent
 	BytesReceived  uint64
-	FramesSent     uint64 // numbered ones
+	Lanes          []LaneTraffic // that it carried something of, ascending
+	FramesSent     uint64        // numbered ones
 	FramesReceived uint64
 	Resent         uint64 // frames that were sent again after a connection was lost
 	ResentBytes    uint64 // payload of those of them that are data
@@ -70,14 +72,19 @@ func (f *Fabric) statuses() []RailStatus {
 	}
 	status := make([]RailStatus, len(f.rails))
 	for i, r := range f.rails {
-		status[i] = RailStatus{
+		s := &status[i]
+		*s = RailStatus{
 			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.chosen(), Addr: r.addr(), CPUs: r.cpus,
 			Up: r.device() != nil && !r.deaf.Load() && !r.unplugged.Load() &&
 				(connected[i] || len(peers) == 0 || i == f.memory),
-			BytesSent: r.bytesSent.Load(), BytesReceived: r.bytesReceived.Load(),
+			Lanes:      f.lanes(r),
 			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
 			Resent: r.resent.Load(), ResentBytes: r.resentBytes.Load(), Reconnects: r.reconnects.Load(),
 			LinkDowns: r.linkDowns.Load(), Silences: r.silences.Load(), FalseAlarms: r.falseAlarms.Load(),
+		}
+		for _, l := range s.Lanes {
+			s.BytesSent += l.BytesSent
+			s.BytesReceived += l.BytesReceived
 		}
 	}
 	return status
@@ -101,10 +108,10 @@ func (p *Peer) Addresses() (all []RailAddress) {
 	return all
 }
 
-func (r *rail) sent(fr *Frame, again bool) {
+func (r *rail) countSent(fr *Frame, again bool) {
 	r.framesSent.Add(1)
 	if fr.Header.Kind == wire.KindData {
-		r.bytesSent.Add(uint64(len(fr.Payload)))
+		r.sent.add(&fr.Header, len(fr.Payload))
 	}
 	if again {
 		r.resent.Add(1)
@@ -114,9 +121,9 @@ func (r *rail) sent(fr *Frame, again bool) {
 	}
 }
 
-func (r *rail) received(h *wire.Header) {
+func (r *rail) countReceived(h *wire.Header) {
 	r.framesReceived.Add(1)
 	if h.Kind == wire.KindData {
-		r.bytesReceived.Add(uint64(h.Length))
+		r.received.add(h, int(h.Length))
 	}
 }

@@ -166,7 +166,7 @@ func (p *prober) start(rail, bytes int, o op.Op) {
 	start := time.Now()
 	w, err := p.begin(p.ctx, &engine.Request{Kind: op.KindAllReduce, DType: op.Int64, Op: o,
 		Dst: buf, Src: buf,
-		Name: probeName, Algorithm: algorithm, Rail: rail})
+		Name: probeName, Algorithm: algorithm, Rail: rail, Internal: true})
 	if err == nil {
 		err = w.Wait(p.ctx)
 	}

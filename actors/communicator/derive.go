@@ -57,7 +57,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 	mine := all[2*g.Rank : 2*g.Rank+2]
 	mine[0], mine[1] = int64(color), int64(key)
 	work, err := c.Start(ctx, &engine.Request{Kind: op.KindAllGather, DType: op.Int64, Name: "polyrail split",
-		Src: op.Bytes(mine), Dst: op.Bytes(all)})
+		Src: op.Bytes(mine), Dst: op.Bytes(all), Internal: true})
 	if err == nil {
 		err = work.Wait(ctx)
 	}
@@ -81,7 +81,7 @@ func (c *Communicator) derive(ctx context.Context, members []op.Rank,
 	n, g := c.Group.node, c.Group
 	var child *Group
 	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup,
-		Salt: salt}, entered: func(seq uint64, t *table.Table) {
+		Salt: salt, Internal: true}, entered: func(seq uint64, t *table.Table) {
 		if slices.Contains(members, g.Rank) {
 			child = n.derive(g, childID(g.ID, seq, color), seq, members, t)
 		}

@@ -29,6 +29,7 @@ func (c *Communicator) start(ctx context.Context, m *startOperation) (*engine.Wo
 	g := c.Group
 	m.ready = make(chan struct{}, 1)
 	m.work = g.NewWork(c.slots)
+	g.Called(m.request)
 	g.Gather(m.request)
 	if g.node.OperationTimeout > 0 {
 		m.called = time.Now()

@@ -19,6 +19,7 @@ type Config struct {
 	PinFrames   bool          // each frame goes over the rail that its share names, while that is up
 	Free        bool          // of several algorithms the one that is measured to be fastest
 	Trees       bool          // rails may have trees, and small operations go over them where that is faster
+	Metered     bool          // operations are counted and timed, for those who look on
 }
 
 // Engine is what the operations of all of a node's communicators share. Its exported fields are
@@ -30,6 +31,7 @@ type Engine struct {
 	Revoke    func(owner any) // takes memory back from whoever sends or fills it (railactors.Fabric)
 	Listening func(n int32)   // how many more waits are in flight that nobody polls for (railactors.Fabric)
 	Closed    func() error    // why the node takes no more calls, or nil
+	Meters    *Meters         // nil: operations are not counted
 
 	copies     *copies
 	operations sync.Pool
@@ -39,6 +41,9 @@ type Engine struct {
 func New(cfg Config) *Engine {
 	e := &Engine{Config: cfg, Pool: memory.NewPool(cfg.MemoryLimit), Listening: func(int32) {}}
 	e.copies = &copies{e.Pool}
+	if cfg.Metered {
+		e.Meters = new(Meters)
+	}
 	e.operations.New = func() any { return new(Operation) }
 	return e
 }

@@ -67,6 +67,9 @@ type Group struct {
 	cuts    cuts // the coordinator's, as is …
 	unheard int  // … the number of operations in which a rank may only send
 
+	trace atomic.Pointer[Trace] // nil: nothing is recorded
+	Meter *Meter                // counts what its operations did; nil: they are not counted
+
 	Transfers *Transfers                       // messages between two ranks
 	trees     atomic.Pointer[map[uint64]*Tree] // by group; replaced, never changed
 
@@ -96,6 +99,7 @@ func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, 
 		Closing: make(chan struct{}), Ended: make(chan struct{}),
 		open: make(map[uint64]*Operation), cuts: newCuts(),
 	}
+	g.Meter = e.Meters.Of(name)
 	g.Transfers = newTransfers(g)
 	g.spin.Store(int64(e.Config.WaitSpin))
 	return g
@@ -226,6 +230,13 @@ func (g *Group) deactivate() {
 		close(g.idle)
 		g.idle = nil
 	}
+}
+
+// InFlight is how many operations and messages were called here and are not over.
+func (g *Group) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.active
 }
 
 // Remaining sums what the operations under way have yet to receive and to send.

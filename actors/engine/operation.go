@@ -173,6 +173,9 @@ func (o *Operation) land(rank op.Rank, from *railactors.Peer, rail int, h *wire.
 	}
 	p, ref, loc, err := o.place(rank, h)
 	if err == nil {
+		if t := o.group.trace.Load(); t != nil {
+			t.add(o.event(TraceReceive, p.lane, rail, int(rank), int(h.Round), int(h.Count), int(h.Length)))
+		}
 		o.landing(p.lane, rail, h.Length) // the task counts the landing, and with that keeps the operation
 		defer o.mu.Unlock()
 		return railactors.Landing{Dst: p.at(loc), Receiver: o, Tag: tag(ref, p.lane, rail)}, nil
@@ -299,6 +302,9 @@ func (o *Operation) granted(rank op.Rank, h *wire.Header) {
 		o.fail(err)
 		return
 	}
+	if t := o.group.trace.Load(); t != nil {
+		t.add(o.event(TraceGranted, int(h.Lane), -1, int(rank), 0, int(h.Count), 0))
+	}
 	o.step(int(h.Lane), task.Event{Kind: task.Granted, From: rank, Limit: int(h.Count)})
 }
 
@@ -331,8 +337,34 @@ func (o *Operation) Expire(after time.Duration) {
 
 // resolve ends the operation for its caller. That a repair resolves it again is no news.
 func (o *Operation) resolve() {
-	if o.work.finish(o.failure(), o.request.Batch) && o.lingers {
+	err := o.failure()
+	if m, t := o.group.Meter, o.group.trace.Load(); m != nil || t != nil {
+		o.account(m, t, err)
+	}
+	if o.work.finish(err, o.request.Batch) && o.lingers {
 		<-o.work.slot
+	}
+}
+
+// account counts and records the operation, where that is wanted.
+func (o *Operation) account(m *Meter, t *Trace, err error) {
+	r := o.request
+	if r.called == 0 {
+		return // it was called before anything was recorded, or has been accounted for
+	}
+	began := r.called
+	took := time.Since(processBegan) - began
+	r.called = 0
+	if m != nil {
+		m.operation(r, took, err)
+	}
+	if t != nil {
+		e := TraceEvent{At: began, Took: took, Kind: TraceOperation, Operation: r.Kind, Seq: o.Seq, Peer: -1,
+			Rail: -1, Bytes: r.bytes}
+		if err != nil {
+			e.Text = err.Error()
+		}
+		t.add(e)
 	}
 }
 

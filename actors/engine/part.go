@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -280,8 +281,18 @@ func (o *Operation) abortParts() (resolved bool) {
 // reduce runs a kernel and tells the task.
 func (p *part) reduce(a *task.Action) {
 	o := p.operation
+	t := o.group.trace.Load()
+	var began time.Duration
+	if t != nil {
+		began = time.Since(processBegan)
+	}
 	if err := p.fold(p.at(a.Dst), a.Args); err != nil {
 		o.fail(fmt.Errorf("operator %v: %w", o.request.Op, err))
+	}
+	if t != nil {
+		e := o.event(TraceReduce, p.lane, -1, -1, 0, 0, a.Dst.Len)
+		e.At, e.Took = began, e.At-began
+		t.add(e)
 	}
 	p.finishFinal(a)
 	o.step(p.lane, task.Event{Kind: task.Reduced, Ref: a.Ref})

@@ -3,15 +3,17 @@ package engine
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
 )
 
 // Request is one call of a collective, as the caller made it.
 type Request struct {
-	Kind  op.Kind
-	DType op.DType
-	Op    op.Op // of kinds that reduce
+	Kind     op.Kind
+	DType    op.DType
+	Internal bool  // the runtime's own: it is not counted among the callers' operations
+	Op       op.Op // of kinds that reduce
 	// As long as the kind has them (plan.Parts.Buffers); what it doesn't use is ignored.
 	Dst, Src  []byte
 	Root      op.Rank    // of kinds that have one
@@ -27,7 +29,8 @@ type Request struct {
 	Salt uint64 // of a view's barrier or a Dup: enters the digest
 	Rail int    // of a probe: 1 + the rail that carries all of it; 0: by the table
 
-	bytes int // size of the operation: the larger one of a rank's input and output
+	bytes  int           // size of the operation: the larger one of a rank's input and output
+	called time.Duration // since the process began, where it is counted
 }
 
 // digest hashes everything that shapes an operation.

@@ -73,6 +73,9 @@ func (p *part) send(a *task.Action) {
 			f.Header.Flags |= wire.FlagAckNow
 		}
 	}
+	if t := o.group.trace.Load(); t != nil {
+		t.add(o.event(TraceSend, p.lane, p.rail, int(a.To), span.First, span.Count, a.Loc.Len))
+	}
 	o.owner.Hand(f, o.group.Peers[a.To])
 	if copied {
 		o.step(p.lane, task.Event{Kind: task.Released, Ref: a.Ref})
@@ -94,5 +97,8 @@ func (p *part) grant(a *task.Action) {
 	f.Header, f.Rail = o.header(wire.KindGrant), p.rail
 	f.Header.Lane, f.Header.Count = uint16(p.lane), uint32(a.Limit)
 	f.Owner = o.group.engine.copies
+	if t := o.group.trace.Load(); t != nil {
+		t.add(o.event(TraceGrant, p.lane, -1, int(a.To), 0, a.Limit, 0))
+	}
 	o.group.Peers[a.To].Send(f)
 }

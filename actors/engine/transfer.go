@@ -36,6 +36,7 @@ type Transfer struct {
 	done      chan struct{}
 	status    p2p.Status
 	err       error
+	called    time.Time // where it is counted
 
 	mu    sync.Mutex
 	ended bool
@@ -118,6 +119,9 @@ func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{},
 				context.Cause(ctx)))
 		}
 	}
+	if g.Meter != nil {
+		t.called = time.Now()
+	}
 	return t, nil
 }
 
@@ -182,12 +186,23 @@ func (t *Transfer) finish(d *p2p.Done[*Transfer]) {
 			e.fail(t.err)
 		}
 	}
+	if m := t.transfers.group.Meter; m != nil && t.message.exchange == nil {
+		m.message(t.receives, t.moved(), time.Since(t.called), t.err)
+	}
 	if t.stop != nil {
 		t.stop()
 	}
 	t.mu.Unlock()
 	t.leave(d.Noticed)
 	close(t.done)
+}
+
+// moved is how many bytes the message had.
+func (t *Transfer) moved() int {
+	if t.receives {
+		return int(t.status.Count) * t.message.DType.Size()
+	}
+	return len(t.buf)
 }
 
 // named puts the call on a cause.

@@ -137,18 +137,23 @@ func (n *Node) aggregators(answers map[string]*messages.TreeReport) (all []Aggre
 		if r == nil {
 			continue
 		}
-		a := Aggregator{Node: m.Node, Rack: m.Path, Rails: printable(r.GetRails()), MemoryLimit: r.GetMemory(),
-			JobMemory: r.GetJobMemory(), MaxGroups: int(r.GetMaxGroups()), JobGroups: int(r.GetJobGroups())}
-		for _, g := range r.GetGroups() {
-			names := printable([]string{g.GetCommunicator(), g.GetRail(), g.GetParent()})
-			a.Groups = append(a.Groups, TreeGroup{Group: g.GetGroup(), Job: g.GetJob(), Communicator: names[0],
-				Rail: names[1], Parent: names[2], Children: printable(g.GetMembers()),
-				ReservedBytes: g.GetReserved(), Fragments: g.GetFragments(), Bytes: g.GetBytes()})
-		}
-		all = append(all, a)
+		all = append(all, aggregator(m.Node, m.Path, r))
 	}
 	slices.SortFunc(all, func(a, b Aggregator) int { return strings.Compare(a.Node, b.Node) })
 	return all
+}
+
+// aggregator reads what a node has answered.
+func aggregator(node, path string, r *messages.TreeReport) Aggregator {
+	a := Aggregator{Node: node, Rack: path, Rails: printable(r.GetRails()), MemoryLimit: r.GetMemory(),
+		JobMemory: r.GetJobMemory(), MaxGroups: int(r.GetMaxGroups()), JobGroups: int(r.GetJobGroups())}
+	for _, g := range r.GetGroups() {
+		names := printable([]string{g.GetCommunicator(), g.GetRail(), g.GetParent()})
+		a.Groups = append(a.Groups, TreeGroup{Group: g.GetGroup(), Job: g.GetJob(), Communicator: names[0],
+			Rail: names[1], Parent: names[2], Children: printable(g.GetMembers()),
+			ReservedBytes: g.GetReserved(), Fragments: g.GetFragments(), Bytes: g.GetBytes()})
+	}
+	return a
 }
 
 // printable makes texts of other nodes fit for a terminal.

@@ -6,6 +6,7 @@ import (
 
 func TestARailToAMemberDisturbsWhatIsMeasured(t *testing.T) {
 	n := &node{}
+	n.groups.Store(&map[uint64]*member{})
 	n.shared = n.share() // one rail: no balancer is to be told
 	g := n.shared.NewGroup(7, "train", 0, []string{"a", "b"}, nil, nil)
 	g.Announce()

@@ -78,7 +78,10 @@ const maxEvents = 256
 type events struct {
 	mu     sync.Mutex
 	all    map[*subscriber]struct{}
+	kept   kept
 	closed bool
+
+	failures failures
 }
 
 type subscriber struct {
@@ -114,6 +117,8 @@ func (e *events) emit(v Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v.Time = time.Now()
+	e.kept.add(&v)
+	e.failures.note(&v)
 	for s := range e.all {
 		v.Missed = s.missed
 		select {
@@ -155,7 +160,7 @@ func (n *node) watchPair(e railactors.PairEvent) {
 			n.log.Warn("rail down during operations", "to", e.Node, "rail", e.Rail, "operations", under, "remaining", v.Remaining)
 		}
 	}
-	n.events.emit(v)
+	n.happened(v)
 	if e.Kind == railactors.PairDown {
 		n.serves.RailDown(e.Node, e.Rail, e.Err)
 		n.treesDown(e.Node, e.Rail, fmt.Sprintf("rail %q to node %q is down: %v", e.Rail, e.Node, e.Err))

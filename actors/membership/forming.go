@@ -55,7 +55,9 @@ type gossipHandler struct{ node *node }
 
 func (h *gossipHandler) ClusterEvent(e cluster.Event) { h.node.tell(h.node.pid, gossipEvent(e)) }
 func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
-	h.node.tell(h.node.pid, &gossipMessage{from, m})
+	if !h.node.ofOnlookers(from, m) {
+		h.node.tell(h.node.pid, &gossipMessage{from, m})
+	}
 }
 
 func (a *nodeActor) Receive(ctx actor.Context) {
@@ -316,7 +318,7 @@ func (a *nodeActor) barrier(f *forming) {
 		ctx, cancel := context.WithTimeoutCause(f.ctx, timeout,
 			&fault.TimeoutError{What: "the barrier that commits the view", After: timeout})
 		defer cancel()
-		work, err := f.handle.Start(ctx, &engine.Request{Kind: op.KindView, Salt: f.view.Digest()})
+		work, err := f.handle.Start(ctx, &engine.Request{Kind: op.KindView, Salt: f.view.Digest(), Internal: true})
 		if err == nil {
 			err = work.Wait(ctx)
 		}

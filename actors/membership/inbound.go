@@ -207,7 +207,7 @@ func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) 
 		cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
 	}
 	m.group.Fail(cause, 0)
-	n.events.emit(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(),
+	n.happened(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(),
 		Err: cause})
 	n.tellGone(m, rank)
 }

@@ -34,20 +34,22 @@ type Node struct {
 
 // node is what every part of the package shares. It implements railactors.Inbound.
 type node struct {
-	config  Config
-	hooks   Hooks
-	log     *slog.Logger
-	system  *actor.ActorSystem
-	warm    *dispatch.Warm // for the node and communicator actors
-	fabric  *railactors.Fabric
-	shared  *communicator.Node
-	serves  *aggregation.Server // what this node aggregates for others
-	cast    atomic.Pointer[cluster.Gossip]
-	queries queries
-	first   *table.Table // what a communicator begins with
-	pid     *actor.PID   // of the node actor
-	stopLog func()
-	events  events
+	config    Config
+	hooks     Hooks
+	log       *slog.Logger
+	system    *actor.ActorSystem
+	warm      *dispatch.Warm // for the node and communicator actors
+	fabric    *railactors.Fabric
+	shared    *communicator.Node
+	serves    *aggregation.Server // what this node aggregates for others
+	cast      atomic.Pointer[cluster.Gossip]
+	queries   queries
+	first     *table.Table // what a communicator begins with
+	pid       *actor.PID   // of the node actor
+	stopLog   func()
+	events    events
+	onlookers onlookers
+	started   time.Time
 
 	closing chan struct{} // closed when Close begins
 
@@ -60,7 +62,7 @@ type node struct {
 
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
-	n := &node{config: cfg, hooks: hooksOf(ctx), log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
+	n := &node{config: cfg, started: time.Now(), hooks: hooksOf(ctx), log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
 	n.groups.Store(&map[uint64]*member{})
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return quietLogger(cfg.Logger)

@@ -188,27 +188,36 @@ func (p *partings) of(id uint64) *messages.Control {
 
 // Formed implements communicator.Registry.
 func (n *node) Formed(g *communicator.Group) {
-	n.events.emit(Event{Kind: CommunicatorFormed, Communicator: g.Name, Rank: int(g.Rank)})
+	if g.Meter != nil {
+		g.Meter.Formed.Add(1)
+	}
+	n.happened(Event{Kind: CommunicatorFormed, Communicator: g.Name, Rank: int(g.Rank)})
 }
 
 // Broken implements communicator.Registry.
 func (n *node) Broken(g *communicator.Group, cause error) {
-	n.events.emit(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
+	if g.Meter != nil {
+		g.Meter.Broken.Add(1)
+	}
+	n.happened(Event{Kind: CommunicatorBroken, Communicator: g.Name, Rank: int(g.Rank), Err: cause})
 }
 
 // TreeUp implements communicator.Registry.
 func (n *node) TreeUp(g *communicator.Group, rail int, node string) {
-	n.events.emit(Event{Kind: TreeUp, Communicator: g.Name, Rank: int(g.Rank), Node: node,
+	n.happened(Event{Kind: TreeUp, Communicator: g.Name, Rank: int(g.Rank), Node: node,
 		Rail: n.fabric.RailName(rail)})
 }
 
 // TreeDown implements communicator.Registry.
 func (n *node) TreeDown(g *communicator.Group, rail int, node, reason string, repaired int) {
-	n.events.emit(Event{Kind: TreeDown, Communicator: g.Name, Rank: int(g.Rank), Node: node,
+	n.happened(Event{Kind: TreeDown, Communicator: g.Name, Rank: int(g.Rank), Node: node,
 		Rail: n.fabric.RailName(rail), Err: errors.New(reason), Repaired: repaired})
 }
 
 // TableChanged implements communicator.Registry.
 func (n *node) TableChanged(g *communicator.Group, version uint32) {
-	n.events.emit(Event{Kind: TableChanged, Communicator: g.Name, Rank: int(g.Rank), Version: version})
+	if g.Meter != nil {
+		g.Meter.Tables.Add(1)
+	}
+	n.happened(Event{Kind: TableChanged, Communicator: g.Name, Rank: int(g.Rank), Version: version})
 }

@@ -62,6 +62,9 @@ goes by.
 --plot DIR writes there how the rails shared the work over time and how fast each one was, by
 rank 0's own counters: shares.csv and rates.csv, and a picture of each.
 
+--timeline FILE writes there what rank 0 did at the end: its last 200,000 events, operations, frames
+by lane and peer, grants, reductions and failures of rails. Open it in ui.perfetto.dev.
+
 --local K starts K processes on this host instead, KxR with R rails of its loopback each:
 nothing else is needed. They exchange data through memory; with --shm=off, or where flags are
 about rails (KxR, --rail, --explain, --plot, --tuning), over the rails. --hosts H has them stand
@@ -104,6 +107,7 @@ type benchFlags struct {
 	explain   bool
 	local     localFlags
 	plot      string
+	timeline  string
 	profile   profileFlag
 }
 
@@ -155,6 +159,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.explain, "explain", false, "print at the end how each size was divided, and why")
 	f.profile.register(fs)
 	fs.StringVar(&f.plot, "plot", "", "write shares and rates of the rails over time to `DIR`, as CSV and as pictures")
+	fs.StringVar(&f.timeline, "timeline", "", "write rank 0's last events to `FILE`, in Chrome's trace format, for ui.perfetto.dev")
 	f.local.register(fs, "measure them")
 }
 
@@ -173,6 +178,11 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 	if f.profile.file != "" {
 		if _, err := os.Stat(filepath.Dir(f.profile.file)); err != nil { // better now than on rank 0 alone
 			fault("--profile=%s: %w", f.profile.file, err)
+		}
+	}
+	if f.timeline != "" {
+		if _, err := os.Stat(filepath.Dir(f.timeline)); err != nil {
+			fault("--timeline=%s: %w", f.timeline, err)
 		}
 	}
 	if f.explain && (f.json || f.csv) {

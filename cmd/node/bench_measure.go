@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/node/internal/measure"
@@ -12,6 +13,19 @@ import (
 	"github.com/polyrail/polyrail/cmd/node/internal/pattern"
 	"github.com/polyrail/polyrail/cmd/node/internal/profile"
 )
+
+// timelineEvents are kept of rank 0: some tens of megabytes of text.
+const timelineEvents = 200_000
+
+// writeTimeline writes a trace to a file.
+func writeTimeline(name string, trace *polyrail.Trace) error {
+	trace.Stop()
+	file, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("--timeline: %w", err)
+	}
+	return errors.Join(trace.Write(file), file.Close())
+}
 
 // measure runs all operations and returns how many elements were wrong, over all ranks.
 func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io.Writer) (wrong int64, err error) {
@@ -35,6 +49,13 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		}
 		g.plot = plot
 		defer func() { err = errors.Join(err, plot.finish()) }()
+	}
+	if f.timeline != "" && c.Rank() == 0 {
+		trace, failed := c.Trace(timelineEvents)
+		if failed != nil {
+			return 0, failed
+		}
+		defer func() { err = errors.Join(err, writeTimeline(f.timeline, trace)) }()
 	}
 	for i, o := range chosen(f.op) {
 		if i > 0 && c.Rank() == 0 && !f.json && !f.csv {

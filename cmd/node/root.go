@@ -71,7 +71,8 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
-	root.AddCommand(newRun(), newBench(), newTune(), newChart(), newDemo(), newChaos(), newSharp(), newSimulate())
+	root.AddCommand(newRun(), newBench(), newTune(), newChart(), newDemo(), newChaos(), newSharp(), newSimulate(),
+		newStatus(), newTop())
 	for _, cmd := range root.Commands() {
 		if cmd.Args = noArguments; cmd.Name() == "chart" {
 			cmd.Args = cobra.ArbitraryArgs

@@ -160,6 +160,9 @@ const (
 	kindEnd
 )
 
+// KindCount is above every kind's number.
+const KindCount = int(kindEnd)
+
 var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup", "reduce", "reducescatter",
 	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan", "alltoallv", "sendrecv"}
 

@@ -20,6 +20,7 @@ const (
 	memberlist = "github.com/hashicorp/memberlist"
 	goleak     = "go.uber.org/goleak"
 	rapid      = "pgregory.net/rapid"
+	prometheus = "github.com/prometheus/client_golang/prometheus"
 )
 
 // layers stand from the top to the bottom; the deepest directory that holds a file is its
@@ -33,6 +34,8 @@ var layers = []layer{
 		external: []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
 	{dir: "examples", internal: []string{"."}},
 	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
+	{dir: "test/observe", internal: []string{".", "actors", "railactors", "test/testbed"},
+		external: []string{prometheus, "github.com/google/pprof/profile", "github.com/chromedp"}},
 	{dir: "test/bubble"},
 	{dir: "test/seeds"},
 	{dir: "actors"}, // no package of its own: those below stand here
@@ -42,6 +45,9 @@ var layers = []layer{
 		"railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
 	{dir: "actors/balancing", internal: []string{"actors/engine", "actors/tuning", "railactors",
 		"messages", "collective"}, external: []string{actorLib, protobuf}},
+	// A node's face over HTTP.
+	{dir: "actors/observe", internal: []string{"actors/membership", "actors/engine"},
+		external: []string{prometheus}},
 	// Beside the communicators: a node may aggregate for others and be in none of them.
 	{dir: "actors/aggregation", internal: []string{"railactors", "messages", "collective"},
 		external: []string{actorLib}},

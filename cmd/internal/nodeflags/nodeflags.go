@@ -40,6 +40,11 @@ func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	settings.Var(fs, &cfg.Trees, "trees", "MODE", polyrail.ParseTreeMode, polyrail.TreeMode.String,
 		"what goes over aggregation trees: measured (large sums, and small ones and barriers where that "+
 			"is faster), always or never; rank 0's counts")
+	fs.StringVar(&cfg.HTTP.Addr, "http", cfg.HTTP.Addr,
+		"`ADDR:PORT` where the node shows itself: a page, metrics, health and profiles")
+	fs.StringVar(&cfg.HTTP.Token, "http-token", cfg.HTTP.Token,
+		"`TOKEN` of 16 bytes or more that callers of --http must know; needed where others than this host "+
+			"reach it. Better in the environment or the file than in the command line, which others see")
 	fs.StringVar(&cfg.Rack, "rack", cfg.Rack,
 		"`PATH` to where this node stands: the switches above it, as row1/rack3; trees follow them")
 	registerHost(fs, cfg)

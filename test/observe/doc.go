@@ -1,0 +1,2 @@
+// Package observe tests what a node shows of itself over HTTP, on whole nodes.
+package observe

@@ -1,0 +1,185 @@
+package observe
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/polyrail/polyrail"
+)
+
+const token = "0123456789abcdef"
+
+func TestOnlyThoseWhoKnowTheTokenLook(t *testing.T) {
+	c := watched(t, 1, 1, func(cfg *polyrail.Config) { cfg.HTTP.Token = token })
+	node := c.Nodes[0]
+	for _, x := range []struct {
+		path   string
+		header []string
+		want   int
+	}{
+		{"/healthz", nil, 200},
+		{"/readyz", nil, 200},
+		{"/metrics", nil, 401},
+		{"/api/status", nil, 401},
+		{"/debug/pprof/heap", nil, 401},
+		{"/debug/vars", nil, 401},
+		{"/", nil, 401},
+		{"/?token=wrong", nil, 401},
+		{"/?token=" + token, nil, http.StatusSeeOther},
+		{"/metrics", []string{"Authorization", "Bearer " + token}, 200},
+		{"/metrics", []string{"Authorization", "Bearer " + token + "x"}, 401},
+		{"/metrics", []string{"Authorization", "Bearer "}, 401},
+		{"/metrics", []string{"Authorization", token}, 401},
+		{"/metrics", []string{"Cookie", "polyrail_token=" + token}, 200},
+		{"/metrics", []string{"Cookie", "polyrail_token="}, 401},
+		{"/metrics", []string{"Host", "elsewhere.example", "Authorization", "Bearer " + token}, 200},
+	} {
+		if code, _ := get(t, node, x.path, x.header...); code != x.want {
+			t.Errorf("GET %s with %q: %d, want %d", x.path, x.header, code, x.want)
+		}
+	}
+}
+
+func TestAnOpenAddressAnswersToItsOwnNameOnly(t *testing.T) {
+	node := watched(t, 1, 1, nil).Nodes[0]
+	for host, want := range map[string]int{"localhost:1": 200, "127.0.0.1": 200, "[::1]:80": 200, "elsewhere.example": 421, "": 200} {
+		header := []string{"Host", host}
+		if host == "" {
+			header = nil
+		}
+		if code, _ := get(t, node, "/api/status", header...); code != want {
+			t.Errorf("host %q: %d, want %d", host, code, want)
+		}
+	}
+}
+
+func TestNobodyChangesANode(t *testing.T) {
+	node := watched(t, 1, 1, nil).Nodes[0]
+	for _, path := range []string{"/", "/metrics", "/api/status", "/healthz", "/debug/pprof/heap"} {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+node.HTTPAddr()+path, strings.NewReader("x"))
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("POST %s: %d", path, a.StatusCode)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestReadinessNamesWhatIsMissing(t *testing.T) {
+	c := watched(t, 1, 1, func(cfg *polyrail.Config) { cfg.Join = []string{"198.51.100.1:7946"} })
+	code, text := get(t, c.Nodes[0], "/readyz")
+	if code != http.StatusServiceUnavailable || !strings.Contains(text, "198.51.100.1:7946") {
+		t.Errorf("%d %q, want the seed that doesn't answer", code, text)
+	}
+	if code, text = get(t, c.Nodes[0], "/healthz"); code != 200 || text != "ok\n" {
+		t.Errorf("health: %d %q", code, text)
+	}
+}
+
+func TestProfilesAreWhatPprofReads(t *testing.T) {
+	node := watched(t, 1, 1, nil).Nodes[0]
+	for _, path := range []string{"/debug/pprof/heap", "/debug/pprof/goroutine", "/debug/pprof/profile?seconds=0.05"} {
+		code, body := get(t, node, path)
+		if _, err := profile.ParseData([]byte(body)); code != 200 || err != nil {
+			t.Errorf("%s: %d, %v", path, code, err)
+		}
+	}
+	for path, want := range map[string]int{"/debug/pprof/none": 404, "/debug/pprof/profile?seconds=301": 400,
+		"/debug/pprof/profile?seconds=NaN": 400, "/debug/pprof/": 200, "/debug/pprof/trace?seconds=0.01": 200} {
+		if code, _ := get(t, node, path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+	_, vars := get(t, node, "/debug/vars")
+	if !json.Valid([]byte(vars)) || !strings.Contains(vars, "memstats") {
+		t.Errorf("expvar: %q", vars)
+	}
+}
+
+func TestStatusIsTheNodesOwn(t *testing.T) {
+	c := watched(t, 2, 2, nil)
+	comms, err := c.Form(t.Context(), "train")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reduce(t, c, comms, 30, 1<<20)
+	_, text := get(t, c.Nodes[0], "/api/status")
+	var s polyrail.NodeStatus
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Node != "node0" || len(s.Members) != 2 || len(s.Rails) != 2 || len(s.Pairs) != 2 || !s.Pairs[0].Up || len(s.Communicators) != 1 {
+		t.Fatalf("%s", text)
+	}
+	k := s.Communicators[0]
+	if k.Name != "train" || k.Size != 2 || k.Seq < 31 || k.InFlight != 0 || len(k.Classes) == 0 || k.Origin != "measured" ||
+		k.Classes[0].Reason == "" || len(k.Classes[0].Shares) != 2 {
+		t.Errorf("%+v", k)
+	}
+	sent := uint64(0)
+	for _, r := range s.Rails {
+		for _, l := range r.Lanes {
+			sent += l.BytesSent
+		}
+	}
+	if sent < 30<<20 {
+		t.Errorf("%d bytes sent over all lanes", sent)
+	}
+	other, err := c.Nodes[1].Status(t.Context())
+	if err != nil || other.Communicators[0].Origin != "decided by rank 0 (node node0)" || len(other.Communicators[0].Classes) == 0 {
+		t.Errorf("%+v, %v", other.Communicators, err)
+	}
+}
+
+func TestAddressesThatOthersReachNeedAToken(t *testing.T) {
+	verified := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}
+	for _, x := range []struct {
+		http  polyrail.HTTP
+		fault string
+	}{
+		{polyrail.HTTP{}, ""},
+		{polyrail.HTTP{Addr: "127.0.0.1:0"}, ""},
+		{polyrail.HTTP{Addr: "[::1]:80"}, ""},
+		{polyrail.HTTP{Addr: "localhost:80"}, ""},
+		{polyrail.HTTP{Addr: ":80"}, "needs a token"},
+		{polyrail.HTTP{Addr: "0.0.0.0:80", Token: token}, ""},
+		{polyrail.HTTP{Addr: "10.0.0.1:80"}, "needs a token"},
+		{polyrail.HTTP{Addr: "10.0.0.1:80", TLS: &tls.Config{}}, "needs a token"},
+		{polyrail.HTTP{Addr: "10.0.0.1:80", TLS: verified}, ""},
+		{polyrail.HTTP{Addr: "10.0.0.1:80", Token: "short"}, "16 bytes"},
+		{polyrail.HTTP{Addr: "nonsense"}, "nonsense"},
+		{polyrail.HTTP{Token: token}, "without an address"},
+	} {
+		cfg := polyrail.DefaultConfig()
+		cfg.Rails = []polyrail.Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1"}}
+		cfg.HTTP = x.http
+		err := cfg.Validate()
+		if (err != nil) != (x.fault != "") || err != nil && !strings.Contains(err.Error(), x.fault) {
+			t.Errorf("%+v: %v, want %q", x.http, err, x.fault)
+		}
+	}
+}
+
+func TestATakenAddressFailsTheStart(t *testing.T) {
+	first := watched(t, 1, 1, nil).Nodes[0]
+	cfg := polyrail.DefaultConfig()
+	cfg.Rails = []polyrail.Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1"}}
+	cfg.HTTP.Addr = first.HTTPAddr()
+	node, err := polyrail.Start(t.Context(), cfg)
+	if err == nil {
+		_ = node.Close(context.Background())
+	}
+	if err == nil || !strings.Contains(err.Error(), first.HTTPAddr()) {
+		t.Errorf("%v, want an error that names the address", err)
+	}
+}

@@ -1,0 +1,52 @@
+package polyrail
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/actors/observe"
+	"github.com/polyrail/polyrail/collective/fault"
+)
+
+// maxTrace bounds the events of a trace: they take some 170 bytes each.
+const maxTrace = 1 << 22
+
+// Trace is a recording of what a communicator's operations do on this rank: when each begins and
+// ends, its frames by lane and peer, grants, reductions, and what happens to rails meanwhile. It is
+// made by Communicator.Trace.
+type Trace struct {
+	trace    *engine.Trace
+	timeline observe.Timeline // without events
+}
+
+// Trace records from now on, in a ring of so many events (1 to 4,194,304): the oldest are lost first.
+// A later call takes the place of an earlier one. An operation makes an event, and one for each frame,
+// grant and reduction: a few for 8 bytes, some hundreds for 16 MiB over two rails.
+func (c *Communicator) Trace(events int) (*Trace, error) {
+	inner, err := c.of()
+	if err != nil {
+		return nil, err
+	}
+	if events < 1 || events > maxTrace {
+		return nil, fmt.Errorf("%w: a trace of %d events: needs 1 to %d", fault.ErrArgument, events, maxTrace)
+	}
+	t := &Trace{timeline: observe.Timeline{Communicator: inner.Name(), Rank: inner.Rank(), Nodes: c.Nodes()}}
+	for _, r := range c.node.Rails() {
+		t.timeline.Rails = append(t.timeline.Rails, r.Name)
+	}
+	t.trace = inner.Group.StartTrace(events)
+	return t, nil
+}
+
+// Stop ends the recording. What was recorded can still be written.
+func (t *Trace) Stop() { t.trace.Stop() }
+
+// Write writes what was recorded so far in Chrome's trace event format, for https://ui.perfetto.dev
+// or chrome://tracing. Times are those of this host's clock, so that traces of several ranks can be
+// put side by side.
+func (t *Trace) Write(w io.Writer) error {
+	timeline := t.timeline
+	timeline.Events, timeline.Lost = t.trace.Events()
+	return timeline.Write(w)
+}
