@@ -101,7 +101,7 @@ func (b *Balancer) Probed(rail int, bytes int64, elapsed ...time.Duration) {
 	c := min(ClassOf(bytes), largestClass)
 	m := b.rails[rail].of(b.classes[c].form)
 	quickest := max(slices.Min(elapsed), 1)
-	m.points = append(m.points, point{class: c, alone: true, bytes: float64(max(bytes, 1)), seconds: quickest.Seconds(), weight: probeWeight, bound: 1})
+	m.points = append(m.points, point{class: c, alone: true, bytes: float64(max(bytes, 1)), seconds: quickest.Seconds(), weight: probeWeight})
 	if bytes >= b.setup.SplitBytes {
 		b.noise(elapsed)
 	}

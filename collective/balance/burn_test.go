@@ -128,7 +128,7 @@ func TestAKneeTeachesNothingOfLargerSizes(t *testing.T) {
 			if rail == 1 {
 				q.seconds = 2.7e-3 // it is over its bucket in both
 			}
-			m.observe(point{class: ClassOf(256 << 10), bytes: q.bytes, seconds: q.seconds, weight: 4, bound: 1}, 8)
+			m.observe(point{class: ClassOf(256 << 10), bytes: q.bytes, seconds: q.seconds, weight: 4}, 8)
 		}
 	}
 	startup, perRound := p.b.together(ClassOf(1 << 20))

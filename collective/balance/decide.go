@@ -78,7 +78,12 @@ func (b *Balancer) cold(c Class, rail int) []int {
 // line is a rail's cost around a class's sizes.
 func (b *Balancer) line(c Class, rail int, alone bool) line {
 	k := &b.classes[c]
-	return b.rails[rail].of(k.form).fit(c, alone, k.own.lean())
+	bytes := k.bytes
+	if !alone {
+		bytes *= float64(k.shares[rail]) / float64(k.rounds)
+	}
+	m := b.rails[rail].of(k.form)
+	return m.through(m.fit(c, alone, k.own.lean()), c, alone, bytes)
 }
 
 // bestAlone is the rail that carries the class's operations soonest by itself. A time alone that was not measured

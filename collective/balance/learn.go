@@ -15,11 +15,11 @@ const lineError = 0.4
 // the rest is a rail's own. The rail that deviates least from what was measured of the same share before shows the common part.
 func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	k := &b.classes[c]
-	alone, lean, took := len(set) == 1, k.own.lean(), tookOf(set)
+	alone, lean := len(set) == 1, k.own.lean()
 	residuals, footings := make([]float64, len(set)), make([]footing, len(set))
 	common, all := math.Inf(1), exact
 	for i := range set {
-		p := pointOf(&set[i], alone, took)
+		p := pointOf(&set[i], alone)
 		want, f := b.rails[set[i].Rail].of(k.form).expect(c, alone, p.bytes, p.seconds, lean)
 		footings[i], all = f, min(all, f)
 		if f != unmeasured {
@@ -39,7 +39,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	v := expected
 	worst := 0.0 // of a rail's own, and no fault of the line's
 	for i := range set {
-		p, rail := pointOf(&set[i], alone, took), set[i].Rail
+		p, rail := pointOf(&set[i], alone), set[i].Rail
 		p.seconds *= math.Exp(-common)
 		rest, limit := residuals[i]-common, own.limit(changedRatio)
 		if footings[i] == near {
@@ -96,12 +96,6 @@ func (k *class) learnBeyond(set []Window) {
 	}
 }
 
-// pointOf is what a window says of its rail, in a set whose operations took so many seconds.
-func pointOf(w *Window, alone bool, took float64) point {
-	seconds := max(w.Elapsed, 1).Seconds()
-	early := seconds / took
-	return point{
-		class: w.Class, alone: alone, bytes: float64(max(w.Bytes, 1)), seconds: seconds,
-		weight: 1, bound: max(early*early, leastBound),
-	}
+func pointOf(w *Window, alone bool) point {
+	return point{class: w.Class, alone: alone, bytes: float64(max(w.Bytes, 1)), seconds: max(w.Elapsed, 1).Seconds(), weight: 1}
 }

@@ -19,9 +19,10 @@ const (
 	changedFar        = 1.8   // the same where what was to be expected is that of other sizes or shares
 	beyondReach       = 4     // times the bytes that have shown a change are those of which it says nothing
 	nearClasses       = 3     // how far away these may be
-	ownTime           = 0.5   // part of what a class itself took, which errors of shorter times are relative to
-	leastSlope        = 0.02  // of the mean time per byte: no rail is infinitely fast
-	leastBound        = 0.01  // weight of a point that a rail took next to none of its operations' time for
+
+	// outweighed is a time against its line, above which bursts of smaller operations have bent that,
+	// also where operations are not brief.
+	outweighed = 4.0
 )
 
 // point is what a rail took for some bytes, over some windows.
@@ -31,10 +32,6 @@ type point struct {
 	bytes   float64
 	seconds float64
 	weight  float64
-
-	// bound is how much the rail held its operations up: 1 for the one that ended last. What ended
-	// early says only "at most", as a rail does that had less than its shaper saved up.
-	bound float64
 }
 
 // line is the cost of a rail around one size: α + bytes/E (docs/decisions/022).
@@ -147,7 +144,6 @@ func (m *model) observe(p point, memory float64) {
 		}
 		q.bytes = (q.bytes*keep + p.bytes) / (keep + 1)
 		q.seconds = (q.seconds*keep + p.seconds) / (keep + 1)
-		q.bound = (q.bound*keep + p.bound) / (keep + 1)
 		q.weight = keep + 1
 	case count >= maxPointsPerClass:
 		m.points[oldest] = p
@@ -213,6 +209,25 @@ func (m *model) evidence(class Class, alone bool) (weight float64) {
 	return weight
 }
 
+// through moves a line to what the class took for so many bytes, if it was measured and took far
+// longer than by the line. What a burst let pass of smaller operations outweighs it there, since errors
+// are relative. It takes more where operations are not brief: of those a burst is a small part.
+func (m *model) through(l line, class Class, alone bool, bytes float64) line {
+	at := m.same(class, alone, bytes)
+	if at < 0 || m.points[at].weight < 1 {
+		return l
+	}
+	p, limit := &m.points[at], changedRatio
+	if p.seconds > brief {
+		limit = outweighed
+	}
+	if factor := p.seconds / l.at(p.bytes); factor > limit {
+		l.startup *= factor
+		l.perByte *= factor
+	}
+	return l
+}
+
 // seenFrom are the points as a class sees them: its own, and of each other class the mean of all that it has of a mode. What those differ by, a
 // few rounds, may be a knee, and tells nothing of sizes that are many times as large or small.
 func (m *model) seenFrom(class Class) (points []point) {
@@ -236,25 +251,18 @@ func (m *model) seenFrom(class Class) (points []point) {
 		whole := mean.weight + p.weight
 		mean.bytes += (p.bytes - mean.bytes) * p.weight / whole
 		mean.seconds += (p.seconds - mean.seconds) * p.weight / whole
-		mean.bound += (p.bound - mean.bound) * p.weight / whole
 		mean.weight = whole
 	}
 	return points
 }
 
-// fit is the line through the points around a class: least squares of the errors, in which near
-// classes count more. So one measurement teaches its neighbours, and each class follows its own
+// fit is the line through the points around a class: least squares of the relative errors, in which
+// near classes count more. So one measurement teaches its neighbours, and each class follows its own
 // measurements once it has some. Lean is the pull of α towards 0.
-//
-// An error counts relative to the point's time, or to half of what the class itself took,
-// whichever is more: a burst that let small operations pass in no time tells little of long ones.
 func (m *model) fit(class Class, alone bool, lean float64) line {
 	var w, wb, wbb, wt, wbt float64
-	own := ownTime * m.slowest(class, alone)
 	for _, p := range m.seenFrom(class) {
-		unit := max(p.seconds, own)
-		away := math.Abs(float64(p.class) - float64(class))
-		weight := p.weight * p.bound * math.Pow(neighbour, away) / (unit * unit)
+		weight := p.weight * math.Pow(neighbour, math.Abs(float64(p.class)-float64(class))) / (p.seconds * p.seconds)
 		if p.alone != alone {
 			weight *= otherMode
 		}
@@ -274,19 +282,14 @@ func (m *model) fit(class Class, alone bool, lean float64) line {
 		l.startup = (wt*wbb - wbt*wb) / det
 		l.perByte = (wbt - l.startup*wb) / wbb
 	}
-	if least := leastSlope * wt / wb; l.perByte < least { // no rail is infinitely fast
+	average := wt / wb // seconds per byte over all points
+	// Below 0 α is what a shaper lets through in a burst. More than half of the time it can't be.
+	if least := -0.5 * wt / w; l.startup < least {
+		l.startup, l.perByte = least, (wbt-least*wb)/wbb
+	}
+	if least := average * 0.02; l.perByte < least { // no rail is infinitely fast
 		l.perByte = least
 		l.startup = max(wt-l.perByte*wb, 0) / w
 	}
 	return l
-}
-
-// slowest is the longest time that was measured of a class; 0: none was.
-func (m *model) slowest(class Class, alone bool) (seconds float64) {
-	for i := range m.points {
-		if p := &m.points[i]; p.class == class && p.alone == alone && p.weight >= 1 {
-			seconds = max(seconds, p.seconds)
-		}
-	}
-	return seconds
 }

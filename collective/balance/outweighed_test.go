@@ -20,25 +20,19 @@ func TestABurstDoesNotOutweighLongOperations(t *testing.T) {
 	}
 }
 
-// Errors count relative to what the class's own operations take, however small those of others are.
-func TestSmallOperationsThatABurstLetPassBendNoLineOfLongOnes(t *testing.T) {
+// A line that is further off than its points scatter is bent. One that is less off may be right: what
+// long operations took last is then as likely to have been disturbed.
+func TestALineIsBentWhereAMeasurementIsFarFromIt(t *testing.T) {
+	const bytes, took = 6 << 20, 0.4 // seconds
 	var m model
-	for range 30 {
-		m.observe(point{class: 13, bytes: 8 << 10, seconds: 26e-6, weight: 1, bound: 1}, 32)
-	}
-	const bytes, took = 800e3, 0.4
-	m.observe(point{class: 23, bytes: bytes, seconds: took, weight: 1, bound: 1}, 8)
-	if got := m.fit(23, false, leanToZero).at(bytes); got < 0.95*took || got > 1.05*took {
-		t.Errorf("the line says %v s of what took %v s", got, took)
-	}
-}
-
-// A rail that ended early says "at most". One that held the operations up says what it takes.
-func TestWhatHeldTheOperationsUpDecidesALine(t *testing.T) {
-	var m model
-	m.observe(point{class: 16, bytes: 12e3, seconds: 50e-6, weight: 1, bound: leastBound}, 8)
-	m.observe(point{class: 16, bytes: 14e3, seconds: 1.7e-3, weight: 1, bound: 1}, 8)
-	if got := m.fit(16, false, leanToZero).at(13e3); got < 1.4e-3 {
-		t.Errorf("13 kB, which are nearly as much as took 1.7 ms, take %v s by the line", got)
+	m.observe(point{class: 23, bytes: bytes, seconds: took, weight: 1}, 8)
+	for _, c := range []struct {
+		off  float64
+		bent bool
+	}{{2.5, false}, {6, true}} {
+		l := line{perByte: took / c.off / bytes, known: true}
+		if bent := m.through(l, 23, false, bytes).at(bytes) > 0.99*took; bent != c.bent {
+			t.Errorf("the line is off by %v: bent %v, want %v", c.off, bent, c.bent)
+		}
 	}
 }

@@ -182,7 +182,7 @@ func (b *Balancer) Learn(samples []Sample) {
 	for _, s := range samples {
 		m := b.rails[s.Rail].of(form{algorithm: s.Algorithm})
 		m.points = append(m.points, point{
-			class: s.Class, alone: s.Alone, bytes: float64(s.Bytes), seconds: s.Elapsed.Seconds(), weight: min(s.Weight, savedWeight), bound: 1,
+			class: s.Class, alone: s.Alone, bytes: float64(s.Bytes), seconds: s.Elapsed.Seconds(), weight: min(s.Weight, savedWeight),
 		})
 	}
 }

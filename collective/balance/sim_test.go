@@ -146,22 +146,16 @@ func (w *world) rounds(bytes int) int {
 	return plan.RoundsOf(plan.Even(bytes, owners)[0], schedule.Cost{})
 }
 
-// costs are what a rail takes for an operation of that size, by itself or beside others.
-func (w *world) costs(bytes int, alone bool) (startup, perRound []float64) {
-	startup, perRound = slices.Clone(w.alpha), make([]float64, len(w.rate))
+// exact is the noiseless time of a division, without what the balancer can't know.
+func (w *world) exact(bytes int, shares []int) float64 {
+	startup, perRound := slices.Clone(w.alpha), make([]float64, len(w.rate))
 	for i, r := range w.rate {
 		perRound[i] = float64(bytes) / float64(w.rounds(bytes)) / r
-		if !alone && w.crowd > 0 {
+		if count(shares) > 1 && w.crowd > 0 {
 			startup[i] *= w.crowd
 			perRound[i] *= w.crowd
 		}
 	}
-	return startup, perRound
-}
-
-// exact is the noiseless time of a division, without what the balancer can't know.
-func (w *world) exact(bytes int, shares []int) float64 {
-	startup, perRound := w.costs(bytes, count(shares) == 1)
 	return slowest(startup, perRound, shares)
 }
 
@@ -171,17 +165,24 @@ func (w *world) best(bytes int) (split, single float64) {
 		return known[0], known[1]
 	}
 	rounds := w.rounds(bytes)
-	startup, perRound := w.costs(bytes, true)
-	single = math.Inf(1)
-	for i := range startup {
-		single = min(single, startup[i]+perRound[i]*float64(rounds))
-	}
-	startup, perRound = w.costs(bytes, false)
 	shares := make([]int, len(w.rate))
+	for i := range w.rate {
+		clear(shares)
+		shares[i] = rounds
+		if t := w.exact(bytes, shares); i == 0 || t < single {
+			single = t
+		}
+	}
+	clear(shares)
 	for range rounds { // each round where it ends first: the best for times that only grow
 		at, end := -1, 0.0
-		for i, s := range shares {
-			if t := startup[i] + perRound[i]*float64(s+1); at < 0 || t < end {
+		for i := range shares {
+			shares[i]++
+			one := make([]int, len(shares))
+			one[i] = shares[i]
+			shares[i]--
+			t := w.exact(bytes, one)
+			if at < 0 || t < end {
 				at, end = i, t
 			}
 		}
