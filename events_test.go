@@ -85,6 +85,24 @@ func TestEventsTellALifeStory(t *testing.T) {
 	})
 }
 
+// failOver has a large allreduce lose a rail of node 1 in its middle, and repairs the rail.
+func (b *bed) failOver(comms []*Communicator) {
+	b.each(func(i int) error {
+		if i == 1 {
+			<-time.After(time.Millisecond) // the others wait for its grant
+		}
+		w, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 4<<20), Sum)
+		if i == 1 {
+			b.Rails.Silence("node1", "eth0")
+		}
+		if err != nil {
+			return err
+		}
+		return w.Wait(b.t.Context())
+	})
+	b.Rails.Heal("node1", "eth0")
+}
+
 func TestEventsTellWhatADeadRailCarriedAndWhereItWent(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		var events []<-chan Event
@@ -92,20 +110,7 @@ func TestEventsTellWhatADeadRailCarriedAndWhereItWent(t *testing.T) {
 			events = append(events, n.Events(b.t.Context()))
 		}
 		comms := b.form("train")
-		b.each(func(i int) error {
-			if i == 1 {
-				<-time.After(time.Millisecond) // the others wait for its grant
-			}
-			w, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 4<<20), Sum)
-			if i == 1 {
-				b.Rails.Silence("node1", "eth0")
-			}
-			if err != nil {
-				return err
-			}
-			return w.Wait(b.t.Context())
-		})
-		b.Rails.Heal("node1", "eth0")
+		b.failOver(comms)
 		var carried, resent, remaining int64
 		for i := range events {
 			for _, e := range collect(events[i]) {

@@ -97,20 +97,7 @@ func TestATraceTellsOfAFailover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.each(func(i int) error {
-			if i == 1 {
-				<-time.After(time.Millisecond) // the others wait for its grant
-			}
-			w, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 4<<20), Sum)
-			if i == 1 {
-				b.Rails.Silence("node1", "eth0")
-			}
-			if err != nil {
-				return err
-			}
-			return w.Wait(b.t.Context())
-		})
-		b.Rails.Heal("node1", "eth0")
+		b.failOver(comms)
 		<-time.After(5 * time.Second)
 		trace.Stop()
 		sumOnAll(b, comms, 1) // is not recorded any more

@@ -20,7 +20,7 @@ type Work struct {
 	err       error
 	from      []source      // whom to look to for a small operation's frames
 	attending bool          // it attends to them already, before Wait
-	slot      chan struct{} // the communicator's limit of operations in flight: a place is taken until the operation is forgotten
+	slot      chan struct{} // of the communicator; a place is taken until the operation is forgotten
 
 	mu    sync.Mutex
 	ended bool
