@@ -292,8 +292,7 @@ func (b *Balancer) enforce(c Class, next int) {
 		b.resize(k, before.bytes)
 	} else {
 		*k = b.newClass(c, r.form)
-		k.bytes = before.bytes
-		k.rounds = b.roundsOf(k)
+		b.resize(k, before.bytes)
 		k.shares = plan.Rounds(k.rounds, b.firstWeights(r.form, before.shares))
 		k.own, k.common, k.whole = before.own.anew(), before.common.anew(), before.whole.anew()
 	}

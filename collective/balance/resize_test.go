@@ -21,14 +21,9 @@ func (k *class) splits() (all [][]int) {
 func TestSharesOfAClassAlwaysSumToItsRounds(t *testing.T) {
 	for seed := range uint64(100) {
 		w := noisy(seed)
-		for n := range 60 {
+		for range 60 {
 			w.set((17 + w.rng.IntN(16)) << 10)
-			k := &w.b.classes[15]
-			for _, shares := range k.splits() {
-				if roundsIn(shares) != k.rounds {
-					t.Fatalf("seed %d, set %d: %v of %d rounds, in force %v", seed, n, shares, k.rounds, k.shares)
-				}
-			}
+			w.b.classes[15].expectWhole(t)
 		}
 	}
 }
@@ -38,6 +33,40 @@ func roundsIn(shares []int) (rounds int) {
 		rounds += s
 	}
 	return rounds
+}
+
+// A class that another algorithm takes over, or that a file restores, has a size of its own already.
+func TestTheBaselineHasTheRoundsOfAClassThatBeginsAnew(t *testing.T) {
+	const small = 17 << 10 // fewer rounds than the class's largest size
+	g := slowStart()
+	g.start(g.setup(true), true)
+	for range 200 {
+		g.set(small)
+		for c := range g.b.classes {
+			g.b.classes[c].expectWhole(t)
+		}
+	}
+	if g.tables == 0 {
+		t.Fatal("no algorithm was tried")
+	}
+	saved, ok := g.b.Save()
+	if !ok {
+		t.Fatal("nothing to restore")
+	}
+	next := NewBalancer(g.setup(true))
+	next.Learn(saved.Samples)
+	next.Restore(saved.Classes)
+	next.classes[ClassOf(small)].expectWhole(t)
+}
+
+// expectWhole fails if a split that the class knows is not of its rounds.
+func (k *class) expectWhole(t *testing.T) {
+	t.Helper()
+	for _, shares := range k.splits() {
+		if roundsIn(shares) != k.rounds {
+			t.Fatalf("a split %v of %d rounds, in force %v", shares, k.rounds, k.shares)
+		}
+	}
 }
 
 // A class with two sizes in turn ends its contests, and keeps what brief operations took.

@@ -200,8 +200,7 @@ func (b *Balancer) Restore(classes []SavedClass) []table.Entry {
 			continue
 		}
 		k := &b.classes[s.Class]
-		k.bytes = float64(s.Bytes)
-		k.rounds = b.roundsOf(k)
+		b.resize(k, float64(s.Bytes))
 		k.shares = plan.Rounds(k.rounds, s.Shares)
 		k.sets, k.settled, k.quiet = min(s.Windows, settling), min(s.Windows, settling), s.Settled
 	}
