@@ -12,10 +12,12 @@ docs/pytorch.md of the repository has what is supported and what an error looks 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import select
 import socket
 import threading
+import time
 import uuid
 import weakref
 from datetime import timedelta
@@ -29,7 +31,7 @@ from torch._C._distributed_c10d import _create_work_from_future
 from . import _abi
 from ._abi import CAsync, CCompletion, CError, COperation, CResult, lib
 from ._comm import ANY, Communicator
-from ._errors import Error
+from ._errors import Canceled, Error, Timeout
 from ._node import Node
 
 __all__ = ["ProcessGroup", "failure", "rails"]
@@ -61,34 +63,50 @@ _BOOL_OPS = {"sum": "bitor", "max": "bitor", "bitor": "bitor", "prod": "bitand",
 _BOOL_OPS.update(bitand="bitand", bitxor="bitxor")
 
 
+class _Flight:
+    """A call in flight: what becomes of its outcome, and when it has taken too long."""
+
+    __slots__ = ("then", "limit", "deadline", "work", "late")
+
+    def __init__(self, then: Callable[[Optional[Error], CResult], None], limit: float) -> None:
+        self.then, self.limit = then, limit
+        self.deadline = time.monotonic() + limit
+        self.work = 0  # the library's handle, once it is known
+        self.late = False  # it was canceled after its deadline
+
+
 class _Completions:
     """The thread that ends the works of this process: one, whatever is in flight."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[int, Callable[[Optional[Error], CResult], None]] = {}
+        self._waiting: dict[int, _Flight] = {}
         self._tag = 0
+        self._next = math.inf  # when the thread looks at deadlines again; never after the first of them
+        self._earlier = os.eventfd(0)  # is written to where that has become earlier
         queue = ctypes.c_uint64()
         error = CError()
         _abi.check(lib.queue_open(ctypes.byref(queue), ctypes.byref(error)), error)
         self.queue = queue.value
         threading.Thread(target=self._run, name="polyrail completions", daemon=True).start()
 
-    def start(
-        self,
-        function: Callable[..., int],
-        args: tuple,
-        then: Callable[[Optional[Error], CResult], None],
-        has_result: bool = True,
-    ) -> None:
+    def start(self, function: Callable[..., int], args: tuple, then: Callable[[Optional[Error], CResult], None],
+              limit: float, has_result: bool = True) -> None:
         """Makes a call; then is called with its outcome on the thread. then holds its memory.
 
-        A call that cannot be made, as on a broken group, raises its error here.
+        After limit seconds the call ends with a Timeout. A call that cannot be made, as on a broken group,
+        raises its error here.
         """
+        flight = _Flight(then, limit)
         with self._lock:
             self._tag += 1
             tag = self._tag
-            self._waiting[tag] = then
+            self._waiting[tag] = flight
+            wake = flight.deadline < self._next
+            if wake:
+                self._next = flight.deadline
+        if wake:
+            os.eventfd_write(self._earlier, 1)
         async_, result, error = CAsync(self.queue, tag, 0, 0), CResult(), CError()
         tail = (result, error) if has_result else (error,)
         code = function(*args, ctypes.byref(async_), *map(ctypes.byref, tail))
@@ -96,19 +114,46 @@ class _Completions:
             with self._lock:
                 del self._waiting[tag]
             raise _abi.error_of(error)
+        flight.work = async_.work
 
     def _run(self) -> None:
         poll, ended, count = select.poll(), (CCompletion * 64)(), ctypes.c_int()
         poll.register(lib.queue_fd(self.queue), select.POLLIN)
+        poll.register(self._earlier, select.POLLIN)
         while True:
-            poll.poll()
+            left = self._next - time.monotonic()
+            for fd, _ in poll.poll(None if left == math.inf else max(0, min(left, 3600) * 1000)):
+                if fd == self._earlier:
+                    os.eventfd_read(fd)
+            if time.monotonic() >= self._next:
+                self._expire()
             lib.queue_take(self.queue, ended, len(ended), ctypes.byref(count), None)
             for c in ended[: count.value]:
                 result, error = CResult(), CError()
                 code = lib.wait(c.work, 0, ctypes.byref(result), ctypes.byref(error))
                 with self._lock:
-                    then = self._waiting.pop(c.tag)
-                then(_abi.error_of(error) if code else None, result)
+                    flight = self._waiting.pop(c.tag)
+                flight.then(self._error(flight, error) if code else None, result)
+
+    def _error(self, flight: _Flight, e: CError) -> Error:
+        error = _abi.error_of(e)
+        if flight.late and isinstance(error, Canceled):
+            error = Timeout(f"{error}: a timeout of {flight.limit:g} s has passed", seq=error.seq)
+        return error
+
+    def _expire(self) -> None:
+        """Cancels what is late: the others of a collective call are told, and its group is broken."""
+        with self._lock:
+            now = time.monotonic()
+            late = [f for f in self._waiting.values() if f.deadline <= now and not f.late]
+            for f in late:
+                f.late = f.work != 0
+            left = [f.deadline for f in self._waiting.values() if not f.late]
+            # What has no handle yet, since its call has not returned, is looked at again soon.
+            self._next = max(min(left, default=math.inf), now + 0.05)
+        for f in late:
+            if f.work:
+                lib.cancel(f.work, None)
 
 
 _shared_lock = threading.Lock()
@@ -164,7 +209,7 @@ def _rails(address: str) -> list[str]:
     return ["all=tcp:auto"]
 
 
-def _join_world(store: Any, rank: int, size: int, timeout: timedelta) -> tuple[_World, str]:
+def _join_world(store: Any, rank: int, size: int) -> tuple[_World, str]:
     """Finds the world that all members of a group are in, or makes one of them.
 
     Each member says which worlds it is in. The first one chooses, and names the communicator.
@@ -180,16 +225,13 @@ def _join_world(store: Any, rank: int, size: int, timeout: timedelta) -> tuple[_
     if world is None:
         address = _local_address()
         join = store.get("polyrail/seed").decode() if rank else None
-        settings = {"max_in_flight": os.environ.get("POLYRAIL_MAX_IN_FLIGHT") or 64}
-        if not os.environ.get("POLYRAIL_OPERATION_TIMEOUT"):
-            settings["operation_timeout"] = f"{timeout.total_seconds():.3f}s"
         node = Node(
             f"rank-{rank:06d}",
             bind=f"{address}:0",
             join=join,
             rails=_rails(address),
             cluster=f"torch-{token}",
-            **settings,
+            max_in_flight=os.environ.get("POLYRAIL_MAX_IN_FLIGHT") or 64,
         )
         if rank == 0:
             store.set("polyrail/seed", node.address)
@@ -322,7 +364,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
-        world, name = _join_world(store, rank, size, timeout)
+        world, name = _join_world(store, rank, size)
         try:
             comm = world.node.communicator(name, size, timeout=timeout.total_seconds())
         except BaseException:
@@ -333,6 +375,7 @@ class ProcessGroup(dist.ProcessGroup):
         self.comm = comm
         self.failure: Optional[Error] = None
         """The first error of an operation of this group, with rank, node, rail and seq."""
+        self._limit = timeout.total_seconds()
         self._lock = threading.Lock()
         self._done = _completions()
         self._end = weakref.finalize(self, _leave, world, comm)
@@ -368,7 +411,7 @@ class ProcessGroup(dist.ProcessGroup):
             future.set_exception(error)
 
         try:
-            self._done.start(function, args, end, has_result)
+            self._done.start(function, args, end, self._limit, has_result)
         except Error as e:
             self.failure = self.failure or e
             raise

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import tempfile
+import time
 import traceback
 import unittest
 from datetime import timedelta
@@ -109,6 +110,95 @@ def collectives(rank, n, pipe):
         equal(tensors[i], i * n)
 
 
+def strided(rank, n, pipe):
+    """Every call on tensors that are not contiguous, of the types that numpy does not have or torch has not."""
+    for dtype in (torch.bfloat16, torch.float16, torch.int64):
+        def every_second(value, rows=2):
+            t = torch.full((3, 2 * rows), -1, dtype=dtype)[:, ::2]
+            t.copy_(torch.as_tensor(value, dtype=dtype).expand(3, rows))
+            assert not t.is_contiguous()
+            return t
+
+        total, by_rank = n * (n + 1) // 2, [every_second(r) for r in range(n)]
+        for op, want in ((dist.ReduceOp.SUM, total), (dist.ReduceOp.MAX, n), (dist.ReduceOp.MIN, 1)):
+            dist.all_reduce(x := every_second(rank + 1), op)
+            equal(x, want)
+        dist.all_reduce_coalesced(many := [every_second(rank + 1), every_second(1, rows=5)])
+        equal(many[0], total), equal(many[1], n)
+        dist.broadcast(x := every_second(rank), 1)
+        equal(x, 1)
+        dist.reduce(x := every_second(rank + 1), 1)
+        equal(x, total if rank == 1 else rank + 1)
+        dist.all_gather(out := [every_second(-1) for _ in range(n)], every_second(rank))
+        assert all(torch.equal(a, b) for a, b in zip(out, by_rank))
+        dist.gather(every_second(rank), out := [every_second(-1) for _ in range(n)] if rank == 0 else None)
+        assert out is None or all(torch.equal(a, b) for a, b in zip(out, by_rank))
+        dist.scatter(x := every_second(-1), by_rank if rank == 0 else None)
+        equal(x, rank)
+        dist.reduce_scatter(x := every_second(-1), by_rank)
+        equal(x, rank * n)
+        dist.all_to_all(out := [every_second(-1) for _ in range(n)], [every_second(10 * rank + r) for r in range(n)])
+        for r in range(n):
+            equal(out[r], 10 * r + rank)
+        x, want = torch.zeros(2, n, dtype=dtype).t(), torch.arange(n).view(n, 1)
+        dist.all_to_all_single(x, torch.full((2, n), rank, dtype=dtype).t())
+        equal(x, want)
+        dist.all_gather_into_tensor(x := torch.zeros(2, n, dtype=dtype).t(), torch.full((4,), rank, dtype=dtype)[::2])
+        equal(x, want)
+        if rank == 0:
+            dist.recv(x := every_second(-1), src=1)
+            equal(x, 7)
+        elif rank == 1:
+            dist.send(every_second(7), dst=0)
+
+
+def limits(rank, n, pipe):
+    """A group's own timeout ends its operations, and those of no other group."""
+    import polyrail
+
+    hasty = dist.new_group(timeout=timedelta(seconds=0.3))
+    dist.barrier(hasty)
+    if rank == 0:
+        try:
+            dist.all_reduce(torch.ones(4), group=hasty)
+        except polyrail.Timeout as e:
+            assert "a timeout of 0.3 s has passed" in str(e), e
+        else:
+            raise AssertionError("a rank that waited alone was not told")
+    x = torch.ones(4)
+    dist.all_reduce(x)
+    equal(x, n)
+
+
+def leftovers(rank, n, pipe):
+    """Ten thousand operations leave memory, descriptors and threads as they were."""
+    def state():
+        with open("/proc/self/statm") as f:
+            pages = int(f.read().split()[1])
+        return pages * 4096, len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    small, strided = torch.ones(2), torch.ones(64, 64).t()
+    for done in range(10001):
+        if done == 2000:
+            before = state()
+        if done % 10 == 0:  # five kinds in turn, ten in flight
+            works = []
+        works.append((lambda: dist.all_reduce(small, dist.ReduceOp.MAX, async_op=True),
+                      lambda: dist.broadcast(strided, 0, async_op=True),
+                      lambda: dist.all_gather([torch.empty(2) for _ in range(n)], small, async_op=True),
+                      lambda: dist.barrier(async_op=True),
+                      lambda: dist.isend(small, 1) if rank == 0 else dist.irecv(small, 0))[done % 5]())
+        if done % 10 == 9:
+            for w in works:
+                w.wait()
+    works[-1].wait()
+    del works
+    after = state()
+    assert after[0] < before[0] + (8 << 20), (before, after)
+    assert after[1] == before[1], (before, after)
+    assert after[2] <= before[2] + 2, (before, after)  # threads of Go's runtime
+
+
 def messages(rank, n, pipe):
     if rank == 0:
         seen = set()
@@ -173,8 +263,9 @@ def lost(rank, n, pipe):
 
     dist.barrier()
     if rank == 1:
-        pipe.send("ready")
+        pipe.send(time.time())
         os.kill(os.getpid(), 9)
+    told = None
     for _ in range(2):  # the operation in flight, and one on the broken group
         for wait in (lambda: dist.all_reduce(torch.ones(100)),
                      lambda: dist.all_reduce(torch.ones(100), async_op=True).wait(),
@@ -182,6 +273,7 @@ def lost(rank, n, pipe):
             try:
                 wait()
             except polyrail.RankLost as e:
+                told = told or time.time()
                 assert e.rank == 1 and "rank 1" in str(e) and isinstance(e, RuntimeError), e
             else:
                 raise AssertionError("no error though a rank is lost")
@@ -193,13 +285,14 @@ def lost(rank, n, pipe):
         assert e.rank == 1, e
     else:
         raise AssertionError("DDP was made on a broken group")
+    return told
 
 
 class Torch(unittest.TestCase):
     def run_ranks(self, story, n, dies=()):
         spawn = multiprocessing.get_context("spawn")
         with tempfile.TemporaryDirectory() as folder:
-            ranks = []
+            ranks, answers = [], []
             for rank in range(n):
                 mine, theirs = spawn.Pipe()
                 p = spawn.Process(target=rank_main, args=(story, rank, n, folder + "/store", theirs))
@@ -212,9 +305,11 @@ class Torch(unittest.TestCase):
                     for q, _ in ranks:
                         q.kill()
                     self.fail(f"rank {rank}: {said}")
+                answers.append(said)
             for rank, (p, _) in enumerate(ranks):
                 p.join(30)
                 self.assertEqual(p.exitcode, -9 if rank in dies else 0)
+            return answers
 
     def test_collectives(self):
         for n in (2, 3):
@@ -229,8 +324,20 @@ class Torch(unittest.TestCase):
     def test_ddp(self):
         self.run_ranks("ddp", 2)
 
+    def test_strided(self):
+        self.run_ranks("strided", 3)
+
+    def test_a_group_has_its_own_timeout(self):
+        self.run_ranks("limits", 2)
+
+    def test_operations_leave_nothing_behind(self):
+        self.run_ranks("leftovers", 2)
+
     def test_a_lost_rank_is_named(self):
-        self.run_ranks("lost", 3, dies=(1,))
+        told = self.run_ranks("lost", 3, dies=(1,))
+        late = max(told) - told[1]
+        print(f"a killed rank is an exception of the others after {late * 1000:.0f} ms")
+        self.assertLess(late, 1.5)  # before the rank timeout, which is 2 s
 
 
 if __name__ == "__main__":
