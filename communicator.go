@@ -305,6 +305,11 @@ func WithName(name string) Option { return func(r *engine.Request) { r.Name = na
 // WithAlgorithm runs the operation by this schedule, on all ranks.
 func WithAlgorithm(a Algorithm) Option { return func(r *engine.Request) { r.Algorithm = a } }
 
+// WithWait says that the caller of a Start calls Wait or WaitFor at once, as a blocking call does. It
+// saves small operations the wake-ups of other threads. Until then, what other operations wait for may
+// be late.
+func WithWait() Option { return func(r *engine.Request) { r.Waits = true } }
+
 // WithCounts divides the data of a ReduceScatter, AllGather, Gather or Scatter into parts of so
 // many elements, by rank: the same counts on all ranks. Parts may be empty.
 func WithCounts(counts ...int) Option { return func(r *engine.Request) { r.Counts = counts } }

@@ -2,8 +2,10 @@ package polyrail_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -106,9 +108,26 @@ func watched(t *testing.T) (*testbed.Cluster, []*Communicator, *attention) {
 // sum has both ranks call an allreduce of one element so many times.
 func sum(t *testing.T, c *testbed.Cluster, comms []*Communicator, calls int) {
 	t.Helper()
+	sumBy(t, c, comms, calls, run)
+}
+
+func run(t *testing.T, c *Communicator) error { return AllReduce(t.Context(), c, []int32{1}, Sum) }
+
+// startAndWaitFor is the call of who must look at something else now and then.
+func startAndWaitFor(t *testing.T, c *Communicator) error {
+	w, err := StartAllReduce(t.Context(), c, []int32{1}, Sum, WithWait())
+	for err == nil && !w.WaitFor(50*time.Millisecond) {
+		err = t.Context().Err()
+	}
+	return errors.Join(err, w.Err())
+}
+
+func sumBy(t *testing.T, c *testbed.Cluster, comms []*Communicator, calls int,
+	call func(*testing.T, *Communicator) error) {
+	t.Helper()
 	if err := c.Each(func(i int) error {
 		for range calls {
-			if err := AllReduce(t.Context(), comms[i], []int32{1}, Sum); err != nil {
+			if err := call(t, comms[i]); err != nil {
 				return err
 			}
 		}
@@ -122,9 +141,15 @@ func sum(t *testing.T, c *testbed.Cluster, comms []*Communicator, calls int) {
 // before it has come to wait.
 func TestACallerThatWaitsAttendsToItsSourcesBeforeItSends(t *testing.T) {
 	const calls = 200
+	for name, call := range map[string]func(*testing.T, *Communicator) error{"Run": run, "WaitFor": startAndWaitFor} {
+		t.Run(name, func(t *testing.T) { attends(t, calls, call) })
+	}
+}
+
+func attends(t *testing.T, calls int64, call func(*testing.T, *Communicator) error) {
 	c, comms, seen := watched(t)
 	before := seen.unattended.Load() // forming ends with a barrier
-	sum(t, c, comms, calls)
+	sumBy(t, c, comms, int(calls), call)
 	// Rank 1 is the leaf of the tree: all it sends goes out at the launch. Now and then its reader has
 	// the reading side just then.
 	if n := seen.unattended.Load() - before; n > calls/2 {
@@ -156,15 +181,29 @@ func TestAConnectionStaysHushedFromCallToCall(t *testing.T) {
 
 // What is in flight while its caller does something else is listened for.
 func TestWhatNobodyPollsForIsListenedFor(t *testing.T) {
+	listens(t, func(*Work) {})
+}
+
+// The same where its caller has waited for a while, in vain.
+func TestWhatWasWaitedForInVainIsListenedFor(t *testing.T) {
+	listens(t, func(w *Work) {
+		if w.WaitFor(0) {
+			t.Error("it ended though the other rank did nothing")
+		}
+	}, WithWait())
+}
+
+func listens(t *testing.T, meanwhile func(*Work), opts ...Option) {
 	const calls = 50
 	c, comms, seen := watched(t)
 	hushed := 0
 	for range calls {
 		sum(t, c, comms, 1)
-		w, err := StartAllReduce(t.Context(), comms[1], []int32{1}, Sum)
+		w, err := StartAllReduce(t.Context(), comms[1], []int32{1}, Sum, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
+		meanwhile(w)
 		if seen.hushed.Load() { // or the reading side was taken just then: who has it sees to it
 			hushed++
 		}

@@ -23,7 +23,7 @@ type Request struct {
 	Name      string     // compared between ranks; may be empty
 	Algorithm op.Algorithm
 
-	// The caller calls Wait at once, and only once.
+	// The caller calls Wait or WaitFor at once.
 	Waits bool
 
 	Salt uint64 // of a view's barrier or a Dup: enters the digest

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/polyrail/polyrail/railactors"
@@ -19,7 +20,7 @@ type Work struct {
 	done      chan struct{}
 	err       error
 	from      []source      // whom to look to for a small operation's frames
-	attending bool          // it attends to them already, before Wait
+	attending atomic.Bool   // it attends to them already, till the first wait has polled
 	slot      chan struct{} // of the communicator; a place is taken until the operation is forgotten
 
 	mu    sync.Mutex
@@ -59,7 +60,7 @@ func (w *Work) Seq() uint64 { return w.seq }
 // Wait waits for the end. A context that ends first ends the operation: the communicator breaks,
 // and Wait returns when the runtime has let go of the caller's memory.
 func (w *Work) Wait(ctx context.Context) error {
-	if w.group.polls(w.from, w.attending, w.done) {
+	if w.group.polls(w.from, w.attending.Swap(false), w.done) {
 		return w.err
 	}
 	w.group.engine.Listening(1)
@@ -75,7 +76,15 @@ func (w *Work) Wait(ctx context.Context) error {
 
 // WaitFor waits for the end for so long at most, and reports whether it has come. Unlike Wait it
 // ends nothing.
-func (w *Work) WaitFor(d time.Duration) bool { return w.group.waitFor(w.from, w.done, d) }
+func (w *Work) WaitFor(d time.Duration) bool {
+	if w.attending.Swap(false) {
+		if w.group.polls(w.from, true, w.done) {
+			return true
+		}
+		w.listen() // it is in flight now like one whose caller does something else
+	}
+	return w.group.waitFor(w.from, w.done, d)
+}
 
 func (g *Group) waitFor(from []source, done <-chan struct{}, d time.Duration) bool {
 	select {
@@ -143,14 +152,14 @@ const pollsPerPause = 16
 // that comes between this rank's first one and its Wait would wake the reader.
 func (w *Work) attend() {
 	if len(w.from) > 0 && w.group.spin.Load() > 0 {
-		w.attending = true
+		w.attending.Store(true)
 		attend(w.from)
 	}
 }
 
 // listen is for an operation that is in flight while its caller does something else.
 func (w *Work) listen() {
-	if w.attending {
+	if w.attending.Load() {
 		return
 	}
 	w.mu.Lock()

@@ -113,22 +113,22 @@ func (b *Bridge) Abort(h Handle) error {
 
 // Collective runs an operation.
 func (b *Bridge) Collective(h Handle, o polyrail.Operation, call Call, opts ...polyrail.Option) (Outcome, error) {
-	return b.launch(h, call, func(ctx context.Context, c *comm) (*polyrail.Work, error) {
-		return c.Start(ctx, o, opts...)
+	return b.launch(h, call, func(ctx context.Context, c *comm, more ...polyrail.Option) (*polyrail.Work, error) {
+		return c.Start(ctx, o, append(opts, more...)...)
 	})
 }
 
 // Batch runs an allreduce of many buffers.
 func (b *Bridge) Batch(h Handle, batch polyrail.Batch, call Call, opts ...polyrail.Option) (Outcome, error) {
-	return b.launch(h, call, func(ctx context.Context, c *comm) (*polyrail.Work, error) {
-		return c.StartBatch(ctx, batch, opts...)
+	return b.launch(h, call, func(ctx context.Context, c *comm, more ...polyrail.Option) (*polyrail.Work, error) {
+		return c.StartBatch(ctx, batch, append(opts, more...)...)
 	})
 }
 
 // launch begins an operation at once where its turn has come and there is room, else on a goroutine
 // of its own: so a call that is only started never blocks.
 func (b *Bridge) launch(h Handle, call Call,
-	begin func(context.Context, *comm) (*polyrail.Work, error)) (Outcome, error) {
+	begin func(context.Context, *comm, ...polyrail.Option) (*polyrail.Work, error)) (Outcome, error) {
 	c, err := lookup[*comm](b, h)
 	if err != nil {
 		return Outcome{}, err
@@ -137,7 +137,7 @@ func (b *Bridge) launch(h Handle, call Call,
 	if !call.Started {
 		t := c.line.join()
 		t.wait()
-		w, err := begin(ctx, c)
+		w, err := begin(ctx, c, polyrail.WithWait())
 		t.pass()
 		if err == nil {
 			err = w.Wait(ctx)
@@ -151,8 +151,8 @@ func (b *Bridge) launch(h Handle, call Call,
 	w.cancel = func() { c.Abort(context.Canceled) }
 	t := c.line.join()
 	inFlight := c.inFlight.Add(1)
-	start := func() (*inside, error) {
-		f, err := begin(ctx, c)
+	start := func(opts ...polyrail.Option) (*inside, error) {
+		f, err := begin(ctx, c, opts...)
 		t.pass()
 		if err != nil {
 			c.inFlight.Add(-1)
@@ -175,7 +175,12 @@ func (b *Bridge) launch(h Handle, call Call,
 		}()
 		return b.outcome(w, call.Patience)
 	}
-	return b.lift(w, call, start)
+	return b.lift(w, call, func() (*inside, error) {
+		if w.queue == nil && call.Patience > 0 { // outcome waits at once
+			return start(polyrail.WithWait())
+		}
+		return start()
+	})
 }
 
 // lift begins a flight on the caller's goroutine. Only one that outlasts the caller's patience gets
