@@ -206,9 +206,45 @@ func (c *Config) memberlist() (*memberlist.Config, error) {
 		}
 		m.AdvertisePort = tcp.Port
 	}
+	if err := c.guard(m); err != nil {
+		return nil, err
+	}
 	if c.Advertise != "" {
 		ap := netip.MustParseAddrPort(c.Advertise) // Validate has seen it
 		m.AdvertiseAddr, m.AdvertisePort = ap.Addr().String(), int(ap.Port())
 	}
 	return m, nil
+}
+
+// portAttempts is how often a free port is looked for that both protocols can have.
+const portAttempts = 10
+
+// guard puts a guard before memberlist.
+func (c *Config) guard(m *memberlist.Config) error {
+	inner, _ := m.Transport.(memberlist.NodeAwareTransport)
+	if inner == nil {
+		attempts := 1
+		if m.BindPort == 0 {
+			attempts = portAttempts
+		}
+		var sockets *memberlist.NetTransport
+		var err error
+		for range attempts {
+			sockets, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+				BindAddrs: []string{m.BindAddr}, BindPort: m.BindPort, Logger: m.Logger})
+			if err == nil {
+				break
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if m.BindPort == 0 {
+			m.BindPort = sockets.GetAutoBindPort()
+			m.AdvertisePort = m.BindPort
+		}
+		inner = sockets
+	}
+	m.Transport, m.SkipInboundLabelCheck = newGuard(inner, m.Label), true
+	return nil
 }

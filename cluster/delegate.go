@@ -42,10 +42,16 @@ func (d *delegate) NotifyJoin(n *memberlist.Node) {
 	}
 }
 
-// NotifyUpdate: the metadata of a process changes once, when it leaves.
+// NotifyUpdate: the metadata of a process changes once, when it leaves. Anybody can say that it
+// does; but then it says itself that it stays.
 func (d *delegate) NotifyUpdate(n *memberlist.Node) {
-	if m, err := identify(d.self, n); err == nil && leaves(n) {
+	m, err := identify(d.self, n)
+	switch {
+	case err != nil:
+	case leaves(n):
 		d.g.roster.goodbye(m)
+	default:
+		d.g.roster.up(m)
 	}
 }
 
@@ -90,8 +96,10 @@ func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 		d.g.log.Warn("two addresses for one process", "process", existing.Name,
 			"known", existing.Address(), "refused", other.Address())
 	}
-	if existing.Name == d.self.process() && existing.Address() > other.Address() {
-		d.g.fail(&ConflictError{Node: d.self.Node, Addr: other.Address()})
+	if existing.Name == d.self.process() && existing.Address() > other.Address() && !d.g.settled() {
+		d.g.mu.Lock()
+		d.g.double = other.Address() // anybody can say so: the seeker asks who answers there
+		d.g.mu.Unlock()
 		d.g.wakeSeeker()
 	}
 }

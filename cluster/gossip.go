@@ -38,6 +38,7 @@ type Gossip struct {
 	handler Handler
 
 	list      *memberlist.Memberlist
+	guard     *guard
 	roster    *roster
 	inbox     *inbox
 	outbox    *outbox
@@ -66,6 +67,8 @@ type Gossip struct {
 	refused  map[string]bool
 	seeds    []SeedError   // last errors
 	mismatch *VersionError // found while merging
+	double   string        // where this very process is said to be too; empty: nowhere
+	met      time.Time     // when the cluster was reached
 	leaving  bool
 	closed   bool
 
@@ -181,6 +184,7 @@ func (g *Gossip) listen(version uint32) error {
 		return fmt.Errorf("gossip cannot listen on %s: %w", g.cfg.Bind, err)
 	}
 	g.list = list
+	g.guard, _ = conf.Transport.(*guard)
 	g.self.Addr = list.LocalNode().Address()
 	g.roster.mu.Lock()
 	g.roster.self.Addr = g.self.Addr

@@ -96,6 +96,9 @@ func (g *Gossip) tell(events []Event) {
 		if g.ctx.Err() != nil {
 			return
 		}
+		if e.Kind != Joined {
+			g.outbox.forget(e.Member)
+		}
 		g.handler.ClusterEvent(e)
 	}
 	g.wakeSeeker()

@@ -10,7 +10,8 @@ import (
 
 const (
 	maxOutbox  = 256 // messages that wait for one destination
-	maxSenders = 16  // streams being written at once
+	maxSenders = 512 // streams being written at once …
+	maxDoubted = 16  // … and to destinations that were not reached the last time
 )
 
 // outbox sends messages off the caller's goroutine, one after the other to each destination. A
@@ -19,16 +20,19 @@ type outbox struct {
 	send  func(to Member, message []byte) error
 	lost  func(to Member, messages int, err error)
 	slots chan struct{}
+	slow  chan struct{} // slots for those in doubt: whoever hangs holds up nobody else
 
 	mu     sync.Mutex
 	queues map[string][][]byte // by process; present while its sender runs
+	doubt  map[string]bool     // processes that were not reached the last time; at most maxLevels
 	closed bool
 	idle   []chan struct{} // closed when the last sender ends
 	done   sync.WaitGroup
 }
 
 func newOutbox(send func(Member, []byte) error, lost func(Member, int, error)) *outbox {
-	return &outbox{send: send, lost: lost, slots: make(chan struct{}, maxSenders), queues: map[string][][]byte{}}
+	return &outbox{send: send, lost: lost, slots: make(chan struct{}, maxSenders),
+		slow: make(chan struct{}, maxDoubted), queues: map[string][][]byte{}, doubt: map[string]bool{}}
 }
 
 // put queues a message. The error is fault.ErrClosed or matches fault.ErrLimit.
@@ -58,14 +62,44 @@ func (o *outbox) drain(to Member) {
 		if !ok {
 			return
 		}
-		o.slots <- struct{}{}
+		slots := o.lane(to)
+		slots <- struct{}{}
 		err := o.send(to, message)
-		<-o.slots
+		<-slots
+		o.reached(to, err == nil)
 		if err != nil {
 			// The rest would wait just as long for the same end. Senders above repeat what matters.
 			o.lost(to, 1+o.discard(to), err)
 		}
 	}
+}
+
+// lane is where a message to a process waits for its turn.
+func (o *outbox) lane(to Member) chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.doubt[to.process()] {
+		return o.slow
+	}
+	return o.slots
+}
+
+func (o *outbox) reached(to Member, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case ok:
+		delete(o.doubt, to.process())
+	case len(o.doubt) < maxLevels:
+		o.doubt[to.process()] = true
+	}
+}
+
+// forget drops what is known of a process that is gone.
+func (o *outbox) forget(m Member) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.doubt, m.process())
 }
 
 func (o *outbox) next(to Member) ([]byte, bool) {

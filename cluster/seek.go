@@ -90,6 +90,9 @@ func (g *Gossip) announceJoined() {
 	case <-g.joined:
 	default:
 		close(g.joined)
+		g.mu.Lock()
+		g.met = time.Now()
+		g.mu.Unlock()
 		g.log.Info("cluster joined", "cluster", g.cfg.Cluster, "address", g.self.Addr)
 	}
 }
@@ -239,9 +242,31 @@ func (g *Gossip) isItself(addr string) bool {
 // pings is how often a process is asked whether it lives before it counts as silent.
 const pings = 3
 
+// settleTime is how long after it has reached the cluster a node gives way to another one of its
+// name. Later it stays: whoever comes then would have been found before, or only says that it was
+// first.
+const settleTime = 10 * time.Second
+
+// settled reports whether this node gives way to nobody any more.
+func (g *Gossip) settled() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.met.IsZero() && time.Since(g.met) > settleTime
+}
+
 // checkRivals finds out whether this node's name belongs to a living process that was there first. One
 // that died a moment ago, and was restarted as this one, doesn't answer.
 func (g *Gossip) checkRivals() {
+	if g.settled() {
+		return
+	}
+	g.mu.Lock()
+	double := g.double
+	g.double = ""
+	g.mu.Unlock()
+	if double != "" && g.answers(double, g.self) {
+		g.fail(&ConflictError{Node: g.self.Node, Addr: double})
+	}
 	for _, r := range g.roster.rivals() {
 		if r.Addr == g.self.Addr || g.Err() != nil {
 			continue // it had our address: it is dead

@@ -31,6 +31,7 @@ const (
 	Refuse_GONE    Refuse_Code = 1 // the process, or the session, that was meant doesn't exist any more
 	Refuse_LEAVING Refuse_Code = 2 // the sender has no more use for this peer, and everything that it sent is acknowledged
 	Refuse_NOT_YET Refuse_Code = 3 // the sender has not asked for this peer so far: try again
+	Refuse_BUSY    Refuse_Code = 4 // the sender lives, and can't take this connection now: try again
 )
 
 // Enum value maps for Refuse_Code.
@@ -40,12 +41,14 @@ var (
 		1: "GONE",
 		2: "LEAVING",
 		3: "NOT_YET",
+		4: "BUSY",
 	}
 	Refuse_Code_value = map[string]int32{
 		"OTHER":   0,
 		"GONE":    1,
 		"LEAVING": 2,
 		"NOT_YET": 3,
+		"BUSY":    4,
 	}
 )
 
@@ -1963,15 +1966,16 @@ const file_control_proto_rawDesc = "" +
 	" \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"to_session\x18\v \x01(\x04R\ttoSession\x12!\n" +
-	"\fcredit_bytes\x18\f \x01(\x04R\vcreditBytes\"\x82\x01\n" +
+	"\fcredit_bytes\x18\f \x01(\x04R\vcreditBytes\"\x8c\x01\n" +
 	"\x06Refuse\x12)\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x15.polyrail.Refuse.CodeR\x04code\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"5\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"?\n" +
 	"\x04Code\x12\t\n" +
 	"\x05OTHER\x10\x00\x12\b\n" +
 	"\x04GONE\x10\x01\x12\v\n" +
 	"\aLEAVING\x10\x02\x12\v\n" +
-	"\aNOT_YET\x10\x03\"\xef\x06\n" +
+	"\aNOT_YET\x10\x03\x12\b\n" +
+	"\x04BUSY\x10\x04\"\xef\x06\n" +
 	"\aControl\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x04R\x04comm\x12'\n" +
 	"\x05abort\x18\x02 \x01(\v2\x0f.polyrail.AbortH\x00R\x05abort\x12-\n" +

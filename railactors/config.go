@@ -73,20 +73,20 @@ const MemoryRail = "shm"
 
 // Limits that nobody needs to set.
 const (
-	maxRails        = peer.MaxRails - 1 // and MemoryRail
-	maxNameBytes    = 128
-	maxUnidentified = 128                         // connections per rail whose Hello isn't in yet
-	maxHeld         = 4096                        // connections that wait for Connect to be called here
-	maxHelloBytes   = 4 << 10                     //
-	maxReasonBytes  = 1 << 10                     // of a refusal
-	inlineBytes     = 32<<10 + wire.Size          // a frame up to this is written by whoever sends it
-	memoryInline    = wire.MaxPayload + wire.Size // likewise in memory: waking the writer takes longer than the copy
-	maxBatchFrames  = 16                          // frames that one vectored write carries
-	revokeGrace     = 200 * time.Millisecond      // for a write in progress to end when its memory is revoked
-	minBackoff      = 10 * time.Millisecond       // between attempts to connect
-	maxBackoff      = time.Second
-	leastConnect    = 500 * time.Millisecond // that an attempt waits for the other host; longer with a long rank timeout
-	steady          = 5 * time.Second        // that a connection lives if its rail doesn't flap
+	maxRails       = peer.MaxRails - 1 // and MemoryRail
+	maxNameBytes   = 128
+	maxHeld        = 4096                        // connections that wait for Connect to be called here
+	maxHeldPerHost = 512                         // of them, from one address
+	maxHelloBytes  = 4 << 10                     //
+	maxReasonBytes = 1 << 10                     // of a refusal
+	inlineBytes    = 32<<10 + wire.Size          // a frame up to this is written by whoever sends it
+	memoryInline   = wire.MaxPayload + wire.Size // likewise in memory: waking the writer takes longer than the copy
+	maxBatchFrames = 16                          // frames that one vectored write carries
+	revokeGrace    = 200 * time.Millisecond      // for a write in progress to end when its memory is revoked
+	minBackoff     = 10 * time.Millisecond       // between attempts to connect
+	maxBackoff     = time.Second
+	leastConnect   = 500 * time.Millisecond // that an attempt waits for the other host; longer with a long rank timeout
+	steady         = 5 * time.Second        // that a connection lives if its rail doesn't flap
 )
 
 // withDefaults fills in the limits, and lists every fault at once.

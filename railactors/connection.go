@@ -12,7 +12,6 @@ import (
 
 var (
 	errClosedByPeer = errors.New("the other node closed this generation")
-	errSuperseded   = errors.New("the other node made a new connection")
 	errPairStopped  = errors.New("the pair's actor stopped")
 )
 
@@ -57,8 +56,9 @@ type connection struct {
 	rest    [][]byte // what an inline write left to the writer goroutine; its memory is that of bufs
 }
 
-// connected puts a fresh connection into use, or closes it where the generation is of the
-// past. It is called on a goroutine that the fabric counts.
+// connected puts a fresh connection into use, or closes it where the generation is of the past or
+// the rail has one: vacate has waited for its end. It is called on a goroutine that the fabric
+// counts.
 func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error {
 	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, born: time.Now(), inline: inlineBytes, open: true, holders: 2,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), bufs: make([][]byte, 0, 2*maxBatchFrames)}
@@ -69,13 +69,10 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 	}
 	fx := newEffects()
 	p.mu.Lock()
-	if old := p.conns[rail]; old != nil {
-		old.failLocked(errSuperseded, fx)
-	}
 	if err := p.cause; err != nil || !p.core.Connected(rail, generation, &fx.Effects) {
 		p.unlock(fx)
 		conn.Close()
-		return cmp.Or(err, fmt.Errorf("generation %d is of the past", generation))
+		return cmp.Or(err, fmt.Errorf("generation %d is of the past, or the rail is connected", generation))
 	}
 	c.ackTimer = time.AfterFunc(time.Hour, c.ackDue)
 	c.ackTimer.Stop()

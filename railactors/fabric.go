@@ -26,6 +26,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
@@ -61,6 +62,7 @@ type Fabric struct {
 	late     []int           // rails whose devices came after the start
 	losses   map[string]loss // the last one of each node
 	held     int
+	heldOf   map[string]int              // by address
 	shaking  map[transport.Conn]struct{} // in a handshake
 	closed   bool                        // no more peers
 	down     bool                        // no more goroutines
@@ -86,7 +88,7 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 	}
 	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), memory: -1, done: make(chan struct{}),
 		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}),
-		awaited: make(map[string]*awaiting), losses: make(map[string]loss),
+		awaited: make(map[string]*awaiting), heldOf: make(map[string]int), losses: make(map[string]loss),
 		shaking: make(map[transport.Conn]struct{})}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	byName := slices.SortedFunc(slices.Values(cfg.Rails),
@@ -186,9 +188,13 @@ func (f *Fabric) listen(i int) {
 			continue
 		}
 		failures = 0
-		if r.unidentified.Add(1) > maxUnidentified || !f.shake(conn, func() { f.admit(i, conn) }) {
-			r.unidentified.Add(-1)
-			f.log.Warn("connection turned down", "rail", r.name, "from", conn.RemoteAddr(), "reason", "too many, or closing")
+		if err := deadline(conn, time.Now().Add(f.cfg.RankTimeout)); err != nil {
+			conn.Close()
+			continue
+		}
+		r.lobby.enter(conn)
+		if !f.shake(conn, func() { f.admit(i, conn) }) {
+			r.lobby.leave(conn)
 			conn.Close()
 		}
 	}
@@ -265,6 +271,10 @@ func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
 		return nil, false, fmt.Errorf("connection to node %q: %w", r.Node, fault.ErrClosed)
 	}
 	old := f.peers[r.Node]
+	if old != nil && old.incarnation != r.Incarnation && old.connectedAny() {
+		f.mu.Unlock()
+		return nil, false, old.doubted(r.Incarnation)
+	}
 	if old != nil && old.incarnation == r.Incarnation && old.stay() {
 		old.users++
 		if old.lingers != nil {
@@ -372,12 +382,30 @@ type awaiting struct {
 	held   int
 }
 
+// hold lets one more handshake wait. Each ends with release. The caller holds mu, for both.
+func (f *Fabric) hold(host string) *refusal {
+	if f.held >= maxHeld || f.heldOf[host] >= maxHeldPerHost {
+		return refuse(messages.Refuse_BUSY, "%d connections wait at node %q, %d of them from there",
+			f.held, f.cfg.Node, f.heldOf[host])
+	}
+	f.held++
+	f.heldOf[host]++
+	return nil
+}
+
+func (f *Fabric) release(host string) {
+	f.held--
+	if f.heldOf[host]--; f.heldOf[host] <= 0 {
+		delete(f.heldOf, host)
+	}
+}
+
 // unhold: a handshake doesn't wait for Connect any more. The last one to leave takes the entry
 // along: nodes that are never asked for must leave nothing behind.
-func (f *Fabric) unhold(node string, w *awaiting) {
+func (f *Fabric) unhold(node, host string, w *awaiting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held--
+	f.release(host)
 	if w.held--; w.held == 0 && f.awaited[node] == w {
 		delete(f.awaited, node)
 	}

@@ -100,7 +100,7 @@ func TestAPeerThatWasGivenUpIsToldWhy(t *testing.T) {
 				}
 				other.fabric.mu.Unlock()
 				peers[1-victim].lose("unheard for ages")
-				n[victim].expectLost(peers[victim], fmt.Sprintf("session 1 of node %q has ended: node %q lost: unheard for ages", other.name, n[victim].name))
+				n[victim].expectLost(peers[victim], fmt.Sprintf("of node %q has ended: node %q lost: unheard for ages", other.name, n[victim].name))
 				<-peers[1-victim].ended
 				other.fabric.mu.Lock()
 				defer other.fabric.mu.Unlock()
@@ -291,15 +291,30 @@ func TestARestartedProcessReplacesTheFormerOne(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")
 		ab, _ := join(n[0], n[1])
+		net.Kill("b")
+		net.Revive("b")
 		again := b.startNode("b", 2)
+		n[0].expectLost(ab, "refuses")
 		p := n[0].connect(again)
-		n[0].expectLost(ab, "incarnation 2")
 		again.connect(n[0])
 		if err := p.WaitReady(b.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		n[0].send(p, 1, 0, 10, 0)
 		again.expect("a", 1)
+	})
+}
+
+func TestALaterProcessDoesNotReplaceOneThatLives(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		again := b.startNode("b", 2)
+		if p, err := n[0].fabric.Connect(again.remote()); err == nil || !strings.Contains(err.Error(), "incarnation 1 of it is connected") {
+			t.Fatalf("got %v, %v", p, err)
+		}
+		n[0].send(ab, 1, 0, 10, 0)
+		n[1].expect("a", 1)
 	})
 }
 

@@ -42,19 +42,33 @@ func isNotYet(err error) bool {
 	return errors.As(err, &r) && r.code == messages.Refuse_NOT_YET
 }
 
+// isBusy reports whether err says that the other node lives and can't take a connection now.
+func isBusy(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.code == messages.Refuse_BUSY
+}
+
 // isRefused reports whether err says that the host lives and nobody listens.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// writeMessage sends a frame of the handshake.
-func writeMessage(conn transport.Conn, kind wire.Kind, m proto.Message) error {
+// message is a frame of the handshake.
+func message(kind wire.Kind, m proto.Message) ([][]byte, error) {
 	payload, err := proto.Marshal(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var header [wire.Size]byte
 	h := wire.Header{Kind: kind, Length: uint32(len(payload))}
 	h.Encode(header[:])
-	_, err = conn.Write(header[:], payload)
+	return [][]byte{header[:], payload}, nil
+}
+
+// writeMessage sends a frame of the handshake.
+func writeMessage(conn transport.Conn, kind wire.Kind, m proto.Message) error {
+	frame, err := message(kind, m)
+	if err == nil {
+		_, err = conn.Write(frame...)
+	}
 	return err
 }
 
@@ -119,7 +133,7 @@ func (f *Fabric) check(h *messages.Hello) *refusal {
 		return refuse(messages.Refuse_GONE, "incarnation %d of node %q is meant, this is %d", h.ToIncarnation, f.cfg.Node, f.cfg.Incarnation)
 	case f.RailIndex(h.Rail) < 0:
 		return refuse(messages.Refuse_OTHER, "node %q has no rail %q", f.cfg.Node, clip(h.Rail))
-	case h.Node == "" || h.Node == f.cfg.Node || h.Session == 0:
+	case h.Node == "" || len(h.Node) > maxNameBytes || h.Node == f.cfg.Node || h.Session == 0:
 		return refuse(messages.Refuse_OTHER, "a hello of node %q, session %d", clip(h.Node), h.Session)
 	}
 	return nil
@@ -136,8 +150,10 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 		return p.fabric.over(p.session, p.cause)
 	case h.ToSession != 0 && h.ToSession != p.session:
 		return refuse(messages.Refuse_GONE, "session %d of node %q is meant, it has ended", h.ToSession, p.fabric.cfg.Node)
-	case p.remoteSession != 0 && h.Session < p.remoteSession:
+	case p.remoteSession != 0 && sessionOrder(h.Session) < sessionOrder(p.remoteSession):
 		return refuse(messages.Refuse_GONE, "session %d of node %q has ended", h.Session, p.node)
+	case p.remoteSession != 0 && h.Session != p.remoteSession:
+		return refuse(messages.Refuse_OTHER, "session %d of node %q does not exist", h.Session, p.node)
 	case p.remoteSession == 0 && !h.Probe:
 		p.remoteSession = h.Session
 		p.core.Limit(h.CreditBytes, &fx.Effects)
@@ -213,7 +229,7 @@ func (p *Peer) offer(conn transport.Conn, rail int, probe bool) (uint64, error) 
 		return 0, refuse(messages.Refuse_GONE, "node %q, incarnation %d answers", clip(h.Node), h.Incarnation)
 	case h.Rail != p.fabric.rails[rail].name:
 		return 0, refuse(messages.Refuse_OTHER, "rail %q answers", clip(h.Rail))
-	case h.Generation < proposal:
+	case h.Generation < proposal || !p.follows(rail, h.Generation):
 		return 0, refuse(messages.Refuse_OTHER, "generation %d answers to %d", h.Generation, proposal)
 	case probe:
 		return 0, nil
@@ -231,17 +247,12 @@ func (p *Peer) offer(conn transport.Conn, rail int, probe bool) (uint64, error) 
 func (p *Peer) startedOver(h *messages.Hello) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.remoteSession != 0 && h.Session > p.remoteSession
+	return p.remoteSession != 0 && sessionOrder(h.Session) > sessionOrder(p.remoteSession)
 }
 
 // admit makes the accepting side's part of the handshake. It runs on a goroutine of its own.
 func (f *Fabric) admit(rail int, conn transport.Conn) {
-	identified := false
-	defer func() {
-		if !identified {
-			f.rails[rail].unidentified.Add(-1)
-		}
-	}()
+	defer f.rails[rail].lobby.leave(conn)
 	fail := func(err error) {
 		var r *refusal
 		if errors.As(err, &r) {
@@ -251,13 +262,11 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 		conn.Close()
 		f.log.Info("connection turned down", "rail", f.rails[rail].name, "from", conn.RemoteAddr(), "reason", err)
 	}
-	if err := deadline(conn, time.Now().Add(f.cfg.RankTimeout)); err != nil {
-		fail(err)
+	h, err := readHello(conn)
+	if !f.rails[rail].lobby.leave(conn) {
+		fail(refuse(messages.Refuse_BUSY, "node %q waits for the hellos of too many connections", f.cfg.Node))
 		return
 	}
-	h, err := readHello(conn)
-	f.rails[rail].unidentified.Add(-1)
-	identified = true
 	if err != nil {
 		fail(err)
 		return
@@ -277,7 +286,8 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 
 // welcome answers an acceptable hello.
 func (f *Fabric) welcome(rail int, conn transport.Conn, h *messages.Hello) error {
-	p, err := f.expect(h)
+	host := hostOf(conn.RemoteAddr())
+	p, err := f.expect(h, host)
 	if err != nil {
 		return err
 	}
@@ -287,8 +297,16 @@ func (f *Fabric) welcome(rail int, conn transport.Conn, h *messages.Hello) error
 	if p.dials && !h.Probe {
 		return refuse(messages.Refuse_OTHER, "node %q dials node %q, not the other way round", f.cfg.Node, p.node)
 	}
+	if !h.Probe && !p.follows(rail, h.Generation) {
+		return refuse(messages.Refuse_OTHER, "generation %d of rail %q does not follow", h.Generation, h.Rail)
+	}
 	if r := p.greet(h); r != nil {
 		return r
+	}
+	if !h.Probe {
+		if r := p.vacate(host, rail); r != nil {
+			return r
+		}
 	}
 	p.rouse(false)
 	p.mu.Lock()
@@ -314,30 +332,30 @@ func (f *Fabric) welcome(rail int, conn transport.Conn, h *messages.Hello) error
 }
 
 // expect finds the peer that a hello comes from, and waits for Connect if that was not called here yet.
-func (f *Fabric) expect(h *messages.Hello) (*Peer, error) {
+func (f *Fabric) expect(h *messages.Hello, host string) (*Peer, error) {
 	timeout := time.NewTimer(f.cfg.RankTimeout / 4) // the other side needs to hear from us
 	defer timeout.Stop()
 	for {
-		p, w, err := f.lookup(h)
+		p, w, err := f.lookup(h, host)
 		if p != nil || err != nil {
 			return p, err
 		}
 		select {
 		case <-w.called:
 		case <-timeout.C:
-			f.unhold(h.Node, w)
+			f.unhold(h.Node, host, w)
 			return nil, refuse(messages.Refuse_NOT_YET, "node %q has not asked for node %q yet", f.cfg.Node, h.Node)
 		case <-f.done:
-			f.unhold(h.Node, w)
+			f.unhold(h.Node, host, w)
 			return nil, refuse(messages.Refuse_GONE, "node %q closes", f.cfg.Node)
 		}
-		f.unhold(h.Node, w)
+		f.unhold(h.Node, host, w)
 	}
 }
 
 // lookup returns the peer, or what tells that Connect is called for the node; then unhold must be
 // called.
-func (f *Fabric) lookup(h *messages.Hello) (*Peer, *awaiting, error) {
+func (f *Fabric) lookup(h *messages.Hello, host string) (*Peer, *awaiting, error) {
 	f.mu.Lock()
 	p := f.peers[h.Node]
 	f.mu.Unlock()
@@ -346,9 +364,13 @@ func (f *Fabric) lookup(h *messages.Hello) (*Peer, *awaiting, error) {
 		case h.Incarnation < p.incarnation:
 			return nil, nil, refuse(messages.Refuse_GONE, "incarnation %d of node %q is gone, there is %d", h.Incarnation, h.Node, p.incarnation)
 		case h.Incarnation > p.incarnation:
-			p.lose(fmt.Sprintf("incarnation %d of it has come up", h.Incarnation))
+			if r := p.contested(host, fmt.Sprintf("incarnation %d of it has come up", h.Incarnation)); r != nil {
+				return nil, nil, r
+			}
 		case p.startedOver(h):
-			p.lose("it has lost this node and started over")
+			if r := p.contested(host, "it has lost this node and started over"); r != nil {
+				return nil, nil, r
+			}
 		}
 		if p.usable() {
 			return p, nil, nil
@@ -359,16 +381,14 @@ func (f *Fabric) lookup(h *messages.Hello) (*Peer, *awaiting, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r := f.hold(host); r != nil {
+		return nil, nil, r
+	}
 	if f.peers[h.Node] != p {
 		w := &awaiting{called: make(chan struct{}), held: 1} // it was called meanwhile
 		close(w.called)
-		f.held++
 		return nil, w, nil
 	}
-	if f.held >= maxHeld {
-		return nil, nil, refuse(messages.Refuse_OTHER, "%d connections wait at node %q", f.held, f.cfg.Node)
-	}
-	f.held++
 	w := f.awaited[h.Node]
 	if w == nil {
 		w = &awaiting{called: make(chan struct{})}

@@ -213,6 +213,8 @@ func (p *Peer) unreachable(rail int, err error) {
 		if !p.unknownThere(fx) {
 			p.signals[rail].heard.Store(int64(p.fabric.now()))
 		}
+	case isBusy(err):
+		p.signals[rail].heard.Store(int64(p.fabric.now()))
 	case isGone(err):
 		p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: err.Error()}, true, fx)
 	case isRefused(err) && p.live.Refused(rail):

@@ -95,14 +95,14 @@ const (
 
 func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 	n := len(addrs)
-	f.sessions++
 	p := &Peer{
-		fabric: f, node: r.Node, incarnation: r.Incarnation, session: f.sessions, addrs: addrs,
+		fabric: f, node: r.Node, incarnation: r.Incarnation, session: f.nextSession(), addrs: addrs,
 		dials: f.cfg.Node < r.Node, signals: make([]signal, n),
 		pollable: make([]atomic.Pointer[connection], n), attended: make([]atomic.Int32, n), quiets: make([]atomic.Bool, n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
-			CreditBytes: max(1, f.cfg.CreditBytes/4), AckDelay: f.cfg.AckDelay, Preferred: f.within()}),
+			CreditBytes: max(1, f.cfg.CreditBytes/4), GivenBytes: f.cfg.CreditBytes,
+			AckDelay: f.cfg.AckDelay, Preferred: f.within()}),
 		reach: f.reach(addrs),
 		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
 		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),

@@ -173,12 +173,26 @@ func (r *reader) account(h *wire.Header, now time.Duration, ask bool) error {
 	if err == nil {
 		err = p.core.Credited(h.Credit, &fx.Effects)
 	}
+	if onCredit(h) && p.core.Overdraws(int(h.Length)+wire.EagerCost) {
+		err = fmt.Errorf("%d bytes of eager data beyond the credit given", h.Length)
+	}
+	if queued := p.core.QueuedAhead(); queued >= 2*maxControlQueue && asks(h) {
+		err = fmt.Errorf("it asks and takes no answers: %d wait", queued)
+	}
 	if ask {
 		r.landing.phase = askingLanding
 	}
 	p.unlock(fx)
 	return err
 }
+
+// onCredit reports whether a frame's data was sent on the credit that this node gave.
+func onCredit(h *wire.Header) bool {
+	return h.Kind == wire.KindData && h.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager
+}
+
+// asks reports whether a frame may make this node queue an answer.
+func asks(h *wire.Header) bool { return h.Kind == wire.KindWant || h.Kind == wire.KindControl }
 
 func (r *reader) dispatch(h *wire.Header, ask bool) error {
 	p := r.peer
@@ -220,8 +234,11 @@ func (r *reader) count(h *wire.Header, credit bool) {
 	p := r.peer
 	fx := newEffects()
 	p.mu.Lock()
-	if credit && h.Flags&(wire.FlagEager|wire.FlagUncredited) == wire.FlagEager {
-		p.core.ReturnCredit(int(h.Length)+wire.EagerCost, &fx.Effects)
+	if onCredit(h) {
+		p.core.Took(int(h.Length) + wire.EagerCost)
+		if credit {
+			p.core.ReturnCredit(int(h.Length)+wire.EagerCost, &fx.Effects)
+		}
 	}
 	p.core.Received(r.rail, r.generation, wire.Size+int(h.Length), h.Flags&wire.FlagAckNow != 0, &fx.Effects)
 	p.unlock(fx)

@@ -11,15 +11,15 @@ import (
 
 // rail is a device and what it did.
 type rail struct {
-	name         string
-	transport    transport.Transport
-	selector     string                    // of the device
-	absence      error                     // why it could not be opened at the start
-	open         atomic.Pointer[opened]    // nil while the device is absent
-	cpus         []int                     // that its readers and writers are bound to; none: any
-	pid          atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
-	unidentified atomic.Int64              // accepted connections whose Hello isn't in yet
-	deaf         atomic.Bool               // the device accepts no more
+	name      string
+	transport transport.Transport
+	selector  string                    // of the device
+	absence   error                     // why it could not be opened at the start
+	open      atomic.Pointer[opened]    // nil while the device is absent
+	cpus      []int                     // that its readers and writers are bound to; none: any
+	pid       atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
+	lobby     lobby                     // accepted connections whose Hello isn't in yet
+	deaf      atomic.Bool               // the device accepts no more
 
 	unplugged atomic.Bool // the system says that its link is down
 

@@ -15,6 +15,11 @@ import (
 func (c *coordinator) agree(ctx actor.Context, m *Control) {
 	var actions []table.Action
 	var err error
+	if m.From != 0 && ofRankZero(m.Body) {
+		c.group.node.Log.Warn("table refused: rank 0 decides it", "communicator", c.group.Name, "rank", m.From,
+			"from", c.group.Nodes[m.From])
+		return
+	}
 	switch b := m.Body.GetBody().(type) {
 	case *messages.Control_Prepare:
 		err = c.prepare(ctx, m.From, preparedOf(b.Prepare))
@@ -35,6 +40,15 @@ func (c *coordinator) agree(ctx actor.Context, m *Control) {
 		return
 	}
 	c.publish(ctx, actions)
+}
+
+// ofRankZero reports whether rank 0 alone may say this.
+func ofRankZero(m *messages.Control) bool {
+	switch m.GetBody().(type) {
+	case *messages.Control_Prepare, *messages.Control_Commit:
+		return true
+	}
+	return false
 }
 
 // propose starts the agreement on a table of rank 0's.

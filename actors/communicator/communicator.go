@@ -45,6 +45,7 @@ func (c *communicator) Receive(ctx actor.Context) {
 	case *actor.Started:
 		c.start(ctx)
 	case *Control:
+		c.group.mail.Add(-1)
 		c.control(ctx, m)
 	case *closeCommunicator:
 		c.leave(m)

@@ -25,8 +25,25 @@ type Group struct {
 
 	node *Node
 	ending
-	announced atomic.Bool // its members agreed on it: what happens to it is told
-	left      atomic.Bool // its caller has closed it, and who is connected is told
+	announced atomic.Bool  // its members agreed on it: what happens to it is told
+	left      atomic.Bool  // its caller has closed it, and who is connected is told
+	mail      atomic.Int64 // control messages in its actor's mailbox
+}
+
+// maxMail bounds the control messages of all ranks that wait for a communicator's actor.
+const maxMail = 16384
+
+// Post gives a rank's control message to the communicator's actor. A rank that sends more than the
+// actor takes breaks the communicator: without one of the messages another rank would wait for
+// ever.
+func (g *Group) Post(actor *actor.PID, m *Control) {
+	if waiting := g.mail.Add(1); waiting > maxMail {
+		g.mail.Add(-1)
+		g.Fail(fmt.Errorf("rank %d (node %q): %d control messages wait: %w", m.From, g.Nodes[m.From],
+			waiting-1, fault.ErrLimit), g.Seq())
+		return
+	}
+	g.node.tell(actor, m)
 }
 
 // NewGroup makes a group of nodes by rank, which begins with a table. Its peers are attached, and

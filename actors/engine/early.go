@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"sync/atomic"
+
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -9,6 +11,10 @@ import (
 // maxEarly bounds what one operation keeps of each peer's early frames and grants, by number; by
 // bytes they are bounded by the credits that this node gave.
 const maxEarly = 4096
+
+// maxUncredited bounds the early bytes of one rank that came without credit, because this node had
+// granted them before it knew the communicator: one operation's, or of two that begin one another.
+const maxUncredited = 4 << 20
 
 // earlyFrame is an eager frame of an operation that was not called here yet: its data waits in
 // memory of the runtime. Lookup-or-store and register-and-drain are atomic with each
@@ -38,6 +44,9 @@ func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer, rail int,
 	}
 	if len(o.early) >= maxEarly*o.group.Size {
 		return railactors.Landing{}, &earlyError{h.Seq, "too many early frames"}
+	}
+	if h.Flags&wire.FlagUncredited != 0 && !o.group.uncredited.take(rank, int64(h.Length)) {
+		return railactors.Landing{}, &earlyError{h.Seq, "too much data without credit"}
 	}
 	e := &earlyFrame{operation: o, from: from, rank: rank, rail: rail, header: *h,
 		data: o.group.engine.Pool.Get(int(h.Length))}
@@ -174,8 +183,25 @@ func (e *earlyFrame) drop() {
 }
 
 func (e *earlyFrame) free() {
+	if e.header.Flags&wire.FlagUncredited != 0 {
+		e.operation.group.uncredited.give(e.rank, int64(e.header.Length))
+	}
 	if !e.own {
 		e.operation.group.engine.Pool.Put(e.data)
 	}
 	e.data = nil
 }
+
+// allowance counts, by rank, the bytes of early frames that came without credit.
+type allowance []atomic.Int64
+
+// take returns false where the rank has too many.
+func (a allowance) take(rank op.Rank, bytes int64) bool {
+	if a[rank].Add(bytes) <= maxUncredited {
+		return true
+	}
+	a[rank].Add(-bytes)
+	return false
+}
+
+func (a allowance) give(rank op.Rank, bytes int64) { a[rank].Add(-bytes) }

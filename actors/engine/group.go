@@ -64,6 +64,8 @@ type Group struct {
 	past     [remembered]pastOperation // by seq: the last ones that ended well
 	stalls   *time.Timer               // of the next look at what is in flight; nil: nothing is
 
+	uncredited allowance
+
 	cuts    cuts // the coordinator's, as is …
 	unheard int  // … the number of operations in which a rank may only send
 
@@ -97,7 +99,7 @@ func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, 
 		heeded:  make([]atomic.Bool, len(nodes)),
 		Meshed:  len(nodes) <= view.MeshMembers,
 		Closing: make(chan struct{}), Ended: make(chan struct{}),
-		open: make(map[uint64]*Operation), cuts: newCuts(),
+		open: make(map[uint64]*Operation), cuts: newCuts(), uncredited: make(allowance, len(nodes)),
 	}
 	g.Meter = e.Meters.Of(name)
 	g.Transfers = newTransfers(g)

@@ -78,3 +78,30 @@ func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 		t.Errorf("%d bytes are still in use", s.InUse)
 	}
 }
+
+func TestEarlyDataWithoutCreditIsLimited(t *testing.T) {
+	g := testGroup(t, 1)
+	h := wire.Header{Kind: wire.KindData, Flags: wire.FlagEager | wire.FlagUncredited, Length: wire.MaxPayload}
+	var landings []func()
+	for seq := uint64(1); ; seq++ {
+		o, err := g.find(seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := o.landEarly(1, nil, 0, &h)
+		o.mu.Unlock()
+		if err != nil {
+			if n := len(landings); n != maxUncredited/wire.MaxPayload {
+				t.Fatalf("%d frames came: %v", n, err)
+			}
+			break
+		}
+		landings = append(landings, func() { l.Receiver.Torn(l.Tag, errors.New("cut")) })
+	}
+	for _, torn := range landings {
+		torn()
+	}
+	if left := g.uncredited[1].Load(); left != 0 {
+		t.Errorf("%d bytes are still counted", left)
+	}
+}

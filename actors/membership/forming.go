@@ -50,14 +50,26 @@ type forming struct {
 	late     *time.Timer
 }
 
+// maxMail bounds the rendezvous messages in the node actor's mailbox.
+const maxMail = 4096
+
 // gossipHandler turns gossip's calls into messages.
 type gossipHandler struct{ node *node }
 
 func (h *gossipHandler) ClusterEvent(e cluster.Event) { h.node.tell(h.node.pid, gossipEvent(e)) }
 func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
-	if !h.node.ofOnlookers(from, m) {
-		h.node.tell(h.node.pid, &gossipMessage{from, m})
+	n := h.node
+	if n.ofOnlookers(from, m) {
+		return
 	}
+	if n.mail.Add(1) > maxMail { // whoever sends so many repeats what matters
+		n.mail.Add(-1)
+		if dropped := n.dropped.Add(1); dropped&(dropped-1) == 0 {
+			n.log.Warn("rendezvous message dropped: too many wait", "from", from, "count", dropped)
+		}
+		return
+	}
+	n.tell(n.pid, &gossipMessage{from, m})
 }
 
 func (a *nodeActor) Receive(ctx actor.Context) {
@@ -75,6 +87,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 	case gossipEvent:
 		a.member(cluster.Event(m))
 	case *gossipMessage:
+		a.node.mail.Add(-1)
 		a.receive(m)
 	case *reached:
 		if m.err == nil {

@@ -107,7 +107,7 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 		n.mu.Unlock()
 	}
 	if pid != nil {
-		n.tell(pid, &communicator.Control{From: rank, Body: body})
+		m.group.Post(pid, &communicator.Control{From: rank, Body: body})
 	}
 }
 

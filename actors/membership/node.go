@@ -50,6 +50,8 @@ type node struct {
 	events    events
 	onlookers onlookers
 	started   time.Time
+	mail      atomic.Int64  // rendezvous messages in the node actor's mailbox
+	dropped   atomic.Uint64 // those in excess of maxMail
 
 	closing chan struct{} // closed when Close begins
 

@@ -95,7 +95,7 @@ func (n *node) Open(g *communicator.Group) *communicator.Communicator {
 		n.system.Root.Stop(c.PID)
 	}
 	for i := range early {
-		n.tell(c.PID, &early[i])
+		g.Post(c.PID, &early[i])
 	}
 	for _, p := range g.Peers { // one that was lost, or left, before there was an actor to hear of it
 		if p != nil && p.Lost() != nil {

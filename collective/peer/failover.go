@@ -24,6 +24,17 @@ type closing[F any] struct {
 // Propose is the generation that a new connection of the rail should have here.
 func (c *Core[F]) Propose(rail int, other uint64) uint64 { return max(other, c.links[rail].floor+1) }
 
+// maxJump is how far ahead of those before it a generation may be. Each connection that was tried
+// takes one number, so that an honest node is never as far; and all of them together are never used
+// up.
+const maxJump = 1 << 32
+
+// Follows reports whether a generation of the rail that the other side names can be one.
+func (c *Core[F]) Follows(rail int, generation uint64) bool {
+	floor := c.links[rail].floor
+	return generation <= floor || generation-floor <= maxJump
+}
+
 // Connected starts a generation on a rail that isn't up. It refuses a generation that was
 // used before, or that the other side has closed already.
 func (c *Core[F]) Connected(rail int, generation uint64, fx *Effects[F]) bool {
@@ -136,6 +147,9 @@ func (c *Core[F]) Quiesced(rail int, generation uint64, fx *Effects[F]) {
 func (c *Core[F]) PeerClosed(s Statement, fx *Effects[F]) error {
 	if s.Rail < 0 || s.Rail >= len(c.links) || s.Answer && s.Received != 0 {
 		return fmt.Errorf("impossible statement %+v", s)
+	}
+	if !c.Follows(s.Rail, s.Generation) {
+		return fmt.Errorf("statement %+v: the generation does not follow", s)
 	}
 	l := &c.links[s.Rail]
 	r := c.record(s.Rail, s.Generation)

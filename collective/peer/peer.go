@@ -26,6 +26,7 @@ type Config struct {
 	InFlightBytes int           // unacknowledged bytes of data per rail; one frame goes whatever its size
 	AckBytes      int           // received bytes that make an acknowledgement due at once
 	CreditBytes   int           // eager bytes given back that make it due at once
+	GivenBytes    int           // credit that the other node has to begin with; 0: no limit
 	AckDelay      time.Duration // after which one is due otherwise; 0: at once
 }
 
@@ -151,8 +152,9 @@ type Core[F any] struct {
 	starving              map[Operation]int // frames in starved, by operation
 
 	// Credit as a receiver.
-	givenBack  uint64
-	creditOwed int // of it, not yet told
+	taken      uint64 // eager bytes that came on credit
+	givenBack  uint64 // of them
+	creditOwed int    // of those, not yet told
 }
 
 // link is one rail's part.

@@ -29,6 +29,15 @@ func (c *Core[F]) owe(rail int, l *link[F], now bool, fx *Effects[F]) {
 	}
 }
 
+// Took: a frame came that was sent on credit for so many bytes.
+func (c *Core[F]) Took(bytes int) { c.taken += uint64(bytes) }
+
+// Overdraws reports whether a frame of so many bytes is more than the other node has credit for.
+func (c *Core[F]) Overdraws(bytes int) bool {
+	// Signed: what came is given back before it is counted where nobody wants it.
+	return c.cfg.GivenBytes > 0 && int64(c.taken-c.givenBack)+int64(bytes) > int64(c.cfg.GivenBytes)
+}
+
 // ReturnCredit gives eager bytes back to the other node, over whichever rail is up.
 func (c *Core[F]) ReturnCredit(bytes int, fx *Effects[F]) {
 	c.givenBack += uint64(bytes)

@@ -41,7 +41,8 @@ func (c *Core) noCall(name string) string {
 // begin numbers a call and makes it known.
 func (c *Core) begin(name string, call *call) {
 	n := c.naming(name)
-	c.asked++
+	// Numbers ascend, and nobody can guess one who has not heard it: a Reject names it.
+	c.asked += 1 + call.nonce>>40
 	c.calls++
 	call.ask, call.pause = c.asked, c.timing.AnnounceMin
 	n.call = call
@@ -236,10 +237,10 @@ func (c *Core) announced(from string, incarnation uint64, m *Announce) {
 func (c *Core) remember(n *naming, from string, incarnation uint64, m *Announce) bool {
 	old := n.asks[from]
 	switch {
-	case old == nil && c.knownAsks >= MaxKnownAsks:
+	case old == nil && !c.makeRoom(from):
 		return false // it announces again
 	case old == nil:
-		c.knownAsks++
+		c.known[from]++
 		i, _ := slices.BinarySearch(n.askers, from)
 		n.askers = slices.Insert(n.askers, i, from)
 	case incarnation < old.incarnation || incarnation == old.incarnation && m.Ask < old.number:

@@ -31,12 +31,12 @@ func TestMemoryOfOtherNodesAsksIsBounded(t *testing.T) {
 	for i := range MaxKnownAsks + 100 {
 		s.step("a", Received{"b", 1, &Announce{Name: fmt.Sprint(i), Ask: uint64(i + 1), Size: 2, TTL: time.Second}})
 	}
-	if c := s.cores["a"]; c.knownAsks != MaxKnownAsks || len(c.names) != MaxKnownAsks {
-		t.Errorf("%d asks, %d names", c.knownAsks, len(c.names))
+	if c := s.cores["a"]; c.known.total() != MaxKnownAsks || len(c.names) != MaxKnownAsks {
+		t.Errorf("%d asks, %d names", c.known.total(), len(c.names))
 	}
 	s.pass(2 * time.Second)
-	if c := s.cores["a"]; c.knownAsks != 0 || len(c.names) != 0 {
-		t.Errorf("not forgotten: %d asks, %d names", c.knownAsks, len(c.names))
+	if c := s.cores["a"]; c.known.total() != 0 || len(c.names) != 0 {
+		t.Errorf("not forgotten: %d asks, %d names", c.known.total(), len(c.names))
 	}
 }
 

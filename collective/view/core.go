@@ -21,10 +21,10 @@ type Core struct {
 
 	// clock is the highest ballot seen under any name. One number for all names keeps ballots
 	// monotone per name without remembering every name that was ever used.
-	clock     uint64
-	asked     uint64 // calls so far: numbers them
-	calls     int    // waiting
-	knownAsks int    // of other nodes, under all names
+	clock uint64
+	asked uint64 // number of the last call
+	calls int    // waiting
+	known crowd  // asks of other nodes, under all names
 
 	// entered remembers the ids of the latest barriers that this node took part in, however they ended.
 	entered [64]uint64
@@ -100,7 +100,7 @@ func New(node string, incarnation uint64, rails []Rail, host Host, t Timing) (*C
 	if err := self.validate(); err != nil {
 		return nil, err
 	}
-	return &Core{self: self, timing: t, members: map[string]uint64{}, names: map[string]*naming{}}, nil
+	return &Core{self: self, timing: t, members: map[string]uint64{}, names: map[string]*naming{}, known: crowd{}}, nil
 }
 
 func sorted(rails []Rail) []Rail {
@@ -217,19 +217,10 @@ func (c *Core) tidy(n *naming) {
 	}
 }
 
-func (c *Core) forget(n *naming, node string) {
-	if n.asks[node] != nil {
-		delete(n.asks, node)
-		c.knownAsks--
-		if i, ok := slices.BinarySearch(n.askers, node); ok {
-			n.askers = slices.Delete(n.askers, i, i+1)
-		}
-	}
-}
-
+// saw moves the clock towards a ballot of another node.
 func (c *Core) saw(ballot uint64) {
 	if ballot <= MaxBallot {
-		c.clock = max(c.clock, ballot)
+		c.clock = max(c.clock, min(ballot, c.clock+maxBallotJump))
 	}
 }
 

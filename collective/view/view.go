@@ -30,6 +30,13 @@ const (
 	MaxCalls     = 1024  // waiting calls of this node
 	MaxKnownAsks = 16384 // asks of other nodes that are remembered
 	MaxBallot    = 1 << 62
+
+	// MaxStrangers bounds the asks that are remembered of nodes that gossip does not know (yet):
+	// anybody can speak in such names.
+	MaxStrangers = 1024
+	// maxBallotJump is how far one message moves this node's ballots forward: far more than there
+	// are ballots in a cluster's life, and whoever wants to use them up needs 2⁴² messages.
+	maxBallotJump = 1 << 20
 )
 
 // Rail is one rail of a member, as the others reach it. Addr is empty while the member's device is

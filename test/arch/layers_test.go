@@ -19,6 +19,7 @@ const (
 	protobuf   = "google.golang.org/protobuf"
 	memberlist = "github.com/hashicorp/memberlist"
 	goleak     = "go.uber.org/goleak"
+	msgpack    = "github.com/hashicorp/go-msgpack/v2" // what memberlist speaks
 	rapid      = "pgregory.net/rapid"
 	prometheus = "github.com/prometheus/client_golang/prometheus"
 )
@@ -54,7 +55,7 @@ var layers = []layer{
 	// No actors.
 	{dir: "actors/engine", internal: []string{"railactors", "messages/wire", "collective"}},
 	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
-	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, protobuf}},
+	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, msgpack, protobuf}},
 	{dir: "cluster/redisstore", internal: []string{"cluster", "messages"},
 		external: []string{"github.com/redis/go-redis/v9"}},
 	{dir: "cluster/dirstore", internal: []string{"cluster"}},
@@ -77,7 +78,7 @@ var layers = []layer{
 // testOnly is what any test may import besides.
 var testOnly = layer{
 	internal: []string{"railactors/dispatch", "railactors/transport", "test/bubble", "test/faults", "test/testbed", "test/seeds"},
-	external: []string{goleak, rapid},
+	external: []string{goleak, msgpack, rapid},
 }
 
 // layerOf is the deepest layer that holds dir.

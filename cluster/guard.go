@@ -1,0 +1,295 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/memberlist"
+)
+
+// guard is what stands between the network and memberlist where gossip has no keys. memberlist
+// believes whatever it hears: one packet says that a node is dead, or raises its incarnation to the
+// last number there is, after which nobody believes the node itself. What guard lets through does
+// no more than a member may do: to suspect others, who then show that they live.
+//
+//   - "dead" is taken for "suspect", as memberlist itself takes it in an exchange of states.
+//   - Incarnations may not jump (levels).
+//   - Compressed messages are refused: this cluster sends none, and they cost much to unpack.
+//   - Lengths are bounded, and so are the streams that are open.
+type guard struct {
+	memberlist.NodeAwareTransport
+	label   string
+	levels  levels
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	inbound streams
+	done    chan struct{}
+	stop    sync.Once
+	running sync.WaitGroup
+	refused atomic.Uint64
+}
+
+func newGuard(inner memberlist.NodeAwareTransport, label string) *guard {
+	g := &guard{NodeAwareTransport: inner, label: label, packets: make(chan *memberlist.Packet),
+		streams: make(chan net.Conn), done: make(chan struct{})}
+	g.levels.of = map[string]*level{}
+	g.running.Go(g.filter)
+	return g
+}
+
+func (g *guard) PacketCh() <-chan *memberlist.Packet { return g.packets }
+func (g *guard) StreamCh() <-chan net.Conn           { return g.streams }
+
+func (g *guard) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return g.dialed(g.NodeAwareTransport.DialTimeout(addr, timeout))
+}
+
+func (g *guard) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	return g.dialed(g.NodeAwareTransport.DialAddressTimeout(a, timeout))
+}
+
+// dialed has the answer on a stream checked, which comes without a label.
+func (g *guard) dialed(c net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &guardedStream{Conn: c, guard: g}, nil
+}
+
+func (g *guard) Shutdown() error {
+	err := g.NodeAwareTransport.Shutdown()
+	g.stop.Do(func() { close(g.done) })
+	g.running.Wait()
+	return err
+}
+
+// filter passes on what is acceptable.
+func (g *guard) filter() {
+	for {
+		select {
+		case p := <-g.NodeAwareTransport.PacketCh():
+			var err error
+			if p.Buf, err = g.packet(p.Buf, time.Now()); err != nil {
+				g.refused.Add(1)
+				continue
+			}
+			select {
+			case g.packets <- p:
+			case <-g.done:
+				return
+			}
+		case c := <-g.NodeAwareTransport.StreamCh():
+			select {
+			case g.streams <- g.inbound.add(&guardedStream{Conn: c, guard: g, label: g.label}):
+			case <-g.done:
+				c.Close()
+				return
+			}
+		case <-g.done:
+			return
+		}
+	}
+}
+
+// The types of memberlist's messages.
+const (
+	msgPing     = 0
+	msgAck      = 2
+	msgSuspect  = 3
+	msgAlive    = 4
+	msgDead     = 5
+	msgPushPull = 6
+	msgCompound = 7
+	msgUser     = 8
+	msgNack     = 11
+	msgCRC      = 12
+	msgError    = 13
+)
+
+var errRefused = errors.New("gossip refused")
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errRefused, fmt.Sprintf(format, args...))
+}
+
+// accusation is what memberlist's suspect and dead have in common, and what matters here of alive.
+type accusation struct {
+	Incarnation uint32
+	Node        string
+}
+
+// packet checks a packet and returns it without label and checksum. Its bytes may be changed.
+func (g *guard) packet(b []byte, now time.Time) ([]byte, error) {
+	b, label, err := memberlist.RemoveLabelHeaderFromPacket(b)
+	if err != nil || label != g.label {
+		return nil, refused("label %q", label)
+	}
+	if len(b) >= 5 && b[0] == msgCRC {
+		if crc32.ChecksumIEEE(b[5:]) != binary.BigEndian.Uint32(b[1:]) {
+			return nil, refused("checksum")
+		}
+		b = b[5:]
+	}
+	if len(b) == 0 {
+		return nil, refused("empty packet")
+	}
+	if b[0] != msgCompound {
+		return b, g.message(b, now)
+	}
+	if len(b) < 2 || len(b) < 2+2*int(b[1]) {
+		return nil, refused("compound packet without its lengths")
+	}
+	lengths, rest := b[2:2+2*int(b[1])], b[2+2*int(b[1]):]
+	for ; len(lengths) > 0; lengths = lengths[2:] {
+		n := int(binary.BigEndian.Uint16(lengths))
+		if n > len(rest) {
+			break // memberlist takes those before
+		}
+		if n > 0 {
+			if err := g.message(rest[:n], now); err != nil {
+				return nil, err
+			}
+		}
+		rest = rest[n:]
+	}
+	return b, nil
+}
+
+// message checks one message of a packet.
+func (g *guard) message(b []byte, now time.Time) error {
+	switch b[0] {
+	case msgSuspect, msgDead, msgAlive:
+	case msgPing, 1, msgAck, msgNack, msgUser:
+		return nil
+	default:
+		return refused("message of type %d in a packet", b[0])
+	}
+	var m accusation
+	if err := codec.NewDecoderBytes(b[1:], new(codec.MsgpackHandle)).Decode(&m); err != nil {
+		return refused("message of type %d: %v", b[0], err)
+	}
+	if b[0] == msgAlive {
+		return g.levels.alive(m.Node, m.Incarnation, now)
+	}
+	b[0] = msgSuspect
+	return g.levels.accused(m.Node, m.Incarnation, now)
+}
+
+// Limits of a stream.
+const (
+	maxStateNodes = 16384 // of an exchange of states
+	maxStateBytes = 8 << 20
+	maxHeader     = 64 // bytes of a header
+)
+
+// guardedStream checks the beginning of a stream as soon as somebody reads from it.
+type guardedStream struct {
+	net.Conn
+	guard   *guard
+	label   string // that it begins with; empty: none
+	host    string // that opened it
+	checked bool
+	head    bytes.Buffer // what was read to check it
+	err     error
+}
+
+func (s *guardedStream) Read(b []byte) (int, error) {
+	if !s.checked {
+		s.checked = true
+		if s.err = s.check(time.Now()); s.err != nil && s.err != io.EOF {
+			s.guard.refused.Add(1)
+		}
+	}
+	if s.head.Len() > 0 && s.err == nil {
+		return s.head.Read(b)
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.Conn.Read(b)
+}
+
+func (s *guardedStream) Close() error {
+	s.guard.inbound.remove(s)
+	return s.Conn.Close()
+}
+
+// check reads as much as says whether memberlist may have the stream, and keeps it for memberlist.
+func (s *guardedStream) check(now time.Time) error {
+	if s.label != "" {
+		header := make([]byte, 2+len(s.label))
+		if _, err := io.ReadFull(s.Conn, header); err != nil {
+			return err
+		}
+		if _, label, err := memberlist.RemoveLabelHeaderFromPacket(header); err != nil || label != s.label {
+			return refused("label")
+		}
+	}
+	in := io.TeeReader(&io.LimitedReader{R: s.Conn, N: maxStateBytes}, &s.head)
+	var kind [1]byte
+	if _, err := io.ReadFull(in, kind[:]); err != nil {
+		return err
+	}
+	switch kind[0] {
+	case msgPing, msgAck, msgError:
+		return nil
+	case msgUser:
+		var h struct{ UserMsgLen int }
+		if err := decode(in, &h); err != nil || h.UserMsgLen < 0 || h.UserMsgLen > maxMessageBytes {
+			return refused("message of %d bytes (%v)", h.UserMsgLen, err)
+		}
+		return nil
+	case msgPushPull:
+		return s.states(in, now)
+	}
+	return refused("stream of type %d", kind[0])
+}
+
+// decode reads one value. The decoder takes no more bytes than the value has: it reads byte by
+// byte.
+func decode(in io.Reader, v any) error {
+	return codec.NewDecoder(in, new(codec.MsgpackHandle)).Decode(v)
+}
+
+// states checks what another node says of all that it knows.
+func (s *guardedStream) states(in io.Reader, now time.Time) error {
+	var h struct{ Nodes, UserStateLen int }
+	d := codec.NewDecoder(in, new(codec.MsgpackHandle))
+	if err := d.Decode(&h); err != nil {
+		return refused("exchange of states: %v", err)
+	}
+	if h.Nodes < 0 || h.Nodes > maxStateNodes || h.UserStateLen != 0 {
+		return refused("states of %d nodes, and %d bytes", h.Nodes, h.UserStateLen)
+	}
+	for range h.Nodes {
+		var n struct {
+			Name        string
+			Incarnation uint32
+			State       memberlist.NodeStateType
+		}
+		err := d.Decode(&n)
+		switch {
+		case err != nil:
+			return refused("exchange of states: %v", err)
+		case n.State == memberlist.StateAlive:
+			err = s.guard.levels.alive(n.Name, n.Incarnation, now)
+		case n.State == memberlist.StateLeft: // ours never leave memberlist
+			err = refused("node %q is said to have left", n.Name)
+		default:
+			err = s.guard.levels.accused(n.Name, n.Incarnation, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
