@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,9 +109,7 @@ func TestAPacketExpelsNobody(t *testing.T) {
 				}
 				pass(10 * time.Second)
 				for _, p := range peers {
-					if got := nodes(p.Gossip); got != "n1 n2 n3" || p.Err() != nil {
-						t.Errorf("members %s, error %v; heard %v", got, p.Err(), p.events)
-					}
+					p.expelled(t, name == "it leaves")
 				}
 				// A node that dies is still found.
 				closeAll(t, peers[1])
@@ -119,6 +118,47 @@ func TestAPacketExpelsNobody(t *testing.T) {
 				a.Shutdown()
 			})
 		})
+	}
+}
+
+// expelled fails if a node is no member any more, or was none for a moment unless it came back.
+func (p *peer) expelled(t *testing.T, back bool) {
+	t.Helper()
+	if got := nodes(p.Gossip); got != "n1 n2 n3" || p.Err() != nil {
+		t.Errorf("members %s, error %v", got, p.Err())
+	}
+	for _, e := range p.events {
+		if !back && (strings.Contains(e, "failed") || strings.Contains(e, "left")) {
+			t.Errorf("it was told that %s", e)
+		}
+	}
+}
+
+func TestIncarnationsDoNotJump(t *testing.T) {
+	l := levels{of: map[string]*level{}}
+	now := time.Now()
+	for _, c := range []struct {
+		what        string
+		take        func(string, uint32, time.Time) error
+		incarnation uint32
+		later       time.Duration
+		taken       bool
+	}{
+		{"the first word", l.alive, maxFirst + 1, 0, false},
+		{"the first word", l.alive, 5, 0, true},
+		{"its word", l.alive, 5 + maxStep + 1, 0, false},
+		{"its word", l.alive, 5 + maxStep, 0, true},
+		{"an accusation", l.accused, 13 + maxAccused + 1, 0, false},
+		{"an accusation", l.accused, 13 + maxAccused, 0, true},
+		{"an accusation raises nothing", l.accused, 13 + 2*maxAccused, 0, false},
+		{"its word after a second", l.alive, 13 + maxStep + maxPerTime + 1, time.Second, false},
+		{"its word after a second", l.alive, 13 + maxStep + maxPerTime, time.Second, true},
+		{"its word after a year", l.alive, 1 << 31, 365 * 24 * time.Hour, false},
+		{"its former word", l.alive, 1, time.Second, true},
+	} {
+		if err := c.take("n2#7", c.incarnation, now.Add(c.later)); (err == nil) != c.taken {
+			t.Errorf("%s, incarnation %d: %v", c.what, c.incarnation, err)
+		}
 	}
 }
 
@@ -183,9 +223,7 @@ func TestAStreamExpelsNobody(t *testing.T) {
 				}
 				pass(10 * time.Second)
 				for _, p := range peers {
-					if got := nodes(p.Gossip); got != "n1 n2 n3" || p.Err() != nil {
-						t.Errorf("members %s, error %v; heard %v", got, p.Err(), p.events)
-					}
+					p.expelled(t, false)
 				}
 				closeAll(t, peers...)
 				a.Shutdown()

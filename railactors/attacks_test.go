@@ -244,26 +244,37 @@ func TestClaimsThatAreLookedIntoAreLimited(t *testing.T) {
 	})
 }
 
+// Silent connections come from many addresses, that of an honest node among them.
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")
+		lobby := &n[1].fabric.rails[0].lobby
 		var conns []transport.Conn
-		silent := func() { // as many as come, all the time
-			conns = append(conns, stranger(b.t, net, n[1]))
+		silent := func(host string) { // as many as come, all the time
+			conns = append(conns, strangerAt(b.t, net, host, n[1]))
 			synctest.Wait()
 		}
-		for range 10 * maxPerHost {
-			silent()
+		for range 2 * maxPerHost {
+			silent("a")
 		}
-		if left := n[1].fabric.rails[0].lobby.size(); left > maxPerHost {
-			t.Errorf("%d connections of one address are waited for", left)
+		if left := lobby.size(); left != maxPerHost {
+			t.Errorf("%d connections of one address are waited for, want %d", left, maxPerHost)
+		}
+		for i := range 2 * maxUnidentified {
+			silent(fmt.Sprint("stranger", i%4))
+		}
+		if left := lobby.size(); left != maxUnidentified {
+			t.Errorf("%d connections are waited for, want %d", left, maxUnidentified)
+		}
+		for range maxPerHost {
+			silent("a")
 		}
 		ab, _ := join(n[0], n[1])
 		for seq := range uint64(3) {
 			breakRail(ab, 0)
 			n[0].send(ab, seq+1, 0, 100, 0)
 			n[1].await("a frame after a cut", func() bool { return n[1].frames[seq+1] != nil })
-			silent()
+			silent("a")
 		}
 		refused := 0
 		for _, c := range conns {
@@ -277,8 +288,8 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			}
 			c.Close()
 		}
-		if refused < 9*maxPerHost {
-			t.Errorf("%d were told that they are refused", refused)
+		if refused < len(conns)-maxUnidentified {
+			t.Errorf("%d of %d were told that they are refused", refused, len(conns))
 		}
 	})
 }

@@ -20,7 +20,13 @@ import (
 // stranger dials a node's first rail.
 func stranger(t testing.TB, net *mem.Network, n *testNode) transport.Conn {
 	t.Helper()
-	d, err := net.Transport("stranger").Open("rail0")
+	return strangerAt(t, net, "stranger", n)
+}
+
+// strangerAt is one of a host.
+func strangerAt(t testing.TB, net *mem.Network, host string, n *testNode) transport.Conn {
+	t.Helper()
+	d, err := net.Transport(host).Open("rail0")
 	if err != nil {
 		t.Fatal(err)
 	}
