@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -328,6 +330,29 @@ func TestOpenStreamsAreLimitedAndTheOldestGoes(t *testing.T) {
 		closeAll(t, p)
 		a.Shutdown()
 	})
+}
+
+// What is sealed is memberlist's to judge.
+func TestWhatIsSealedPassesTheGuard(t *testing.T) {
+	g := &guard{label: "polyrail", sealed: true}
+	sealed := gossipOf("polyrail", 10, "whatever")
+	want := sealed[2+len(g.label):]
+	if got, err := g.packet(slices.Clone(sealed), time.Time{}); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("packet: %q, %v", got, err)
+	}
+	near, far := net.Pipe()
+	defer near.Close()
+	go func() {
+		_, _ = far.Write(sealed)
+		far.Close()
+	}()
+	got, err := io.ReadAll(&guardedStream{Conn: near, guard: g, label: g.label})
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("stream: %q, %v", got, err)
+	}
+	if _, err := g.packet(gossipOf("another", 10, "whatever"), time.Time{}); err == nil {
+		t.Error("a packet of another cluster passes")
+	}
 }
 
 func FuzzGuard(f *testing.F) {

@@ -245,6 +245,6 @@ func (c *Config) guard(m *memberlist.Config) error {
 		}
 		inner = sockets
 	}
-	m.Transport, m.SkipInboundLabelCheck = newGuard(inner, m.Label), true
+	m.Transport, m.SkipInboundLabelCheck = newGuard(inner, m.Label, m.Keyring != nil), true
 	return nil
 }
