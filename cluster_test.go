@@ -48,6 +48,9 @@ func (b *bed) close() {
 // inBed runs f on n nodes with so many rails, within a bubble of virtual time, and closes them.
 func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 	t.Helper()
+	if underKeys {
+		adapt, _ = withKeys(t, adapt)
+	}
 	bubble.Test(t, func(t *testing.T) {
 		b := start(t, testbed.Options{Nodes: n, Rails: rails, Adapt: adapt})
 		f(b)

@@ -104,6 +104,13 @@ type Config struct {
 	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See docs/performance.md.
 	Congestion string
 
+	// TLS seals the rails, and GossipKeys, a file with a key a line in base64, gossip: the first key
+	// seals, all of them open. Both are read again while the node runs. Where there are any keys, only
+	// the rails, and "gossip", that Plaintext names go without.
+	TLS        TLS
+	GossipKeys string
+	Plaintext  []string
+
 	// HTTP says where the node shows what it does.
 	HTTP HTTP
 
@@ -341,6 +348,7 @@ func (c Config) Validate() error {
 	faults = append(faults, c.validateTrees()...)
 	faults = append(faults, c.validateHosts()...)
 	faults = append(faults, c.HTTP.faults()...)
+	faults = append(faults, c.validateKeys()...)
 	if _, err := c.table([]string{"any"}); err != nil {
 		add("%w", err)
 	}

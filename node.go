@@ -61,17 +61,23 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	logger := cfg.Logger.With("node", cfg.Name)
+	source, err := cfg.source(logger)
+	if err != nil {
+		return nil, fmt.Errorf("node %q: %w", cfg.Name, err)
+	}
 	incarnation := uint64(time.Now().UnixNano()) // a process started later has a higher one
 	rails := railactors.Config{
 		Node: cfg.Name, Incarnation: incarnation, Cluster: cfg.Cluster,
 		RankTimeout: cfg.RankTimeout, RailTimeout: cfg.RailTimeout, Memory: cfg.memory(), Logger: logger,
+		Keys: source,
 	}
 	for _, r := range cfg.Rails {
 		t := r.Transport
 		if t == nil {
 			t = tcp.New(tcp.Options{Congestion: cfg.Congestion})
 		}
-		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs})
+		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs,
+			Plain: cfg.plain(r.Name)})
 	}
 	face, err := cfg.listenHTTP()
 	if err != nil {
@@ -80,7 +86,10 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	gossip := cluster.DefaultConfig().ForNodes(cfg.Nodes)
 	gossip.Node, gossip.Incarnation, gossip.Cluster, gossip.Path = cfg.Name, incarnation, cfg.Cluster, cfg.Rack
 	gossip.Bind, gossip.Advertise, gossip.Join, gossip.Logger = cfg.Bind, cfg.Advertise, cfg.Join, logger
-	gossip.Store = cfg.Rendezvous.store()
+	gossip.Store, gossip.Keys = cfg.Rendezvous.store(), cfg.gossipKeys()
+	if source != nil {
+		gossip.Signer = signer{source}
+	}
 	inner, err := membership.Start(ctx, membership.Config{
 		Engine: engine.Config{
 			EagerBytes: cfg.EagerBytes, MaxInFlight: cfg.MaxInFlight, BcubeBase: cfg.BcubeBase,

@@ -158,7 +158,7 @@ func TestSumsOverATree(t *testing.T) {
 // tree is back when a node aggregates again.
 func TestAnAggregationNodeDies(t *testing.T) {
 	count := uint64(8)
-	if brief() {
+	if brief() || underKeys {
 		count = 3
 	}
 	for seed := range count {

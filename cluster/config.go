@@ -35,6 +35,14 @@ type Config struct {
 	// Store, if set, is where nodes leave their addresses for one another, besides Join.
 	Store Store
 
+	// Keys, if set, returns the keys of gossip: the first one seals, all of them open, and what is not
+	// sealed is dropped. It is called again and again: what it returns may change. It must return one at
+	// least, of 16, 24 or 32 bytes.
+	Keys func() ([][]byte, error)
+	// Signer, if set, signs the rendezvous messages that go out. Those that come in count when it knows
+	// their sender by their signature.
+	Signer Signer
+
 	Logger  *slog.Logger // nil: slog.Default()
 	Network Network      // nil: real sockets
 
@@ -189,6 +197,11 @@ func (c *Config) memberlist() (*memberlist.Config, error) {
 	m.GossipInterval, m.PushPullInterval = c.GossipInterval, c.PushPullInterval
 	m.EnableCompression = false // packets are small; it costs more than it saves
 	m.Logger = memberlistLogger(c.Logger)
+	var err error
+	if m.Keyring, err = c.newKeyring(); err != nil {
+		return nil, err
+	}
+	m.GossipVerifyIncoming, m.GossipVerifyOutgoing = true, true
 	if c.Network != nil {
 		t, err := c.Network.Listen(c.Bind)
 		if err != nil {

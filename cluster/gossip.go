@@ -39,6 +39,7 @@ type Gossip struct {
 
 	list      *memberlist.Memberlist
 	guard     *guard
+	ring      *memberlist.Keyring // nil without keys
 	roster    *roster
 	inbox     *inbox
 	outbox    *outbox
@@ -156,6 +157,9 @@ func (g *Gossip) run() {
 	g.running.Add(2)
 	go g.dispatch()
 	go g.seek()
+	if g.ring != nil {
+		g.running.Go(func() { g.followKeys(g.ring) })
+	}
 	if g.cfg.Store != nil {
 		g.running.Go(func() { g.registrar.run(g.published) })
 	}
@@ -183,7 +187,7 @@ func (g *Gossip) listen(version uint32) error {
 		}
 		return fmt.Errorf("gossip cannot listen on %s: %w", g.cfg.Bind, err)
 	}
-	g.list = list
+	g.list, g.ring = list, conf.Keyring
 	g.guard, _ = conf.Transport.(*guard)
 	g.self.Addr = list.LocalNode().Address()
 	g.roster.mu.Lock()
@@ -278,6 +282,9 @@ func (g *Gossip) sendTo(to Member, m *messages.Rendezvous) error {
 		From: g.self.Node, Incarnation: g.self.Incarnation, ToIncarnation: to.Incarnation, Body: m.Body,
 	}
 	b, err := proto.Marshal(envelope)
+	if err == nil {
+		b, err = g.signed(to, b)
+	}
 	if err != nil {
 		return fmt.Errorf("message to node %q: %w", to.Node, err)
 	}

@@ -1,17 +1,19 @@
 package cluster
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/polyrail/polyrail/messages"
-	"google.golang.org/protobuf/proto"
 )
 
 const (
 	maxInbox        = 4096    // messages that wait for the handler
 	maxMessageBytes = 4 << 20 // of one message
 )
+
+var errTooLong = errors.New("it is too long")
 
 // inbox holds messages for the dispatcher. News of members wait in the roster.
 type inbox struct {
@@ -53,10 +55,14 @@ func (b *inbox) take() []*messages.Rendezvous {
 
 // receive takes a message off memberlist's goroutine. The bytes are memberlist's.
 func (g *Gossip) receive(b []byte) {
-	m := &messages.Rendezvous{}
-	if len(b) > maxMessageBytes || proto.Unmarshal(b, m) != nil || m.Body == nil || !validNode(m.From) || m.Incarnation == 0 {
+	var m *messages.Rendezvous
+	err := errTooLong
+	if len(b) <= maxMessageBytes {
+		m, err = g.checked(b)
+	}
+	if err != nil || m.Body == nil || !validNode(m.From) || m.Incarnation == 0 {
 		if n := g.undecodable.Add(1); n&(n-1) == 0 { // the 1st, 2nd, 4th …: a flood must not fill the log
-			g.log.Warn("undecodable rendezvous message", "bytes", len(b), "from", m.From, "count", n)
+			g.log.Warn("undecodable rendezvous message", "bytes", len(b), "from", m.GetFrom(), "error", err, "count", n)
 		}
 		return
 	}

@@ -195,8 +195,11 @@ func plainJoinError(err error) error {
 			text = reason
 		}
 	}
-	if text == "EOF" {
-		text = "it closed the connection: is it a node of this cluster?"
+	switch {
+	case strings.Contains(text, "ncrypt") || strings.Contains(text, "installed keys"): // memberlist speaks of a sealed message
+		text = "its keys of gossip are not this node's: " + text
+	case text == "EOF":
+		text = "it closed the connection: is it a node of this cluster, with this node's keys of gossip?"
 	}
 	return errors.New(text)
 }

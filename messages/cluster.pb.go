@@ -25,6 +25,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Signed is a Rendezvous of a node that has keys.
+type Signed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Message       []byte                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	Signature     []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"` // of the receiver's process and the message
+	Chain         [][]byte               `protobuf:"bytes,3,rep,name=chain,proto3" json:"chain,omitempty"`         // certificates, the sender's own first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Signed) Reset() {
+	*x = Signed{}
+	mi := &file_cluster_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Signed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Signed) ProtoMessage() {}
+
+func (x *Signed) ProtoReflect() protoreflect.Message {
+	mi := &file_cluster_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Signed.ProtoReflect.Descriptor instead.
+func (*Signed) Descriptor() ([]byte, []int) {
+	return file_cluster_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Signed) GetMessage() []byte {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *Signed) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *Signed) GetChain() [][]byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
 // Rendezvous is the envelope.
 type Rendezvous struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -57,7 +118,7 @@ type Rendezvous struct {
 
 func (x *Rendezvous) Reset() {
 	*x = Rendezvous{}
-	mi := &file_cluster_proto_msgTypes[0]
+	mi := &file_cluster_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -69,7 +130,7 @@ func (x *Rendezvous) String() string {
 func (*Rendezvous) ProtoMessage() {}
 
 func (x *Rendezvous) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[0]
+	mi := &file_cluster_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -82,7 +143,7 @@ func (x *Rendezvous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rendezvous.ProtoReflect.Descriptor instead.
 func (*Rendezvous) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{0}
+	return file_cluster_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Rendezvous) GetFrom() string {
@@ -383,7 +444,7 @@ type StatusQuery struct {
 
 func (x *StatusQuery) Reset() {
 	*x = StatusQuery{}
-	mi := &file_cluster_proto_msgTypes[1]
+	mi := &file_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +456,7 @@ func (x *StatusQuery) String() string {
 func (*StatusQuery) ProtoMessage() {}
 
 func (x *StatusQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[1]
+	mi := &file_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +469,7 @@ func (x *StatusQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusQuery.ProtoReflect.Descriptor instead.
 func (*StatusQuery) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{1}
+	return file_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StatusQuery) GetId() uint64 {
@@ -430,7 +491,7 @@ type StatusReport struct {
 
 func (x *StatusReport) Reset() {
 	*x = StatusReport{}
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +503,7 @@ func (x *StatusReport) String() string {
 func (*StatusReport) ProtoMessage() {}
 
 func (x *StatusReport) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +516,7 @@ func (x *StatusReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReport.ProtoReflect.Descriptor instead.
 func (*StatusReport) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{2}
+	return file_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StatusReport) GetId() uint64 {
@@ -482,7 +543,7 @@ type ViewRail struct {
 
 func (x *ViewRail) Reset() {
 	*x = ViewRail{}
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +555,7 @@ func (x *ViewRail) String() string {
 func (*ViewRail) ProtoMessage() {}
 
 func (x *ViewRail) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +568,7 @@ func (x *ViewRail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRail.ProtoReflect.Descriptor instead.
 func (*ViewRail) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{3}
+	return file_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ViewRail) GetName() string {
@@ -537,7 +598,7 @@ type ViewMember struct {
 
 func (x *ViewMember) Reset() {
 	*x = ViewMember{}
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +610,7 @@ func (x *ViewMember) String() string {
 func (*ViewMember) ProtoMessage() {}
 
 func (x *ViewMember) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +623,7 @@ func (x *ViewMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewMember.ProtoReflect.Descriptor instead.
 func (*ViewMember) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{4}
+	return file_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ViewMember) GetNode() string {
@@ -611,7 +672,7 @@ type ViewHost struct {
 
 func (x *ViewHost) Reset() {
 	*x = ViewHost{}
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +684,7 @@ func (x *ViewHost) String() string {
 func (*ViewHost) ProtoMessage() {}
 
 func (x *ViewHost) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +697,7 @@ func (x *ViewHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewHost.ProtoReflect.Descriptor instead.
 func (*ViewHost) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{5}
+	return file_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ViewHost) GetName() string {
@@ -666,7 +727,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +739,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +752,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{6}
+	return file_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *View) GetName() string {
@@ -740,7 +801,7 @@ type ViewSeqRange struct {
 
 func (x *ViewSeqRange) Reset() {
 	*x = ViewSeqRange{}
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +813,7 @@ func (x *ViewSeqRange) String() string {
 func (*ViewSeqRange) ProtoMessage() {}
 
 func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +826,7 @@ func (x *ViewSeqRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSeqRange.ProtoReflect.Descriptor instead.
 func (*ViewSeqRange) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{7}
+	return file_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ViewSeqRange) GetFirst() uint64 {
@@ -799,7 +860,7 @@ type ViewAnnounce struct {
 
 func (x *ViewAnnounce) Reset() {
 	*x = ViewAnnounce{}
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +872,7 @@ func (x *ViewAnnounce) String() string {
 func (*ViewAnnounce) ProtoMessage() {}
 
 func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +885,7 @@ func (x *ViewAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnnounce.ProtoReflect.Descriptor instead.
 func (*ViewAnnounce) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{8}
+	return file_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ViewAnnounce) GetName() string {
@@ -895,7 +956,7 @@ type ViewWithdraw struct {
 
 func (x *ViewWithdraw) Reset() {
 	*x = ViewWithdraw{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +968,7 @@ func (x *ViewWithdraw) String() string {
 func (*ViewWithdraw) ProtoMessage() {}
 
 func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +981,7 @@ func (x *ViewWithdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWithdraw.ProtoReflect.Descriptor instead.
 func (*ViewWithdraw) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ViewWithdraw) GetName() string {
@@ -954,7 +1015,7 @@ type ViewPropose struct {
 
 func (x *ViewPropose) Reset() {
 	*x = ViewPropose{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1027,7 @@ func (x *ViewPropose) String() string {
 func (*ViewPropose) ProtoMessage() {}
 
 func (x *ViewPropose) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1040,7 @@ func (x *ViewPropose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewPropose.ProtoReflect.Descriptor instead.
 func (*ViewPropose) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ViewPropose) GetView() *View {
@@ -1000,7 +1061,7 @@ type ViewAccept struct {
 
 func (x *ViewAccept) Reset() {
 	*x = ViewAccept{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1073,7 @@ func (x *ViewAccept) String() string {
 func (*ViewAccept) ProtoMessage() {}
 
 func (x *ViewAccept) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1086,7 @@ func (x *ViewAccept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAccept.ProtoReflect.Descriptor instead.
 func (*ViewAccept) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ViewAccept) GetName() string {
@@ -1057,7 +1118,7 @@ type ViewRefuse struct {
 
 func (x *ViewRefuse) Reset() {
 	*x = ViewRefuse{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1130,7 @@ func (x *ViewRefuse) String() string {
 func (*ViewRefuse) ProtoMessage() {}
 
 func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1143,7 @@ func (x *ViewRefuse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRefuse.ProtoReflect.Descriptor instead.
 func (*ViewRefuse) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ViewRefuse) GetName() string {
@@ -1142,7 +1203,7 @@ type ViewAbandon struct {
 
 func (x *ViewAbandon) Reset() {
 	*x = ViewAbandon{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1215,7 @@ func (x *ViewAbandon) String() string {
 func (*ViewAbandon) ProtoMessage() {}
 
 func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1228,7 @@ func (x *ViewAbandon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAbandon.ProtoReflect.Descriptor instead.
 func (*ViewAbandon) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ViewAbandon) GetName() string {
@@ -1209,7 +1270,7 @@ type ViewCommit struct {
 
 func (x *ViewCommit) Reset() {
 	*x = ViewCommit{}
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1282,7 @@ func (x *ViewCommit) String() string {
 func (*ViewCommit) ProtoMessage() {}
 
 func (x *ViewCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1295,7 @@ func (x *ViewCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewCommit.ProtoReflect.Descriptor instead.
 func (*ViewCommit) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{14}
+	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ViewCommit) GetName() string {
@@ -1265,7 +1326,7 @@ type ViewReject struct {
 
 func (x *ViewReject) Reset() {
 	*x = ViewReject{}
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1338,7 @@ func (x *ViewReject) String() string {
 func (*ViewReject) ProtoMessage() {}
 
 func (x *ViewReject) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1351,7 @@ func (x *ViewReject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReject.ProtoReflect.Descriptor instead.
 func (*ViewReject) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{15}
+	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ViewReject) GetName() string {
@@ -1339,7 +1400,7 @@ type TreeSeek struct {
 
 func (x *TreeSeek) Reset() {
 	*x = TreeSeek{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1412,7 @@ func (x *TreeSeek) String() string {
 func (*TreeSeek) ProtoMessage() {}
 
 func (x *TreeSeek) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1425,7 @@ func (x *TreeSeek) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeSeek.ProtoReflect.Descriptor instead.
 func (*TreeSeek) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TreeSeek) GetRail() string {
@@ -1388,7 +1449,7 @@ type TreeOffer struct {
 
 func (x *TreeOffer) Reset() {
 	*x = TreeOffer{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1461,7 @@ func (x *TreeOffer) String() string {
 func (*TreeOffer) ProtoMessage() {}
 
 func (x *TreeOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1474,7 @@ func (x *TreeOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeOffer.ProtoReflect.Descriptor instead.
 func (*TreeOffer) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TreeOffer) GetRail() string {
@@ -1472,7 +1533,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1545,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1558,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TreeRequest) GetGroup() uint64 {
@@ -1603,7 +1664,7 @@ type TreeAnswer struct {
 
 func (x *TreeAnswer) Reset() {
 	*x = TreeAnswer{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1676,7 @@ func (x *TreeAnswer) String() string {
 func (*TreeAnswer) ProtoMessage() {}
 
 func (x *TreeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1689,7 @@ func (x *TreeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeAnswer.ProtoReflect.Descriptor instead.
 func (*TreeAnswer) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TreeAnswer) GetGroup() uint64 {
@@ -1655,7 +1716,7 @@ type TreeDestroy struct {
 
 func (x *TreeDestroy) Reset() {
 	*x = TreeDestroy{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1728,7 @@ func (x *TreeDestroy) String() string {
 func (*TreeDestroy) ProtoMessage() {}
 
 func (x *TreeDestroy) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1741,7 @@ func (x *TreeDestroy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeDestroy.ProtoReflect.Descriptor instead.
 func (*TreeDestroy) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TreeDestroy) GetGroup() uint64 {
@@ -1700,7 +1761,7 @@ type TreeQuery struct {
 
 func (x *TreeQuery) Reset() {
 	*x = TreeQuery{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1773,7 @@ func (x *TreeQuery) String() string {
 func (*TreeQuery) ProtoMessage() {}
 
 func (x *TreeQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1786,7 @@ func (x *TreeQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeQuery.ProtoReflect.Descriptor instead.
 func (*TreeQuery) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TreeQuery) GetId() uint64 {
@@ -1755,7 +1816,7 @@ type TreeReport struct {
 
 func (x *TreeReport) Reset() {
 	*x = TreeReport{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1828,7 @@ func (x *TreeReport) String() string {
 func (*TreeReport) ProtoMessage() {}
 
 func (x *TreeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1841,7 @@ func (x *TreeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeReport.ProtoReflect.Descriptor instead.
 func (*TreeReport) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TreeReport) GetId() uint64 {
@@ -1854,7 +1915,7 @@ type TreeGroup struct {
 
 func (x *TreeGroup) Reset() {
 	*x = TreeGroup{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1927,7 @@ func (x *TreeGroup) String() string {
 func (*TreeGroup) ProtoMessage() {}
 
 func (x *TreeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1940,7 @@ func (x *TreeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeGroup.ProtoReflect.Descriptor instead.
 func (*TreeGroup) Descriptor() ([]byte, []int) {
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TreeGroup) GetGroup() uint64 {
@@ -1949,7 +2010,11 @@ var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\rcluster.proto\x12\bpolyrail\"\x87\b\n" +
+	"\rcluster.proto\x12\bpolyrail\"V\n" +
+	"\x06Signed\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\fR\amessage\x12\x1c\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\x12\x14\n" +
+	"\x05chain\x18\x03 \x03(\fR\x05chain\"\x87\b\n" +
 	"\n" +
 	"Rendezvous\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12 \n" +
@@ -2113,63 +2178,64 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_cluster_proto_goTypes = []any{
-	(*Rendezvous)(nil),   // 0: polyrail.Rendezvous
-	(*StatusQuery)(nil),  // 1: polyrail.StatusQuery
-	(*StatusReport)(nil), // 2: polyrail.StatusReport
-	(*ViewRail)(nil),     // 3: polyrail.ViewRail
-	(*ViewMember)(nil),   // 4: polyrail.ViewMember
-	(*ViewHost)(nil),     // 5: polyrail.ViewHost
-	(*View)(nil),         // 6: polyrail.View
-	(*ViewSeqRange)(nil), // 7: polyrail.ViewSeqRange
-	(*ViewAnnounce)(nil), // 8: polyrail.ViewAnnounce
-	(*ViewWithdraw)(nil), // 9: polyrail.ViewWithdraw
-	(*ViewPropose)(nil),  // 10: polyrail.ViewPropose
-	(*ViewAccept)(nil),   // 11: polyrail.ViewAccept
-	(*ViewRefuse)(nil),   // 12: polyrail.ViewRefuse
-	(*ViewAbandon)(nil),  // 13: polyrail.ViewAbandon
-	(*ViewCommit)(nil),   // 14: polyrail.ViewCommit
-	(*ViewReject)(nil),   // 15: polyrail.ViewReject
-	(*TreeSeek)(nil),     // 16: polyrail.TreeSeek
-	(*TreeOffer)(nil),    // 17: polyrail.TreeOffer
-	(*TreeRequest)(nil),  // 18: polyrail.TreeRequest
-	(*TreeAnswer)(nil),   // 19: polyrail.TreeAnswer
-	(*TreeDestroy)(nil),  // 20: polyrail.TreeDestroy
-	(*TreeQuery)(nil),    // 21: polyrail.TreeQuery
-	(*TreeReport)(nil),   // 22: polyrail.TreeReport
-	(*TreeGroup)(nil),    // 23: polyrail.TreeGroup
+	(*Signed)(nil),       // 0: polyrail.Signed
+	(*Rendezvous)(nil),   // 1: polyrail.Rendezvous
+	(*StatusQuery)(nil),  // 2: polyrail.StatusQuery
+	(*StatusReport)(nil), // 3: polyrail.StatusReport
+	(*ViewRail)(nil),     // 4: polyrail.ViewRail
+	(*ViewMember)(nil),   // 5: polyrail.ViewMember
+	(*ViewHost)(nil),     // 6: polyrail.ViewHost
+	(*View)(nil),         // 7: polyrail.View
+	(*ViewSeqRange)(nil), // 8: polyrail.ViewSeqRange
+	(*ViewAnnounce)(nil), // 9: polyrail.ViewAnnounce
+	(*ViewWithdraw)(nil), // 10: polyrail.ViewWithdraw
+	(*ViewPropose)(nil),  // 11: polyrail.ViewPropose
+	(*ViewAccept)(nil),   // 12: polyrail.ViewAccept
+	(*ViewRefuse)(nil),   // 13: polyrail.ViewRefuse
+	(*ViewAbandon)(nil),  // 14: polyrail.ViewAbandon
+	(*ViewCommit)(nil),   // 15: polyrail.ViewCommit
+	(*ViewReject)(nil),   // 16: polyrail.ViewReject
+	(*TreeSeek)(nil),     // 17: polyrail.TreeSeek
+	(*TreeOffer)(nil),    // 18: polyrail.TreeOffer
+	(*TreeRequest)(nil),  // 19: polyrail.TreeRequest
+	(*TreeAnswer)(nil),   // 20: polyrail.TreeAnswer
+	(*TreeDestroy)(nil),  // 21: polyrail.TreeDestroy
+	(*TreeQuery)(nil),    // 22: polyrail.TreeQuery
+	(*TreeReport)(nil),   // 23: polyrail.TreeReport
+	(*TreeGroup)(nil),    // 24: polyrail.TreeGroup
 }
 var file_cluster_proto_depIdxs = []int32{
-	8,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
-	9,  // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
-	10, // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
-	11, // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
-	12, // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
-	13, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
-	14, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
-	15, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
-	16, // 8: polyrail.Rendezvous.tree_seek:type_name -> polyrail.TreeSeek
-	17, // 9: polyrail.Rendezvous.tree_offer:type_name -> polyrail.TreeOffer
-	18, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
-	19, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
-	20, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
-	21, // 13: polyrail.Rendezvous.tree_query:type_name -> polyrail.TreeQuery
-	22, // 14: polyrail.Rendezvous.tree_report:type_name -> polyrail.TreeReport
-	1,  // 15: polyrail.Rendezvous.status_query:type_name -> polyrail.StatusQuery
-	2,  // 16: polyrail.Rendezvous.status_report:type_name -> polyrail.StatusReport
-	3,  // 17: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
-	5,  // 18: polyrail.ViewMember.host:type_name -> polyrail.ViewHost
-	4,  // 19: polyrail.View.members:type_name -> polyrail.ViewMember
-	7,  // 20: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
-	3,  // 21: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
-	7,  // 22: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
-	5,  // 23: polyrail.ViewAnnounce.host:type_name -> polyrail.ViewHost
-	6,  // 24: polyrail.ViewPropose.view:type_name -> polyrail.View
-	3,  // 25: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
-	4,  // 26: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
-	4,  // 27: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
-	23, // 28: polyrail.TreeReport.groups:type_name -> polyrail.TreeGroup
+	9,  // 0: polyrail.Rendezvous.announce:type_name -> polyrail.ViewAnnounce
+	10, // 1: polyrail.Rendezvous.withdraw:type_name -> polyrail.ViewWithdraw
+	11, // 2: polyrail.Rendezvous.propose:type_name -> polyrail.ViewPropose
+	12, // 3: polyrail.Rendezvous.accept:type_name -> polyrail.ViewAccept
+	13, // 4: polyrail.Rendezvous.refuse:type_name -> polyrail.ViewRefuse
+	14, // 5: polyrail.Rendezvous.abandon:type_name -> polyrail.ViewAbandon
+	15, // 6: polyrail.Rendezvous.commit:type_name -> polyrail.ViewCommit
+	16, // 7: polyrail.Rendezvous.reject:type_name -> polyrail.ViewReject
+	17, // 8: polyrail.Rendezvous.tree_seek:type_name -> polyrail.TreeSeek
+	18, // 9: polyrail.Rendezvous.tree_offer:type_name -> polyrail.TreeOffer
+	19, // 10: polyrail.Rendezvous.tree_request:type_name -> polyrail.TreeRequest
+	20, // 11: polyrail.Rendezvous.tree_answer:type_name -> polyrail.TreeAnswer
+	21, // 12: polyrail.Rendezvous.tree_destroy:type_name -> polyrail.TreeDestroy
+	22, // 13: polyrail.Rendezvous.tree_query:type_name -> polyrail.TreeQuery
+	23, // 14: polyrail.Rendezvous.tree_report:type_name -> polyrail.TreeReport
+	2,  // 15: polyrail.Rendezvous.status_query:type_name -> polyrail.StatusQuery
+	3,  // 16: polyrail.Rendezvous.status_report:type_name -> polyrail.StatusReport
+	4,  // 17: polyrail.ViewMember.rails:type_name -> polyrail.ViewRail
+	6,  // 18: polyrail.ViewMember.host:type_name -> polyrail.ViewHost
+	5,  // 19: polyrail.View.members:type_name -> polyrail.ViewMember
+	8,  // 20: polyrail.View.uneven:type_name -> polyrail.ViewSeqRange
+	4,  // 21: polyrail.ViewAnnounce.rails:type_name -> polyrail.ViewRail
+	8,  // 22: polyrail.ViewAnnounce.uneven:type_name -> polyrail.ViewSeqRange
+	6,  // 23: polyrail.ViewAnnounce.host:type_name -> polyrail.ViewHost
+	7,  // 24: polyrail.ViewPropose.view:type_name -> polyrail.View
+	4,  // 25: polyrail.TreeOffer.rails:type_name -> polyrail.ViewRail
+	5,  // 26: polyrail.TreeRequest.members:type_name -> polyrail.ViewMember
+	5,  // 27: polyrail.TreeRequest.parent:type_name -> polyrail.ViewMember
+	24, // 28: polyrail.TreeReport.groups:type_name -> polyrail.TreeGroup
 	29, // [29:29] is the sub-list for method output_type
 	29, // [29:29] is the sub-list for method input_type
 	29, // [29:29] is the sub-list for extension type_name
@@ -2182,7 +2248,7 @@ func file_cluster_proto_init() {
 	if File_cluster_proto != nil {
 		return
 	}
-	file_cluster_proto_msgTypes[0].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[1].OneofWrappers = []any{
 		(*Rendezvous_Announce)(nil),
 		(*Rendezvous_Withdraw)(nil),
 		(*Rendezvous_Propose)(nil),
@@ -2207,7 +2273,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

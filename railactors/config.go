@@ -11,6 +11,7 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 )
 
 // Config is what a Fabric needs to know. Zero values of the limits mean the defaults
@@ -23,6 +24,9 @@ type Config struct {
 	// Memory, if set, connects this node to others of its host over one more rail, MemoryRail. Between two
 	// nodes that it connects it carries everything, and the other rails what is left when it fails.
 	Memory transport.Transport
+	// Keys, if set, seal all rails but the plain ones: the node at the other end of a connection is who
+	// its certificate says. MemoryRail needs none: it connects processes of one user.
+	Keys *keys.Source
 
 	RankTimeout   time.Duration // a peer unheard on all rails for this long is lost; 2 s
 	RailTimeout   time.Duration // a rail on which the peer's host confirms nothing for this long is left; 200 ms
@@ -66,6 +70,7 @@ type RailConfig struct {
 	Transport transport.Transport
 	Device    string // what Transport.Open selects by
 	CPUs      []int  // cores that the readers and writers of its pairs run on; none: any
+	Plain     bool   // it isn't sealed, whatever Config.Keys is
 }
 
 // MemoryRail is the name of the rail between nodes of one host.

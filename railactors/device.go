@@ -11,6 +11,7 @@ import (
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/secure"
 )
 
 // This file opens the rails' devices: at the start, and later those that are absent then: an
@@ -60,11 +61,14 @@ func (f *Fabric) openDevices(rails []RailConfig) error {
 	var absent []error
 	for _, rc := range rails {
 		r := &rail{name: rc.Name, transport: rc.Transport, selector: rc.Device, cpus: rc.CPUs}
+		if f.cfg.Keys != nil && !rc.Plain {
+			r.transport, r.sealed = secure.Wrap(rc.Transport, f.cfg.Keys.Current), true
+		}
 		f.rails = append(f.rails, r)
-		device, err := rc.Transport.Open(rc.Device)
+		device, err := r.transport.Open(rc.Device)
 		if err == nil {
 			r.open.Store(&opened{device})
-			f.log.Info("rail opened", "rail", rc.Name, "protocol", rc.Transport.Protocol(),
+			f.log.Info("rail opened", "rail", rc.Name, "protocol", r.transport.Protocol(),
 				"device", device.Chosen(), "addr", device.Addr())
 			continue
 		}

@@ -78,6 +78,9 @@ func readHello(conn transport.Conn) (*messages.Hello, error) {
 	if _, err := conn.ReadFull(header[:]); err != nil {
 		return nil, err
 	}
+	if header[0] == tlsHandshake && header[1] == tlsMajor {
+		return nil, refuse(messages.Refuse_OTHER, "the other node seals this rail, this one does not")
+	}
 	var h wire.Header
 	if err := wire.Decode(header[:], &h); err != nil {
 		return nil, err
@@ -101,6 +104,24 @@ func readHello(conn transport.Conn) (*messages.Hello, error) {
 		return nil, fmt.Errorf("hello: %w", err)
 	}
 	return hello, nil
+}
+
+// What a record of TLS begins with that holds a handshake. No frame does.
+const tlsHandshake, tlsMajor = 22, 3
+
+// vouched holds the name in a hello against the certificate of the connection.
+func (r *rail) vouched(conn transport.Conn, h *messages.Hello) *refusal {
+	if !r.sealed {
+		return nil
+	}
+	a, ok := conn.(transport.Authenticated)
+	if !ok {
+		return refuse(messages.Refuse_OTHER, "a connection of rail %q without a certificate", r.name)
+	}
+	if node, ok := a.Identity(); !ok || node != h.Node {
+		return refuse(messages.Refuse_OTHER, "a hello of node %q with the certificate of node %q", clip(h.Node), clip(node))
+	}
+	return nil
 }
 
 // deadline sets or clears both deadlines of a connection.
@@ -224,6 +245,9 @@ func (p *Peer) offer(conn transport.Conn, rail int, probe bool) (uint64, error) 
 	if r := p.fabric.check(h); r != nil {
 		return 0, r
 	}
+	if r := p.fabric.rails[rail].vouched(conn, h); r != nil {
+		return 0, r
+	}
 	switch {
 	case h.Node != p.node || h.Incarnation != p.incarnation:
 		return 0, refuse(messages.Refuse_GONE, "node %q, incarnation %d answers", clip(h.Node), h.Incarnation)
@@ -255,7 +279,10 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 	defer f.rails[rail].lobby.leave(conn)
 	fail := func(err error) {
 		var r *refusal
-		if errors.As(err, &r) {
+		if errors.Is(err, transport.ErrPlain) {
+			r = refuse(messages.Refuse_OTHER, "node %q has keys and reads no plain text on rail %q", f.cfg.Node, f.rails[rail].name)
+		}
+		if r != nil || errors.As(err, &r) {
 			// Best effort: the reason helps whoever dialed.
 			_ = writeMessage(conn, wire.KindRefuse, &messages.Refuse{Code: r.code, Reason: r.reason})
 		}
@@ -272,6 +299,10 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 		return
 	}
 	if r := f.check(h); r != nil {
+		fail(r)
+		return
+	}
+	if r := f.rails[rail].vouched(conn, h); r != nil {
 		fail(r)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 type rail struct {
 	name      string
 	transport transport.Transport
+	sealed    bool                      // its connections tell who is at the other end
 	selector  string                    // of the device
 	absence   error                     // why it could not be opened at the start
 	open      atomic.Pointer[opened]    // nil while the device is absent
@@ -30,7 +31,8 @@ type rail struct {
 
 // RailStatus is what a rail of this node is and did.
 type RailStatus struct {
-	Name, Protocol string
+	Name           string
+	Protocol       string // "tcp", and "tcp+tls" where it is sealed
 	Chosen         string // device, or why there is none
 	Addr           string // where peers reach it; empty while the device is absent
 	CPUs           []int  // cores that its readers and writers are bound to; none: any

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ The rails of loopback share one memory bus, so each is limited in software
 type demoFlags struct {
 	common
 	localSize
+	sealed bool
 }
 
 // Limits of the demonstration, which is to end within 30 seconds.
@@ -46,7 +48,8 @@ func newDemo() *cobra.Command {
 		Short: "Show verified collectives over several rails, in this process",
 		Long:  demoLong,
 		Example: `  node demo
-  node demo --local 3x4`,
+  node demo --local 3x4
+  node demo --sealed`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.validate(); err != nil {
 				return err
@@ -58,6 +61,7 @@ func newDemo() *cobra.Command {
 	}
 	settings.Var(cmd.Flags(), &f.localSize, "local", "K[xR]", parseLocal, localSize.String,
 		fmt.Sprintf("start K nodes, 2…%d, with R rails each (%d), 1…%d", maxDemoNodes, defaultRails, maxDemoRails))
+	cmd.Flags().BoolVar(&f.sealed, "sealed", false, "make keys for the nodes: rails and gossip are sealed")
 	f.register(cmd.Flags(), slog.LevelWarn)
 	return cmd
 }
@@ -78,7 +82,18 @@ func (f *demoFlags) run(ctx context.Context, w io.Writer, log *slog.Logger) erro
 	fmt.Fprintf(w, "Loopback rails share one memory bus: transport/fault limits each rail of each\nnode to %d MB/s, so that figures show rails and not the %d processors.\n\n", rate/1_000_000, runtime.NumCPU())
 
 	start := time.Now()
-	c, err := startDemo(ctx, f.processes, f.rails, rate, log)
+	adapt := func(*polyrail.Config) {}
+	if f.sealed {
+		dir, err := os.MkdirTemp("", "polyrail-")
+		if err != nil {
+			return fmt.Errorf("--sealed: %w", err)
+		}
+		defer os.RemoveAll(dir)
+		if adapt, err = demoKeys(dir, f.processes); err != nil {
+			return err
+		}
+	}
+	c, err := startDemo(ctx, f.processes, f.rails, rate, adapt, log)
 	if err != nil {
 		return err
 	}

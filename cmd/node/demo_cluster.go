@@ -15,6 +15,7 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
@@ -26,15 +27,32 @@ type demoCluster struct {
 	one []*polyrail.Communicator // by rank; uses the first rail only
 }
 
+const demoName = "demo"
+
+// demoKeys makes keys in a directory, and returns what gives each node its own.
+func demoKeys(dir string, nodes int) (func(*polyrail.Config), error) {
+	a := keys.Authority{Dir: dir}
+	err := a.Init(demoName)
+	for i := range nodes {
+		err = errors.Join(err, a.Node(testbed.NodeName(i)))
+	}
+	return func(cfg *polyrail.Config) {
+		cfg.TLS, cfg.GossipKeys = polyrail.TLS(a.Files(cfg.Name)), a.GossipFile()
+	}, err
+}
+
 // startDemo starts the nodes, with each rail limited to rate bytes/s in each direction.
-func startDemo(ctx context.Context, nodes, rails, rate int, log *slog.Logger) (*demoCluster, error) {
+func startDemo(ctx context.Context, nodes, rails, rate int, adapt func(*polyrail.Config), log *slog.Logger) (*demoCluster, error) {
 	cluster, err := testbed.Start(ctx, testbed.Options{
 		Nodes: nodes, Rails: rails, Over: testbed.Loopback, Gossip: testbed.Loopback,
 		Balance: polyrail.BalanceMeasured, Logger: log,
 		Wrap: func(_, _ int, t transport.Transport) transport.Transport {
 			return fault.Wrap(t, fault.Options{Rate: int64(rate)})
 		},
-		Adapt: func(cfg *polyrail.Config) { cfg.Cluster = "demo" },
+		Adapt: func(cfg *polyrail.Config) {
+			cfg.Cluster = demoName
+			adapt(cfg)
+		},
 	})
 	return &demoCluster{Cluster: cluster, log: log}, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/cmd/node/internal/children"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
@@ -28,9 +30,10 @@ const defaultRails = 2
 
 // localFlags start a group of processes on this host in place of one that joins others.
 type localFlags struct {
-	size  localSize
-	rails bool // they are about rails, which memory would take everything from
-	hosts int  // that they stand for; 0: they are on the one that they are on
+	size   localSize
+	rails  bool // they are about rails, which memory would take everything from
+	hosts  int  // that they stand for; 0: they are on the one that they are on
+	sealed bool // they have keys, which are made for them
 }
 
 // localSize is how many processes there are, and how many rails each has.
@@ -61,6 +64,7 @@ func (f *localFlags) register(fs *pflag.FlagSet, doing string) {
 	settings.Var(fs, &f.size, "local", "K[xR]", parseLocal, localSize.String,
 		fmt.Sprintf("start K processes on loopback with R rails each (%d), on 127.0.0.1, 127.0.0.2 …, and %s", defaultRails, doing))
 	fs.IntVar(&f.hosts, "hosts", 0, "divide the processes of --local over so many `HOSTS`, which share nothing but the rails (0: they share this one)")
+	fs.BoolVar(&f.sealed, "sealed", false, "make keys for the processes of --local: rails and gossip are sealed")
 }
 
 // faults are those of the flags together.
@@ -76,10 +80,13 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 	if f.hosts < 0 || f.hosts > k {
 		fault("--hosts %d: %d processes (--local) can be on 1…%[2]d hosts", f.hosts, k)
 	}
+	if f.sealed && k == 0 {
+		fault("--sealed makes keys for the processes of --local; others get theirs by --tls-cert and the like")
+	}
 	if k == 0 {
 		return faults
 	}
-	for _, name := range []string{"name", "bind", "advertise", "join", "rendezvous", "ranks"} {
+	for _, name := range []string{"name", "tls-cert", "tls-key", "tls-ca", "gossip-key", "bind", "advertise", "join", "rendezvous", "ranks"} {
 		if fs.Changed(name) {
 			fault("--%s does not go with --local, which chooses it", name)
 		}
@@ -91,7 +98,7 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 }
 
 // localOnly are the flags that the parent of --local decides for its children.
-var localOnly = []string{"local", "hosts", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
+var localOnly = []string{"local", "hosts", "sealed", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
 
 // run starts the processes of this command and waits for them. They meet in a directory. What rank
 // 0 prints, whichever process that is, goes to standard output.
@@ -107,12 +114,26 @@ func (f *localFlags) run(cmd *cobra.Command) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	shared := append(f.sharedArgs(cmd), "--bind=127.0.0.1:0", "--rendezvous="+polyrail.Rendezvous{Directory: dir}.URL())
 	env := settings.WithoutTwins(os.Environ())
+	authority := keys.Authority{Dir: filepath.Join(dir, "keys")}
+	if f.sealed {
+		if err := authority.Init(cmd.Flags().Lookup("cluster").Value.String()); err != nil {
+			return err
+		}
+	}
 	var group []children.Child
 	for i := range f.size.processes {
 		name := fmt.Sprintf("local-%d", i)
 		args := append(slices.Clone(shared), "--name="+name)
 		if f.hosts > 0 {
 			args = append(args, fmt.Sprintf("--host=local-host-%d", i*f.hosts/f.size.processes))
+		}
+		if f.sealed {
+			if err := authority.Node(name); err != nil {
+				return err
+			}
+			files := authority.Files(name)
+			args = append(args, "--tls-cert="+files.Cert, "--tls-key="+files.Key, "--tls-ca="+files.CA,
+				"--gossip-key="+authority.GossipFile())
 		}
 		group = append(group, children.Child{Name: name, Args: args, Env: env})
 	}

@@ -72,7 +72,7 @@ func newRoot() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(newRun(), newBench(), newTune(), newChart(), newDemo(), newChaos(), newSharp(), newSimulate(),
-		newStatus(), newTop())
+		newStatus(), newTop(), newKeys())
 	for _, cmd := range root.Commands() {
 		if cmd.Args = noArguments; cmd.Name() == "chart" {
 			cmd.Args = cobra.ArbitraryArgs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +38,8 @@ file for a host with two NICs:
   node run --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:10.2.0.0/16
   node run --name c --bind 10.0.0.3:0 --rendezvous redis://10.0.0.9:6379/0 --rail r0=tcp:eth1
   node run --name d --bind 10.0.0.4:0 --rendezvous dir:///shared/polyrail --rail r0=tcp:eth1
+  node run --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --gossip-key gossip.key \
+    --tls-cert a.pem --tls-key a-key.pem --tls-ca ca.pem
   node run --config /etc/polyrail.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.Logger = flags.logger(cmd)
@@ -70,7 +73,28 @@ func startNode(ctx context.Context, cfg polyrail.Config) (*polyrail.Node, error)
 		return nil, err
 	}
 	describe(cfg.Logger, node)
+	if exposed := unsealed(cfg, node); len(exposed) > 0 {
+		cfg.Logger.Warn("others than this host can reach this node without keys: see node keys --help", "where", exposed)
+	}
 	return node, nil
+}
+
+// unsealed lists where a node without keys listens for others than its host.
+func unsealed(cfg polyrail.Config, node *polyrail.Node) (where []string) {
+	if cfg.TLS != (polyrail.TLS{}) || cfg.GossipKeys != "" {
+		return nil // what has none is named as plaintext
+	}
+	add := func(name, addr string) {
+		host, _, err := net.SplitHostPort(addr)
+		if ip := net.ParseIP(host); err == nil && ip != nil && !ip.IsLoopback() {
+			where = append(where, name+"="+addr)
+		}
+	}
+	add("gossip", node.GossipAddr())
+	for _, r := range node.Rails() {
+		add(r.Name, r.Addr)
+	}
+	return where
 }
 
 // describe logs what a node chose and whom it found, in one line.

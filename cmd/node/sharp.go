@@ -75,7 +75,9 @@ func newSharpView(name, short string, show func(w io.Writer, all []polyrail.Aggr
 	}
 	fs := cmd.Flags()
 	nodeflags.RegisterSeeds(fs, &cfg)
+	fs.StringVar(&cfg.Name, "name", cfg.Name, "`NAME` of this command in the cluster; with keys, that of its certificate")
 	fs.StringVar(&cfg.Cluster, "cluster", cfg.Cluster, "`NAME` of the cluster")
+	nodeflags.RegisterKeys(fs, &cfg)
 	fs.DurationVar(&timeout, "timeout", timeout, "how long to wait for the cluster, and for its nodes' answers")
 	flags.register(fs, slog.LevelWarn)
 	fs.SortFlags = false

@@ -1,6 +1,6 @@
 // Package transport is the byte stream under a pair: what a rail's protocol must
 // offer so that pairs can run over it. Implementations are in transport/tcp,
-// transport/mem and, as a decorator of any of them, transport/fault.
+// transport/mem and, as decorators of any of them, transport/fault and transport/secure.
 //
 // It owns the interfaces. Framing, numbering and recovery are the pair's (railactors).
 package transport
@@ -15,6 +15,10 @@ import (
 // ErrAbsent is what Open's error matches where the device may come later: an interface that is
 // down, has no address or doesn't exist.
 var ErrAbsent = errors.New("device is absent")
+
+// ErrPlain is what a read's or write's error matches where this side has keys, and the other one speaks
+// plain text. What is written afterwards is plain: the other side can be told.
+var ErrPlain = errors.New("the other node speaks plain text, this one has keys")
 
 // Transport opens devices of one protocol.
 type Transport interface {
@@ -94,6 +98,12 @@ type Progress struct {
 // any goroutine; false means that it can't tell now.
 type Confirmer interface {
 	Progress() (Progress, bool)
+}
+
+// Authenticated is a Conn that knows who is at its other end.
+type Authenticated interface {
+	// Identity is the node's name once the handshake is over; false before.
+	Identity() (node string, ok bool)
 }
 
 // LinkWatcher is a Device that hears when its interface loses or regains its link (carrier pulled,

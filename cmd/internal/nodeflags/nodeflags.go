@@ -48,7 +48,21 @@ func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Rack, "rack", cfg.Rack,
 		"`PATH` to where this node stands: the switches above it, as row1/rack3; trees follow them")
 	registerHost(fs, cfg)
+	RegisterKeys(fs, cfg)
 	registerRuntime(fs, cfg)
+}
+
+// RegisterKeys defines who the node is to others, and what it believes.
+func RegisterKeys(fs *pflag.FlagSet, cfg *polyrail.Config) {
+	fs.StringVar(&cfg.TLS.Cert, "tls-cert", cfg.TLS.Cert,
+		"`FILE` with this node's certificate, of polyrail://CLUSTER/NODE: rails are sealed, and only nodes with keys are "+
+			"talked to. node keys makes such files; they are read again for each connection")
+	fs.StringVar(&cfg.TLS.Key, "tls-key", cfg.TLS.Key, "`FILE` with the private key of --tls-cert")
+	fs.StringVar(&cfg.TLS.CA, "tls-ca", cfg.TLS.CA, "`FILE` with the authorities whose certificates are believed")
+	fs.StringVar(&cfg.GossipKeys, "gossip-key", cfg.GossipKeys,
+		"`FILE` with the keys of gossip, one a line in base64: the first seals, all open")
+	settings.List(fs, &cfg.Plaintext, "plaintext", "NAME,...", ",", asName, settings.AsIs,
+		"rails, and gossip, that go in plain text although there are keys; on all nodes alike")
 }
 
 // registerHost defines where the node runs, and how it deals with others there.

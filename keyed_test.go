@@ -1,0 +1,228 @@
+package polyrail_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
+	"github.com/polyrail/polyrail/test/bubble"
+	"github.com/polyrail/polyrail/test/testbed"
+)
+
+// underKeys has inBed give all nodes keys.
+var underKeys bool
+
+// withKeys gives each node that is configured keys of one authority, of the time at which the first one
+// is: certificates know about virtual time.
+func withKeys(t *testing.T, adapt func(*Config)) (func(*Config), keys.Authority) {
+	a := keys.Authority{Dir: filepath.Join(t.TempDir(), "keys")}
+	made := false
+	return func(c *Config) {
+		if adapt != nil {
+			adapt(c)
+		}
+		var err error
+		if !made {
+			err = a.Init(c.Cluster)
+			made = true
+		}
+		if err := errors.Join(err, a.Node(c.Name)); err != nil {
+			t.Fatal(err)
+		}
+		c.TLS, c.GossipKeys = TLS(a.Files(c.Name)), a.GossipFile()
+	}, a
+}
+
+// Failover, cuts, re-admission, losses and trees are under keys what they are without.
+func TestTheSameUnderKeys(t *testing.T) {
+	underKeys = true
+	defer func() { underKeys = false }()
+	for name, test := range map[string]func(t *testing.T){
+		"BothRailsCarryTheirShare":                 TestBothRailsCarryTheirShare,
+		"MismatchIsAnErrorThatNamesBothSides":      TestMismatchIsAnErrorThatNamesBothSides,
+		"LostRankIsNamedWithinTheRankTimeout":      TestLostRankIsNamedWithinTheRankTimeout,
+		"ARankThatStopsInTheMiddleOfAFrameIsNamed": TestARankThatStopsInTheMiddleOfAFrameIsNamed,
+		"RailsThatAreCutInTheMiddleOfMessages":     TestRailsThatAreCutInTheMiddleOfMessages,
+		"ARailIsBackAfterFlaps": func(t *testing.T) {
+			returns(t, 3, 3, 300*time.Millisecond, "cut", "silence", "unplug")
+		},
+		"SurvivorsShrinkAndGoOnWithRightSums": TestSurvivorsShrinkAndGoOnWithRightSums,
+		"AnAggregationNodeDies":               TestAnAggregationNodeDies,
+	} {
+		if brief() && name != "ARailIsBackAfterFlaps" {
+			continue
+		}
+		t.Run(name, test)
+	}
+}
+
+// Keys of rails and of gossip are rotated while operations run and rails break. No operation fails, no
+// member is lost, and afterwards the former keys open nothing.
+func TestKeysAreRotatedUnderLoad(t *testing.T) {
+	adapt, a := withKeys(t, nil)
+	bubble.Test(t, func(t *testing.T) {
+		b := start(t, testbed.Options{Nodes: 3, Rails: 2, Adapt: adapt})
+		comms := b.form("train")
+		former := b.Configs[0]
+		former.Name, former.Bind = "late", "10.0.9.9:7946"
+		if err := a.Node("late"); err != nil {
+			t.Fatal(err)
+		}
+		former.TLS, former.GossipKeys = copies(t, a, "late")
+		for _, step := range []keys.Step{keys.RotateAdd, keys.RotateUse, keys.RotateDrop} {
+			if err := a.Rotate(step); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 8 { // some 4 s: nodes look at gossip's keys each second
+				device := testbed.Device(i % 2)
+				b.Rails.Cut("node1", device)
+				b.carried(comms)
+				b.Rails.Heal("node1", device)
+				<-time.After(500 * time.Millisecond)
+				b.carried(comms)
+			}
+			b.form(fmt.Sprint("after ", step)) // what is agreed on goes over gossip
+		}
+		for i, n := range b.Nodes {
+			if len(n.Members()) != 3 {
+				t.Errorf("node %d knows %d members", i, len(n.Members()))
+			}
+			for _, r := range n.Rails() {
+				if i == 1 && r.Reconnects == 0 {
+					t.Errorf("rail %s was not connected anew", r.Name)
+				}
+			}
+		}
+		late, err := b.Join(t.Context(), former)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if c, err := late.Communicator(ctx, "late", 2); err == nil || len(late.Members()) != 1 {
+			t.Errorf("a node with the former keys is in %v, with %d members", c, len(late.Members()))
+		}
+		closing, cancelClose := context.WithTimeout(context.Background(), time.Second)
+		defer cancelClose()
+		_ = late.Close(closing) // it has nobody to say farewell to
+		b.close()
+		<-time.After(time.Minute)
+	})
+}
+
+// copies are the files of a node as they are now.
+func copies(t *testing.T, a keys.Authority, node string) (TLS, string) {
+	t.Helper()
+	dir := t.TempDir()
+	f := TLS(a.Files(node))
+	gossip := a.GossipFile()
+	for _, name := range []*string{&f.Cert, &f.Key, &f.CA, &gossip} {
+		text, err := os.ReadFile(*name)
+		*name = filepath.Join(dir, filepath.Base(*name))
+		if err := errors.Join(err, os.WriteFile(*name, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f, gossip
+}
+
+func TestANodeWithoutKeysFindsNobodyAndIsToldWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		stranger func(c *Config, other keys.Authority)
+		want     string
+	}{
+		"no keys": {func(c *Config, _ keys.Authority) { c.TLS, c.GossipKeys = TLS{}, "" }, "keys of gossip"},
+		"keys of another authority": {func(c *Config, other keys.Authority) {
+			c.TLS, c.GossipKeys = TLS(other.Files(c.Name)), other.GossipFile()
+		}, "keys of gossip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			adapt, _ := withKeys(t, nil)
+			other := keys.Authority{Dir: filepath.Join(t.TempDir(), "other")}
+			bubble.Test(t, func(t *testing.T) {
+				b := start(t, testbed.Options{Nodes: 2, Rails: 1, Adapt: adapt})
+				cfg := b.Configs[0]
+				cfg.Name, cfg.Bind = "stranger", "10.0.9.9:7946"
+				if err := errors.Join(other.Init(cfg.Cluster), other.Node(cfg.Name)); err != nil {
+					t.Fatal(err)
+				}
+				c.stranger(&cfg, other)
+				n, err := b.Join(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err = n.Communicator(ctx, "train", 2)
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want %s", err, c.want)
+				}
+				closing, cancelClose := context.WithTimeout(context.Background(), time.Second)
+				defer cancelClose()
+				_ = n.Close(closing) // it has nobody to say farewell to
+				for i, m := range b.Nodes {
+					if len(m.Members()) != 2 {
+						t.Errorf("node %d has let it in", i)
+					}
+				}
+				b.carried(b.form("train"))
+				b.close()
+				<-time.After(time.Minute)
+			})
+		})
+	}
+}
+
+func TestKeysThatDoNotFitAreFaultsOfTheConfiguration(t *testing.T) {
+	a := keys.Authority{Dir: filepath.Join(t.TempDir(), "keys")}
+	if err := errors.Join(a.Init("prod"), a.Node("a"), a.Node("b")); err != nil {
+		t.Fatal(err)
+	}
+	f := TLS(a.Files("a"))
+	for want, change := range map[string]func(c *Config){
+		"needs all three":                                         func(c *Config) { c.TLS.CA = "" },
+		"none for gossip":                                         func(c *Config) { c.GossipKeys = "" },
+		`none for rail "r0"`:                                      func(c *Config) { c.TLS = TLS{} },
+		"gossip has keys and is named as plaintext":               func(c *Config) { c.Plaintext = []string{"gossip"} },
+		`plaintext "r7": neither a rail nor "gossip"`:             func(c *Config) { c.Plaintext = []string{"r7"} },
+		`rail "gossip"`:                                           func(c *Config) { c.Rails[0].Name = "gossip" },
+		"is of polyrail://prod/b, this node is polyrail://prod/a": func(c *Config) { c.TLS.Cert, c.TLS.Key = a.Files("b").Cert, a.Files("b").Key },
+		"this node is polyrail://other/a":                         func(c *Config) { c.Cluster = "other" },
+		"no such file":                                            func(c *Config) { c.GossipKeys += "x" },
+		"a key is base64":                                         func(c *Config) { c.GossipKeys = f.Cert },
+	} {
+		c := DefaultConfig()
+		c.Name, c.Cluster, c.Logger = "a", "prod", slog.New(slog.DiscardHandler)
+		c.Rails = []Rail{{Name: "r0", Protocol: "tcp", Device: "127.0.0.1"}}
+		c.TLS, c.GossipKeys = f, a.GossipFile()
+		change(&c)
+		n, err := Start(t.Context(), c)
+		if err == nil {
+			_ = n.Close(t.Context())
+		}
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// What says in plain text that it goes without keys does, beside what has some.
+func TestPlaintextIsByName(t *testing.T) {
+	adapt, _ := withKeys(t, func(c *Config) { c.Plaintext = []string{c.Rails[1].Name} })
+	inBed(t, 2, 2, adapt, func(b *bed) {
+		b.carried(b.form("train"))
+		for i, want := range []string{"mem+tls", "mem"} {
+			if got := b.Nodes[0].Rails()[i].Protocol; got != want {
+				t.Errorf("rail %d is %s, want %s", i, got, want)
+			}
+		}
+	})
+}

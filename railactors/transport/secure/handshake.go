@@ -1,0 +1,149 @@
+package secure
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
+)
+
+const (
+	exporterLabel   = "EXPORTER-polyrail-rail"
+	maxVerdictBytes = 255
+
+	tlsHeaderBytes = 5
+	maxTLSBytes    = 16384 + 256 // of a record's body
+	firstTLSType   = 20          // of a record: change cipher spec
+	lastTLSType    = 23          // application data
+)
+
+// errUnbelieved begins the error of whoever was told that it is not believed.
+var errUnbelieved = errors.New("the other node does not believe this one")
+
+// shake makes one side's part of the handshake, and leaves the connection with the keys of both
+// directions.
+func (c *conn) shake() error {
+	own := c.current()
+	s := &stream{Conn: c.inner}
+	var t *tls.Conn
+	if c.dialed {
+		t = tls.Client(s, own.TLS())
+	} else {
+		t = tls.Server(s, own.TLS())
+	}
+	if err := t.Handshake(); err != nil {
+		c.plain = s.plain
+		return shakeError(err)
+	}
+	peer, err := believe(t, own)
+	if err != nil {
+		return err
+	}
+	state := t.ConnectionState()
+	secrets, err := state.ExportKeyingMaterial(exporterLabel, nil, 2*secretBytes)
+	if err != nil {
+		return fmt.Errorf("keys of a connection: %w", err)
+	}
+	to, from := secrets[:secretBytes], secrets[secretBytes:] // the dialing side's
+	if !c.dialed {
+		to, from = from, to
+	}
+	if c.out.seal, err = newSealer(to); err != nil {
+		return err
+	}
+	c.peer = peer
+	c.in.seal, err = newSealer(from)
+	return err
+}
+
+// believe checks the other side's certificate and tells it the verdict, and hears its own: an empty
+// text is "yes". So both sides know why a connection comes to nothing, which an alert of TLS would not
+// say.
+func believe(t *tls.Conn, own *keys.Credentials) (keys.Identity, error) {
+	peer, fault := own.Verify(t.ConnectionState())
+	verdict := make([]byte, 1, 1+maxVerdictBytes)
+	if fault != nil {
+		text := fault.Error()
+		verdict = append(verdict, text[:min(len(text), maxVerdictBytes)]...)
+		verdict[0] = byte(len(verdict) - 1)
+	}
+	if _, err := t.Write(verdict); err != nil {
+		return peer, errors.Join(fault, shakeError(err))
+	}
+	if fault != nil {
+		return peer, fault
+	}
+	if _, err := io.ReadFull(t, verdict[:1]); err != nil {
+		return peer, shakeError(err)
+	}
+	if n := int(verdict[0]); n > 0 {
+		text := make([]byte, n)
+		if _, err := io.ReadFull(t, text); err != nil {
+			return peer, shakeError(err)
+		}
+		return peer, fmt.Errorf("%w: %s", errUnbelieved, strings.ToValidUTF8(string(text), ""))
+	}
+	return peer, nil
+}
+
+// shakeError words what ended a handshake.
+func shakeError(err error) error {
+	switch op := (*net.OpError)(nil); {
+	case errors.Is(err, transport.ErrPlain):
+		return err
+	case errors.As(err, &op) && op.Op == "remote error": // an alert
+		return fmt.Errorf("%w: %w", errUnbelieved, err)
+	}
+	return fmt.Errorf("TLS: %w", err)
+}
+
+// stream is a transport.Conn as TLS wants it during the handshake. It reads no further than a record
+// of TLS, so that nothing of what follows is taken.
+type stream struct {
+	transport.Conn
+	record []byte // what is left of the last one
+	plain  bool   // the other side does not speak TLS
+}
+
+var _ net.Conn = (*stream)(nil)
+
+func (s *stream) Read(b []byte) (int, error) {
+	if len(s.record) == 0 {
+		var header [tlsHeaderBytes]byte
+		if _, err := s.ReadFull(header[:]); err != nil {
+			return 0, err
+		}
+		n := int(binary.BigEndian.Uint16(header[3:]))
+		if header[0] < firstTLSType || header[0] > lastTLSType || header[1] != 3 || n > maxTLSBytes {
+			s.plain = true
+			return 0, transport.ErrPlain
+		}
+		record := make([]byte, tlsHeaderBytes+n)
+		copy(record, header[:])
+		if _, err := s.ReadFull(record[tlsHeaderBytes:]); err != nil {
+			return 0, err
+		}
+		s.record = record
+	}
+	n := copy(b, s.record)
+	s.record = s.record[n:]
+	return n, nil
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	return int(n), err
+}
+
+// The handshake's deadlines and end are the connection's, whose owner sets them.
+func (s *stream) SetDeadline(time.Time) error      { return nil }
+func (s *stream) SetReadDeadline(time.Time) error  { return nil }
+func (s *stream) SetWriteDeadline(time.Time) error { return nil }
+func (s *stream) Close() error                     { return nil }

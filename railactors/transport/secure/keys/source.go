@@ -1,0 +1,72 @@
+package keys
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// Source has a node's credentials from files and follows the files: who replaces them changes the
+// keys of a running node. While what they hold is no credentials of this node, as halfway through a
+// replacement, the last ones stay in use.
+type Source struct {
+	files Files
+	node  Identity
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	seen  [3][]byte // the files' content when they were looked at last
+	last  *Credentials
+	fault string // the last one that was logged
+}
+
+// NewSource reads the files. The error says why they are no credentials of the node.
+func NewSource(files Files, node Identity, log *slog.Logger) (*Source, error) {
+	s := &Source{files: files, node: node, log: log}
+	if err := node.Valid(); err != nil {
+		return nil, err
+	}
+	if err := s.look(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Current reads the files again and returns the credentials in force.
+func (s *Source) Current() *Credentials {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := ""
+	if err := s.look(); err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != s.fault {
+		s.log.Warn("new keys can't be used, the last ones stay in use", "error", text)
+	}
+	s.fault = text
+	return s.last
+}
+
+// look takes what the files hold, if that is different from what they held and in order.
+func (s *Source) look() error {
+	b, err := s.files.read()
+	if err != nil {
+		return err
+	}
+	if s.last != nil && bytes.Equal(b[0], s.seen[0]) && bytes.Equal(b[1], s.seen[1]) && bytes.Equal(b[2], s.seen[2]) {
+		return nil
+	}
+	c, err := s.files.parse(b)
+	if err != nil {
+		return err
+	}
+	if c.Identity != s.node {
+		return fmt.Errorf("%w: %s is of %s, this node is %s", ErrKeys, s.files.Cert, c.Identity, s.node)
+	}
+	if s.last != nil {
+		s.log.Info("keys were replaced", "certificate", s.files.Cert, "until", c.certificate.Leaf.NotAfter)
+	}
+	s.seen, s.last = b, c
+	return nil
+}
