@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from typing import Any, NamedTuple, Optional
 
@@ -57,6 +58,7 @@ _get.argtypes = (ctypes.py_object, ctypes.POINTER(_Py_buffer), ctypes.c_int)
 _release = ctypes.pythonapi.PyBuffer_Release
 _release.argtypes = (ctypes.POINTER(_Py_buffer),)
 _release.restype = None
+_byte, _addressof = ctypes.c_char, ctypes.addressof
 
 
 class _View:
@@ -81,11 +83,17 @@ def view(obj: Any, writable: bool, dtype: Optional[str] = None) -> Buffer:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(obj, torch.Tensor):
         return _tensor(obj, dtype)
-    lent = _View(obj, writable)
-    raw = lent.raw
-    assert raw is not None
-    number = _dtype(dtype) if dtype else _guess(raw.format, raw.itemsize)
-    return _counted(raw.buf or 0, raw.len, number, lent)
+    m = memoryview(obj)
+    if m.readonly or not m.nbytes or not m.c_contiguous:
+        lent = _View(obj, writable)  # says what is wrong, if something is
+        raw = lent.raw
+        assert raw is not None
+        address, keep = raw.buf or 0, lent
+    else:  # a third of the time
+        keep = _byte.from_buffer(m)
+        address = _addressof(keep)
+    number = _dtype(dtype) if dtype else _guess(m.format, m.itemsize)
+    return _counted(address, m.nbytes, number, keep)
 
 
 def _tensor(tensor: Any, dtype: Optional[str]) -> Buffer:
@@ -113,8 +121,8 @@ def _dtype(name: str) -> int:
     return DTYPES[name]
 
 
-def _guess(raw: Optional[bytes], itemsize: int) -> int:
-    text = (raw or b"B").decode()
+@functools.cache
+def _guess(text: str, itemsize: int) -> int:
     native = "<" if sys.byteorder == "little" else ">"
     kind = text[1:] if text[:1] in ("@", "=", native) else text
     found = _KINDS.get(kind, {}).get(itemsize)

@@ -16,6 +16,9 @@ ANY = -1
 """Any source, any tag."""
 
 
+_OPERATION_SIZE = ctypes.sizeof(COperation)
+
+
 class Status(NamedTuple):
     """Which message a receive took. count is in elements."""
 
@@ -126,20 +129,21 @@ class Communicator:
         name: Optional[str] = None,
         counts: Optional[Sequence[int]] = None,
     ) -> _Call:
-        o = COperation()
-        o.size, o.kind, o.root = ctypes.sizeof(COperation), kind, root
-        for buffer in (dst, src):
-            if buffer is None:
-                continue
-            if o.dtype and o.dtype != buffer.dtype:
-                raise TypeError("the buffers have different element types")
-            o.dtype = buffer.dtype
-        if op is not None:
-            o.op = _op(op)
-        if dst is not None:
-            o.dst, o.dst_count = dst.address, dst.count
-        if src is not None:
-            o.src, o.src_count = src.address, src.count
+        if dst is not None and src is not None and dst.dtype != src.dtype:
+            raise TypeError("the buffers have different element types")
+        first = dst or src
+        o = COperation(
+            _OPERATION_SIZE,
+            kind,
+            first.dtype if first else 0,
+            _op(op) if op is not None else 0,
+            root,
+            0,
+            dst.address if dst else None,
+            src.address if src else None,
+            dst.count if dst else 0,
+            src.count if src else 0,
+        )
         if name is not None:
             o.name = name.encode()
         array = None
