@@ -3,7 +3,6 @@
 import csv
 from html import escape
 
-# By way, in the order of the bars. Both themes of a browser have enough contrast to them.
 COLORS = {
     "Gloo, one NIC": "#b5b5b5",
     "Gloo, a context per NIC": "#8a8a8a",
