@@ -37,7 +37,7 @@ func (c collectiveCase) String() string {
 func (c collectiveCase) parts(n int) plan.Parts {
 	a := c.algorithm
 	if a == Auto {
-		a = schedule.Choose(c.kind, int64(4*c.elements*n), n)
+		a = schedule.Choose(c.kind, int64(4*c.elements*n), n, nil)
 	}
 	if c.counts != nil {
 		var p plan.Parts
@@ -51,9 +51,17 @@ func (c collectiveCase) parts(n int) plan.Parts {
 		bytes *= n
 	}
 	if c.algorithm == Auto {
-		a = schedule.Choose(c.kind, int64(bytes), n)
+		a = schedule.Choose(c.kind, int64(bytes), n, nil)
 	}
 	return plan.PartsOf(c.kind, a, n, bytes, nil)
+}
+
+// apart are hosts with a rank each.
+func apart(n int) (hosts [][]int) {
+	for r := range n {
+		hosts = append(hosts, []int{r})
+	}
+	return hosts
 }
 
 // play runs the case on all ranks and compares every byte of every buffer.
@@ -64,7 +72,7 @@ func (c collectiveCase) play(b *bed, comms []*Communicator) {
 	total := parts.Total()
 	a := c.algorithm
 	if a == Auto {
-		a = schedule.Choose(c.kind, int64(total), n)
+		a = schedule.Choose(c.kind, int64(total), n, nil)
 	}
 	own := func(r int) int {
 		if len(parts) == n && c.kind != KindAllReduce {
@@ -82,7 +90,7 @@ func (c collectiveCase) play(b *bed, comms []*Communicator) {
 		b.t.Fatal(err)
 	}
 	want, err := reference.Results(reference.Call{Kind: c.kind, Algorithm: a, Base: orderedBase,
-		Root: c.root, Parts: parts, Inputs: inputs}, add)
+		Root: c.root, Hosts: apart(n), Parts: parts, Inputs: inputs}, add)
 	if err != nil {
 		b.t.Fatal(err)
 	}

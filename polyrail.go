@@ -105,9 +105,12 @@ const (
 	RecursiveDoubling = op.RecursiveDoubling
 	Bcube             = op.Bcube
 	Tree              = op.Tree
+	Hierarchical      = op.Hierarchical // by host, every rank at work: docs/hosts.md
+	Leaders           = op.Leaders      // by host, one rank each
 )
 
-// ParseAlgorithm finds an algorithm by name: "ring", "recursive-doubling", "bcube", "tree", "auto".
+// ParseAlgorithm finds an algorithm by name: "ring", "recursive-doubling", "bcube", "tree",
+// "hierarchical", "leaders", "auto".
 func ParseAlgorithm(name string) (Algorithm, error) { return op.ParseAlgorithm(name) }
 
 // What errors.Is finds in an error of this package.

@@ -57,10 +57,10 @@ func smallSums(b *bed, comms []*Communicator, elements int, seed uint64) {
 // orderedSum is the sum in the order of the algorithm that runs by default.
 func orderedSum(in [][]float32) (sum []float32) {
 	n, bytes := len(in), 4*len(in[0])
-	a := schedule.Choose(KindAllReduce, int64(bytes), n)
+	a := schedule.Choose(KindAllReduce, int64(bytes), n, nil)
 	values := make([]float32, n)
 	for owner, length := range plan.Even(bytes, schedule.Parts(KindAllReduce, a, n)) {
-		order := schedule.Order(a, n, 2, owner)
+		order := schedule.Order(schedule.Spec{Kind: KindAllReduce, Algorithm: a, N: n, Base: 2}, owner)
 		for range length / 4 {
 			for r := range in {
 				values[r] = in[r][len(sum)]

@@ -1526,7 +1526,10 @@ type TreeRequest struct {
 	// Sums may be of any order: inexact ones may be folded on more than one level.
 	Free bool `protobuf:"varint,12,opt,name=free,proto3" json:"free,omitempty"`
 	// The communicator that the group's is derived from, or itself: quotas are for all of a job.
-	Job           uint64 `protobuf:"fixed64,13,opt,name=job,proto3" json:"job,omitempty"`
+	Job uint64 `protobuf:"fixed64,13,opt,name=job,proto3" json:"job,omitempty"`
+	// By rank of the communicator, the number of its host: sums by host are of that order. Empty
+	// where no two ranks share one, and where the tree has several levels, which have their own order.
+	Hosts         []uint32 `protobuf:"varint,14,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1650,6 +1653,13 @@ func (x *TreeRequest) GetJob() uint64 {
 		return x.Job
 	}
 	return 0
+}
+
+func (x *TreeRequest) GetHosts() []uint32 {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
 }
 
 // TreeAnswer: whether the sender serves the group.
@@ -2118,7 +2128,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\tTreeOffer\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12(\n" +
 	"\x05rails\x18\x02 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12\x16\n" +
-	"\x06groups\x18\x03 \x01(\rR\x06groups\"\xeb\x02\n" +
+	"\x06groups\x18\x03 \x01(\rR\x06groups\"\x81\x03\n" +
 	"\vTreeRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
 	"\x04comm\x18\x02 \x01(\x06R\x04comm\x12\x12\n" +
@@ -2134,7 +2144,8 @@ const file_cluster_proto_rawDesc = "" +
 	" \x01(\v2\x14.polyrail.ViewMemberR\x06parent\x12\x12\n" +
 	"\x04size\x18\v \x01(\rR\x04size\x12\x12\n" +
 	"\x04free\x18\f \x01(\bR\x04free\x12\x10\n" +
-	"\x03job\x18\r \x01(\x06R\x03job\"<\n" +
+	"\x03job\x18\r \x01(\x06R\x03job\x12\x14\n" +
+	"\x05hosts\x18\x0e \x03(\rR\x05hosts\"<\n" +
 	"\n" +
 	"TreeAnswer\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x18\n" +

@@ -190,11 +190,15 @@ func (b *bed) expectNothingLeft() {
 func (b *bed) request() *messages.TreeRequest {
 	m := &messages.TreeRequest{Group: testGroup, Comm: testComm, Name: "train", Rail: "rail1",
 		Window: uint32(b.window), FragmentBytes: testBytes, BcubeBase: testBase, Size: uint32(len(b.children))}
-	for _, c := range b.children {
+	for r, c := range b.children {
 		m.Members = append(m.Members, c.station.member(c.name))
+		m.Hosts = append(m.Hosts, uint32(testHost(r)))
 	}
 	return m
 }
+
+// testHost is the host of a rank: there are two.
+func testHost(rank int) int { return rank % 2 }
 
 // ask hands the request over and returns the refusal.
 func (b *bed) ask(from string, m *messages.TreeRequest) (refusal string) {

@@ -18,15 +18,16 @@ type order []schedule.Fold
 
 // orderKey is what it depends on in a group.
 type orderKey struct {
+	kind      op.Kind
 	algorithm op.Algorithm
 	block     int // or of a reduce its root
 }
 
-// orderOf is the order of the flat algorithm, for the owner of a block: the result is to the bit
-// what the ranks would compute themselves. A tree of several levels folds children as they are
+// orderOf is the order of an operation's algorithm, for the owner of a block: the result is to the
+// bit what the ranks would compute themselves. A tree of several levels folds children as they are
 // numbered. Under mu.
-func (g *group) orderOf(a op.Algorithm, block int) order {
-	key := orderKey{a, block}
+func (g *group) orderOf(k op.Kind, a op.Algorithm, block int) order {
+	key := orderKey{k, a, block}
 	if g.deep {
 		key = orderKey{} // theirs
 	}
@@ -39,7 +40,7 @@ func (g *group) orderOf(a op.Algorithm, block int) order {
 			o = append(o, schedule.Fold{Into: 0, From: op.Rank(child + 1)})
 		}
 	default:
-		o = schedule.Order(a, g.size, g.base, block)
+		o = schedule.Order(schedule.Spec{Kind: k, Algorithm: a, N: g.size, Base: g.base, Hosts: g.hosts}, block)
 	}
 	g.orders[key] = o
 	return o
@@ -95,7 +96,7 @@ func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
 	var o order
 	value := 0
 	if d.Kind.Reduces() {
-		o = g.orderOf(d.Algorithm, max(int(f.response.Block), int(d.Root)))
+		o = g.orderOf(d.Kind, d.Algorithm, max(int(f.response.Block), int(d.Root)))
 		value = int(o[len(o)-1].Into)
 	} else {
 		value = f.passedOn()

@@ -39,14 +39,23 @@ func valueOf(t testing.TB, o op.Op, all [][]request, number int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := reference.Fold(d.Algorithm, n, testBase, all[0][number].block,
-		func(r op.Rank) []byte { return bytes.Clone(all[r][number].data) },
-		func(a, b []byte) []byte {
-			if err := combine(a, a, b); err != nil {
-				t.Fatal(err)
-			}
-			return a
-		})
+	operand := func(r op.Rank) []byte { return bytes.Clone(all[r][number].data) }
+	add := func(a, b []byte) []byte {
+		if err := combine(a, a, b); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	v := []byte(nil)
+	if d.Algorithm.ByHost() { // the ranks of two hosts, dealt in turn (testHost)
+		hosts := make([][]int, 2)
+		for r := range n {
+			hosts[testHost(r)] = append(hosts[testHost(r)], r)
+		}
+		v = reference.FoldByHost(d.Kind, d.Algorithm, hosts, all[0][number].block, operand, add)
+	} else {
+		v = reference.Fold(d.Algorithm, n, testBase, all[0][number].block, operand, add)
+	}
 	if o.Code() == op.CodeAvg {
 		reduce.Divide(d.DType, v, n)
 	}

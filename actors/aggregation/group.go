@@ -30,7 +30,8 @@ type group struct {
 	asker     string // the node that asked for it
 	rail      string
 	railIndex int
-	base      int  // of Bcube
+	base      int // of Bcube
+	hosts     *schedule.Hosts
 	size      int  // ranks of the communicator
 	deep      bool // there are other nodes in its tree
 	free      bool // sums of any type may be folded by it

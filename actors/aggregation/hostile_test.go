@@ -84,7 +84,7 @@ func TestFramesThatNoCorrectChildSendsAreErrors(t *testing.T) {
 func TestFramesOfStrangersAreErrors(t *testing.T) {
 	virtual(t, 3, nil, func(b *bed) {
 		m := b.request()
-		m.Members = m.Members[:2]
+		m.Members, m.Hosts = m.Members[:2], nil
 		if got := b.ask("child0", m); got != "" {
 			t.Fatal(got)
 		}
@@ -217,7 +217,7 @@ func below(t *testing.T, f func(b *bed, g *group, up *parent, r request)) {
 		up := &parent{}
 		station := b.station("up", up)
 		m := b.request()
-		m.Parent, m.Size = station.member("up"), 4
+		m.Parent, m.Size, m.Hosts = station.member("up"), 4, nil
 		if refusal := b.ask("child0", m); refusal != "" {
 			b.t.Fatal(refusal)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
@@ -109,6 +110,8 @@ func (s *Server) validate(m *messages.TreeRequest) error {
 		return fmt.Errorf("ranks of %d members, there are %d", len(m.GetRanks()), n)
 	case int(m.GetSize()) < n || m.GetSize() > maxSize:
 		return fmt.Errorf("a communicator of %d ranks: needs %d to %d", m.GetSize(), n, maxSize)
+	case len(m.GetHosts()) != 0 && (len(m.GetHosts()) != n || int(m.GetSize()) != n):
+		return fmt.Errorf("hosts of %d ranks, the tree has %d of %d", len(m.GetHosts()), n, m.GetSize())
 	}
 	if err := sharp.CheckShape(int(m.GetWindow()), int(m.GetFragmentBytes())); err != nil {
 		return err
@@ -218,6 +221,9 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 	}
 	for i := range g.fragments {
 		g.fragments[i].operands = make([][]byte, n)
+	}
+	if numbers := m.GetHosts(); len(numbers) > 0 {
+		g.hosts = schedule.NewHosts(numbers)
 	}
 	for child := range m.GetMembers() {
 		g.names[child], g.ranks[child] = nameOf(m, child), rankOf(m, child)

@@ -53,6 +53,8 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 			{func(m *messages.TreeRequest) { m.Members[2].Node = "an" }, "delivery within a node"},
 			{func(m *messages.TreeRequest) { m.Size = 2 }, "a communicator of 2 ranks"},
 			{func(m *messages.TreeRequest) { m.Size = 1 << 20 }, "a communicator of 1048576 ranks"},
+			{func(m *messages.TreeRequest) { m.Hosts = m.Hosts[1:] }, "hosts of 2 ranks, the tree has 3 of 3"},
+			{func(m *messages.TreeRequest) { m.Size = 4 }, "hosts of 3 ranks, the tree has 3 of 4"},
 			{func(m *messages.TreeRequest) { m.Ranks = []uint32{1} }, "ranks of 1 members, there are 3"},
 			{func(m *messages.TreeRequest) { m.Parent = &messages.ViewMember{Node: "an"} }, "delivery within a node"},
 			{func(m *messages.TreeRequest) { m.Parent = &messages.ViewMember{Node: "child1"} }, "member twice"},

@@ -89,7 +89,7 @@ func (b *balancer) family(f table.Family) *balancedFamily {
 		if n.engine.Config.Free {
 			setup.Free = g.Rivals
 			setup.Cost = func(a op.Algorithm) schedule.Cost {
-				return schedule.CostOf(op.KindAllReduce, a, g.Size, n.engine.Config.BcubeBase)
+				return g.CostOf(op.KindAllReduce, a, 0)
 			}
 		}
 	} else {

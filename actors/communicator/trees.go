@@ -180,6 +180,9 @@ func (t *trees) request(l *treeLeader, node string) *messages.TreeRequest {
 		}
 		m.Ranks = append(m.Ranks, uint32(child.Rank+1))
 	}
+	if len(layout) == 1 {
+		m.Hosts = g.Places.Numbers()
+	}
 	if j.Parent >= 0 {
 		m.Parent = l.all[layout[j.Parent].Node]
 	}

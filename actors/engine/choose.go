@@ -24,7 +24,7 @@ func entryOf(t *table.Table, r *Request) *table.Entry {
 
 // choose is the algorithm of an operation: what the call or, of an allreduce, the table asks for,
 // else the fixed rule by size. It depends on nothing that ranks could see differently.
-func choose(r *Request, table op.Algorithm, n int) op.Algorithm {
+func (g *Group) choose(r *Request, table op.Algorithm) op.Algorithm {
 	switch {
 	case r.Kind.Empty() || r.bytes == 0:
 	case r.Algorithm != op.Auto:
@@ -32,12 +32,12 @@ func choose(r *Request, table op.Algorithm, n int) op.Algorithm {
 	case r.Kind == op.KindAllReduce && table != op.Auto:
 		return table
 	}
-	return schedule.Choose(r.Kind, int64(r.bytes), n)
+	return schedule.Choose(r.Kind, int64(r.bytes), g.Size, g.Places)
 }
 
 // Algorithm is that of an operation of so many bytes under a table, where its caller left it open.
 func (g *Group) Algorithm(k op.Kind, t *table.Table, bytes int64) op.Algorithm {
-	return choose(&Request{Kind: k, bytes: int(bytes)}, t.Lookup(bytes).Algorithm, g.Size)
+	return g.choose(&Request{Kind: k, bytes: int(bytes)}, t.Lookup(bytes).Algorithm)
 }
 
 // Rivals are the algorithms that an operation of that size may run where the order of sums is free.
@@ -46,15 +46,29 @@ func (g *Group) Algorithm(k op.Kind, t *table.Table, bytes int64) op.Algorithm {
 func (g *Group) Rivals(bytes int64) (algorithms []op.Algorithm) {
 	c := &g.engine.Config
 	limit := min(memory.MaxBuffer, c.MemoryLimit/int64(c.MaxInFlight))
-	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} {
-		if g.Size == 2 && (a == op.Tree || a == op.Bcube) {
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube, op.Hierarchical, op.Leaders} {
+		if g.Size == 2 && a != op.Ring && a != op.RecursiveDoubling {
 			continue // two ranks exchange what they have, whole or in halves
+		}
+		if a.ByHost() && g.Places == nil {
+			continue
 		}
 		owners := int64(schedule.Parts(op.KindAllReduce, a, g.Size))
 		spans := min(int64(g.engine.Rails*minWindow*plan.MaxSpanBytes), 2*(bytes/owners)+plan.MaxSegmentBytes)
-		if int64(schedule.CostOf(op.KindAllReduce, a, g.Size, c.BcubeBase).Slots)*spans <= limit {
+		if int64(g.CostOf(op.KindAllReduce, a, 0).Slots)*spans <= limit {
 			algorithms = append(algorithms, a)
 		}
 	}
 	return algorithms
+}
+
+// CostOf is the cost of an algorithm in this group.
+func (g *Group) CostOf(k op.Kind, a op.Algorithm, root op.Rank) schedule.Cost {
+	return schedule.CostOf(g.spec(k, a, root))
+}
+
+// spec is this rank's part of an algorithm.
+func (g *Group) spec(k op.Kind, a op.Algorithm, root op.Rank) schedule.Spec {
+	return schedule.Spec{Kind: k, Algorithm: a, Rank: g.Rank, N: g.Size, Root: root,
+		Base: g.engine.Config.BcubeBase, Hosts: g.Places}
 }

@@ -51,7 +51,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	}
 	desc := &o.shape.desc
 	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))
-	desc.Algorithm = choose(r, entryOf(t, r).Algorithm, g.Size)
+	desc.Algorithm = g.choose(r, entryOf(t, r).Algorithm)
 	cut, err := g.cuts.of(g, r, t, desc.Algorithm)
 	if err != nil {
 		return err
@@ -222,9 +222,8 @@ func newCuts() cuts {
 
 // of is the cut of a call under a table.
 func (k *cuts) of(g *Group, r *Request, t *table.Table, a op.Algorithm) (*cut, error) {
-	spec := schedule.Spec{Kind: r.Kind, Algorithm: a, Rank: g.Rank, N: g.Size, Root: r.Root,
-		Base:    g.engine.Config.BcubeBase,
-		InPlace: r.Kind == op.KindAllToAll && same(r.Dst, r.Src)}
+	spec := g.spec(r.Kind, a, r.Root)
+	spec.InPlace = r.Kind == op.KindAllToAll && same(r.Dst, r.Src)
 	key := cutKey{spec, t.Version, r.bytes, max(1, r.DType.Size()), r.Rail}
 	if old := k.cuts[key]; old != nil && slices.Equal(old.counts, r.Counts) {
 		return old, nil
@@ -246,7 +245,7 @@ func (k *cuts) of(g *Group, r *Request, t *table.Table, a op.Algorithm) (*cut, e
 		weights = make([]uint32, len(weights))
 		weights[r.Rail-1] = 1
 	}
-	cost := schedule.CostOf(r.Kind, a, g.Size, spec.Base)
+	cost := schedule.CostOf(spec)
 	l := plan.NewLayout(r.bytes, key.elemSize, r.parts(g.Size, a), program.Blocks, cost)
 	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost),
 		split:  balance.SplitOf(t, family, balance.ClassOf(int64(r.bytes))),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -33,6 +34,7 @@ type Group struct {
 	Size   int
 	Nodes  []string           // names by rank
 	Hosts  []view.Host        // by rank
+	Places *schedule.Hosts    // which ranks share a host; nil: none do
 	shared bool               // all ranks share memory
 	Peers  []*railactors.Peer // by rank; nil at our own
 	ranks  map[*railactors.Peer]op.Rank
@@ -94,6 +96,7 @@ func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, 
 	}
 	g := &Group{
 		engine: e, ID: id, Job: id, Name: name, First: first, Rank: rank, Size: len(nodes), Nodes: nodes, Hosts: hosts, shared: shared,
+		Places:  schedule.NewHosts(view.Numbers(hosts)),
 		Peers:   make([]*railactors.Peer, len(nodes)),
 		ranks:   make(map[*railactors.Peer]op.Rank, len(nodes)),
 		heeded:  make([]atomic.Bool, len(nodes)),

@@ -14,7 +14,7 @@ func timedOperation(t *testing.T) *Operation {
 	t.Helper()
 	g := testGroup(t, 2)
 	o := &Operation{group: g, Seq: 1, request: &Request{bytes: 1 << 20}}
-	cost := schedule.CostOf(op.KindAllReduce, op.Ring, 2, 2)
+	cost := schedule.CostOf(schedule.Spec{Kind: op.KindAllReduce, Algorithm: op.Ring, N: 2})
 	l := plan.NewLayout(1<<20, 1, plan.Even(1<<20, 2), []schedule.Block{{Part: 0}, {Part: 1}}, cost)
 	o.shape.config.Plan = plan.New(l, plan.Rounds(l.Rounds, []uint32{3, 1}), cost)
 	o.failovers = g.Failovers.Load()

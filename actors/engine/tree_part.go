@@ -415,7 +415,7 @@ func (p *treePart) remains(from uint64) *plan.Plan {
 		parts[i] = b.bytes - done[i]
 	}
 	d := o.shape.desc
-	cost := schedule.CostOf(d.Kind, d.Algorithm, o.group.Size, o.group.engine.Config.BcubeBase)
+	cost := o.group.CostOf(d.Kind, d.Algorithm, d.Root)
 	l := plan.NewLayout(parts.Total(), max(1, o.request.DType.Size()), parts, o.shape.config.Program.Blocks, cost)
 	for i := range l.Blocks {
 		l.Blocks[i].Source = after(p.blocks[i].source, done[i])

@@ -122,7 +122,7 @@ func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.Fla
 		}
 	}
 	o := chosen(f.op)[0]
-	if o.uneven || !slices.Contains(schedule.Algorithms(o.kind), schedule.Choose(o.kind, 8, 4)) || o.kind == op.KindAllToAllV {
+	if o.uneven || !slices.Contains(schedule.Algorithms(o.kind), schedule.Choose(o.kind, 8, 4, nil)) || o.kind == op.KindAllToAllV {
 		return usagef("--op %s: its parts are the callers' to say; it can't be simulated", f.op)
 	}
 	if o.kind.Empty() {
@@ -206,10 +206,12 @@ const mostSteps = 1024
 func (t *simTable) stretch(ctx context.Context, hosts, bytes int, a op.Algorithm) (simCell, error) {
 	per := t.flags.cluster.PerHost
 	if a == op.Auto {
-		a = schedule.Choose(t.kind, int64(bytes), hosts*per)
+		c := t.flags.cluster
+		c.Hosts = hosts
+		a = schedule.Choose(t.kind, int64(bytes), hosts*per, c.Places())
 	}
 	large := hosts*per > mostSteps && per <= mostSteps/2
-	if !large || a == op.Tree || a == op.RecursiveDoubling {
+	if !large || a == op.Tree || a == op.Leaders || a == op.RecursiveDoubling {
 		return t.simulate(ctx, hosts, bytes, a, false)
 	}
 	most := mostSteps / per

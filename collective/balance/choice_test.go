@@ -30,7 +30,7 @@ type group struct {
 }
 
 func (g *group) cost(a op.Algorithm) schedule.Cost {
-	return schedule.CostOf(op.KindAllReduce, a, g.ranks, 2)
+	return schedule.CostOf(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, N: g.ranks, Base: 2})
 }
 
 func (g *group) setup(free bool) Setup {

@@ -31,7 +31,7 @@ func newSmallWorld(t *testing.T, seed uint64, rails int, bytes int64, factor flo
 	}
 	return &smallWorld{rng: rand.New(rand.NewPCG(seed, 1)), bytes: bytes, flat: 100 * time.Microsecond, factor: factor,
 		table: start, b: NewBalancer(Setup{Rails: rails, SplitBytes: 8 << 10, Start: start, TreeBytes: eager,
-			Algorithm: func(bytes int64) op.Algorithm { return schedule.Choose(op.KindAllReduce, bytes, 8) },
+			Algorithm: func(bytes int64) op.Algorithm { return schedule.Choose(op.KindAllReduce, bytes, 8, nil) },
 			Owners:    func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, 8) }})}
 }
 

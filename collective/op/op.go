@@ -223,11 +223,16 @@ const (
 	Chain
 	Direct
 	Bruck
+	Hierarchical // by host, every rank at work: for large operations
+	Leaders      // by host, one rank each: for small ones
 	algorithmEnd
 )
 
 var algorithmNames = [algorithmEnd]string{"auto", "ring", "recursive-doubling", "bcube", "tree",
-	"chain", "direct", "bruck"}
+	"chain", "direct", "bruck", "hierarchical", "leaders"}
+
+// ByHost reports whether the schedule follows the hosts that ranks share.
+func (a Algorithm) ByHost() bool { return a == Hierarchical || a == Leaders }
 
 // Valid reports whether a names a schedule (Auto does not).
 func (a Algorithm) Valid() bool { return a > Auto && a < algorithmEnd }

@@ -11,6 +11,7 @@ type builder struct {
 	p       *Program
 	block   int       // that instructions are of: the last one that was begun
 	readers [][]Value // by block: what reads its input, so far
+	line    []op.Rank // by distance from the root; nil: ranks follow each other
 }
 
 // part is a block with the length of a part, of which the rank has an operand and wants

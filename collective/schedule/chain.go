@@ -1,12 +1,24 @@
 package schedule
 
-import "github.com/polyrail/polyrail/collective/op"
+import (
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
 
 // relative is this rank's distance from the root.
-func (b *builder) relative() int { return (int(b.p.Rank) - int(b.p.Root) + b.p.N) % b.p.N }
+func (b *builder) relative() int {
+	if b.line != nil {
+		return slices.Index(b.line, b.p.Rank)
+	}
+	return (int(b.p.Rank) - int(b.p.Root) + b.p.N) % b.p.N
+}
 
 // ranked is the rank at that distance from the root.
 func (b *builder) ranked(distance int) op.Rank {
+	if b.line != nil {
+		return b.line[distance%b.p.N]
+	}
 	return op.Rank((int(b.p.Root) + distance) % b.p.N)
 }
 

@@ -17,8 +17,10 @@ type Cost struct {
 	Depth  int     // links of a pipeline after the first; 0: it is none
 }
 
-// CostOf is the cost among n ranks. It panics for what Build refuses.
-func CostOf(k op.Kind, a op.Algorithm, n, base int) Cost {
+// CostOf is the cost of an algorithm, whichever rank's part of it the spec names. It panics for what
+// Build refuses.
+func CostOf(s Spec) Cost {
+	k, a, n := s.Kind, s.Algorithm, s.N
 	if _, ok := forms[form{formOf(k), a}]; !ok {
 		panic(fmt.Sprintf("schedule: no cost of %v by algorithm %v", k, a))
 	}
@@ -27,7 +29,16 @@ func CostOf(k op.Kind, a op.Algorithm, n, base int) Cost {
 	}
 	scattered := float64(n-1) / float64(n) // every block goes once to where it belongs
 	c := Cost{Stages: 1, Volume: scattered, Widest: 1}
-	switch kind := formOf(k); a {
+	kind := formOf(k)
+	switch {
+	case a == op.Leaders:
+		return leaderCost(s)
+	case a == op.Hierarchical && (kind == op.KindReduce || kind == op.KindBroadcast):
+		a = op.Chain // along another line
+	case a == op.Hierarchical:
+		return hierarchicalCost(s)
+	}
+	switch a {
 	case op.Ring:
 		c.Stages = n - 1
 		switch kind {
@@ -37,7 +48,7 @@ func CostOf(k op.Kind, a op.Algorithm, n, base int) Cost {
 			c.Slots = n - 1
 		}
 	case op.Bcube:
-		c.Stages, c.Volume, c.Slots = 2*len(Dimensions(n, base)), 2*scattered, n-1
+		c.Stages, c.Volume, c.Slots = 2*len(Dimensions(n, s.Base)), 2*scattered, n-1
 	case op.Tree:
 		c = treeCost(kind, n)
 	case op.RecursiveDoubling:
@@ -62,16 +73,11 @@ func CostOf(k op.Kind, a op.Algorithm, n, base int) Cost {
 
 func treeCost(k op.Kind, n int) (c Cost) {
 	c.Widest = 1
-	repunit := 1
+	c.Stages = treeDepth(n)
 	for stride := 1; stride < n; stride *= TreeRadix {
 		children := min(TreeRadix-1, (n-1)/stride) // of the root, on one level
 		c.Volume += float64(children)
 		c.Slots += children
-		if repunit < n {
-			// The rank of which no digit is 0 is the one that is furthest from the root.
-			c.Stages++
-		}
-		repunit = TreeRadix*repunit + 1
 	}
 	switch k {
 	case op.KindAllReduce:

@@ -13,7 +13,7 @@ func TestCostIsThatOfThePrograms(t *testing.T) {
 		if n < 2 {
 			return
 		}
-		want := schedule.CostOf(v.kind, v.algorithm, n, v.base)
+		want := schedule.CostOf(v.spec(n, int(programs[0].Root)))
 		s := staging{programs: programs, memory: map[moment]int{}}
 		var got schedule.Cost
 		for r, p := range programs {

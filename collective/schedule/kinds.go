@@ -30,11 +30,19 @@ var forms = map[form]func(*builder){
 	{op.KindAllToAll, op.Direct}:             (*builder).allToAllDirect,
 	{op.KindAllToAll, op.Bruck}:              (*builder).allToAllBruck,
 	// Its data goes as messages, beside schedules.
-	{op.KindAllToAllV, op.Direct}:         func(*builder) {},
-	{op.KindScan, op.RecursiveDoubling}:   (*builder).scanDoubling,
-	{op.KindScan, op.Chain}:               (*builder).scanChain,
-	{op.KindExScan, op.RecursiveDoubling}: (*builder).scanDoubling,
-	{op.KindExScan, op.Chain}:             (*builder).scanChain,
+	{op.KindAllToAllV, op.Direct}:           func(*builder) {},
+	{op.KindScan, op.RecursiveDoubling}:     (*builder).scanDoubling,
+	{op.KindScan, op.Chain}:                 (*builder).scanChain,
+	{op.KindExScan, op.RecursiveDoubling}:   (*builder).scanDoubling,
+	{op.KindExScan, op.Chain}:               (*builder).scanChain,
+	{op.KindAllReduce, op.Hierarchical}:     (*builder).hierarchicalAllReduce,
+	{op.KindAllReduce, op.Leaders}:          (*builder).tree,
+	{op.KindReduce, op.Hierarchical}:        (*builder).hierarchicalReduce,
+	{op.KindReduce, op.Leaders}:             (*builder).reduceTree,
+	{op.KindBroadcast, op.Hierarchical}:     (*builder).hierarchicalBroadcast,
+	{op.KindBroadcast, op.Leaders}:          (*builder).broadcastTree,
+	{op.KindReduceScatter, op.Hierarchical}: (*builder).hierarchicalReduceScatter,
+	{op.KindAllGather, op.Hierarchical}:     (*builder).hierarchicalAllGather,
 }
 
 // formOf is the kind whose builders serve a kind: a barrier is an allreduce of nothing.
@@ -63,7 +71,7 @@ func Parts(k op.Kind, a op.Algorithm, n int) int {
 	case op.KindReduce, op.KindBroadcast, op.KindScan, op.KindExScan:
 		return 1
 	case op.KindAllReduce:
-		if a == op.RecursiveDoubling || a == op.Tree {
+		if a == op.RecursiveDoubling || a == op.Tree || a == op.Leaders {
 			return 1
 		}
 	}
@@ -140,9 +148,49 @@ func chooseMany(k op.Kind, bytes, n int64) op.Algorithm {
 	return rule.long
 }
 
+// leaderBytes is the largest operation that leaders run by default. Above it the fewest bytes are
+// faster: docs/hosts.md has the figures, which cross between 16 and 64 KiB.
+const leaderBytes = 32 << 10
+
+// hostBytes is the largest allreduce on one host that doubling runs by default. Memory carries bytes
+// fast, and each wait for another rank may wait for a processor: 64 KiB among four ranks on two cores
+// took 106 µs by doubling, 134 hierarchically and 165 by the ring.
+const hostBytes = 64 << 10
+
+// byHost is the rule where ranks share hosts.
+var byHost = map[op.Kind]choice{
+	op.KindAllReduce:     {op.Leaders, op.Leaders, op.Hierarchical},
+	op.KindReduce:        {op.Leaders, op.Leaders, op.Hierarchical},
+	op.KindBroadcast:     {op.Leaders, op.Leaders, op.Hierarchical},
+	op.KindReduceScatter: {op.Auto, op.Auto, op.Hierarchical},
+	op.KindAllGather:     {op.Auto, op.Auto, op.Hierarchical},
+}
+
+// choose is the algorithm by host of an operation; Auto: none is better than those by rank. All ranks
+// of a host send to each other, so there must not be many.
+func (h *Hosts) choose(k op.Kind, bytes int64) op.Algorithm {
+	rule, known := byHost[k]
+	switch {
+	case h == nil || !known || len(h.of) == 2 || h.most() > ManyRanks:
+		return op.Auto
+	case len(h.ranks) == 1 && k == op.KindAllReduce && bytes > ShortBytes && bytes <= hostBytes:
+		return op.RecursiveDoubling
+	case len(h.ranks) == 1 && bytes <= ShortBytes:
+		return op.Auto
+	case bytes <= TreeBytes:
+		return rule.tiny
+	case bytes <= max(leaderBytes, ringBytesPerRank*int64(len(h.ranks))):
+		return rule.short
+	}
+	return rule.long
+}
+
 // Choose is the algorithm of an operation of that many bytes whose caller leaves it open. It
 // depends on nothing that ranks could see differently.
-func Choose(k op.Kind, bytes int64, n int) op.Algorithm {
+func Choose(k op.Kind, bytes int64, n int, hosts *Hosts) op.Algorithm {
+	if a := hosts.choose(formOf(k), bytes); a != op.Auto {
+		return a
+	}
 	if n > ManyRanks {
 		return chooseMany(formOf(k), bytes, int64(n))
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
 )
@@ -10,16 +11,17 @@ import (
 type Fold struct{ Into, From op.Rank }
 
 // Order is how the final value of an owner's block comes about from the operands of all ranks: the
-// folds one after the other; the value is then Into of the last one. The schedules of an algorithm
-// fold in the same order, each rank its part of it. A rank that is alone folds nothing.
+// folds one after the other; the value is then Into of the last one. The programs of a spec, one for
+// each rank, fold in the same order, each its part of it. A rank that is alone folds nothing.
 //
-// It panics when nothing is folded by that algorithm, or when owner is none of the n ranks.
-func Order(a op.Algorithm, n, base, owner int) []Fold {
+// It panics when nothing is folded by that algorithm, or when owner is none of the ranks.
+func Order(s Spec, owner int) []Fold {
+	n := s.N
 	if owner < 0 || owner >= n {
 		panic(fmt.Sprintf("schedule: the order of owner %d among %d ranks", owner, n))
 	}
 	e := expression{folds: make([]Fold, 0, n-1)}
-	switch a {
+	switch s.Algorithm {
 	case op.Ring, op.Chain, op.Direct:
 		e.operands = ranksFrom((owner+1)%n, n)
 		e.group(n)
@@ -31,16 +33,33 @@ func Order(a op.Algorithm, n, base, owner int) []Fold {
 		}
 	case op.Bcube:
 		e.operands = ranksFrom(0, n)
-		for _, size := range Dimensions(n, base) {
+		for _, size := range Dimensions(n, s.Base) {
 			e.group(size)
 		}
 	case op.Tree:
 		e.operands = ranksFrom(owner, n)
-		for len(e.operands) > 1 {
-			e.group(TreeRadix)
+		e.groups(TreeRadix)
+	case op.Leaders:
+		e.hosts(s.Hosts.among(n).tour(op.Rank(owner)), TreeRadix)
+	case op.Hierarchical:
+		h := s.Hosts.among(n)
+		if s.Kind == op.KindReduce {
+			line := h.line(s.Kind, op.Rank(owner))
+			e.operands = append(line[1:], line[0])
+			e.group(n)
+			break
 		}
+		hosts := h.tour(op.Rank(owner))
+		for i, here := range hosts { // each from the rank after the owner's holder on
+			first := 1 % len(here) // of the owner's own host, which begins with the owner
+			if i > 0 {
+				first = (h.of[owner].index + 1) % len(here)
+			}
+			hosts[i] = slices.Concat(here[first:], here[:first])
+		}
+		e.hosts(append(hosts[1:], hosts[0]), n)
 	default:
-		panic(fmt.Sprintf("schedule: %v declares no order of operands", a))
+		panic(fmt.Sprintf("schedule: %v declares no order of operands", s.Algorithm))
 	}
 	return e.folds
 }
@@ -63,6 +82,25 @@ func (e *expression) group(size int) {
 		}
 	}
 	e.operands = left
+}
+
+// groups does so until one is left.
+func (e *expression) groups(size int) {
+	for len(e.operands) > 1 {
+		e.group(size)
+	}
+}
+
+// hosts folds the operands of each host in groups of a size, and then those of the hosts.
+func (e *expression) hosts(hosts [][]op.Rank, size int) {
+	var leaders []op.Rank
+	for _, here := range hosts {
+		e.operands = slices.Clone(here)
+		e.groups(size)
+		leaders = append(leaders, e.operands[0])
+	}
+	e.operands = leaders
+	e.groups(size)
 }
 
 // pairs folds neighbours, from the left, until a power of two operands is left.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
-	"github.com/polyrail/polyrail/collective/schedule/reference"
 )
 
 // evaluate carries out an order on symbols.
@@ -32,20 +31,15 @@ func evaluate(t *testing.T, n int, order []schedule.Fold) string {
 }
 
 func TestOrderIsTheDeclaredExpression(t *testing.T) {
-	algorithms := []struct {
-		a    op.Algorithm
-		base int
-	}{
-		{op.Ring, 0}, {op.Chain, 0}, {op.Direct, 0}, {op.RecursiveDoubling, 0}, {op.Tree, 0},
-		{op.Bcube, 2}, {op.Bcube, 3}, {op.Bcube, 4}, {op.Bcube, 17},
-	}
-	for _, x := range algorithms {
+	for _, v := range variants() {
+		if !v.kind.Reduces() || v.kind == op.KindScan || v.kind == op.KindExScan {
+			continue
+		}
 		for n := 1; n <= 17; n++ {
 			for owner := range n {
-				want := reference.Fold(x.a, n, x.base, owner,
-					func(r op.Rank) string { return symbol(1)(r, 0) }, join)
-				if got := evaluate(t, n, schedule.Order(x.a, n, x.base, owner)); got != want {
-					t.Fatalf("%v of base %d, %d ranks, owner %d: %s, want %s", x.a, x.base, n, owner, got, want)
+				want := v.order(n, owner, func(r op.Rank) string { return symbol(1)(r, 0) })
+				if got := evaluate(t, n, schedule.Order(v.spec(n, 0), owner)); got != want {
+					t.Fatalf("%v, %d ranks, owner %d: %s, want %s", v, n, owner, got, want)
 				}
 			}
 		}
@@ -54,10 +48,11 @@ func TestOrderIsTheDeclaredExpression(t *testing.T) {
 
 // A tree of two levels and more has groups of groups.
 func TestOrderOfManyRanks(t *testing.T) {
-	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube} {
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube, op.Hierarchical, op.Leaders} {
 		for _, n := range []int{63, 64, 65, 513} {
-			want := reference.Fold(a, n, 4, n/2, func(r op.Rank) string { return symbol(1)(r, 0) }, join)
-			if got := evaluate(t, n, schedule.Order(a, n, 4, n/2)); got != want {
+			v := variant{kind: op.KindAllReduce, algorithm: a, base: 4, hosts: "mixed"}
+			want := v.order(n, n/2, func(r op.Rank) string { return symbol(1)(r, 0) })
+			if got := evaluate(t, n, schedule.Order(v.spec(n, 0), n/2)); got != want {
 				t.Errorf("%v of %d ranks: %s, want %s", a, n, got, want)
 			}
 		}
@@ -75,7 +70,7 @@ func TestOrderPanicsWhereThereIsNone(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			schedule.Order(x.a, x.n, 0, x.owner)
+			schedule.Order(schedule.Spec{Algorithm: x.a, N: x.n}, x.owner)
 		})
 	}
 }

@@ -129,7 +129,7 @@ func check(t *testing.T, h history, programs []*schedule.Program, r op.Rank, w s
 
 // The proof above would find a missing hazard: without its hazards recursive doubling fails it.
 func TestRecursiveDoublingNeedsItsHazards(t *testing.T) {
-	programs := build(t, variant{op.KindAllReduce, op.RecursiveDoubling, 2, false}, 4, 0)
+	programs := build(t, variant{kind: op.KindAllReduce, algorithm: op.RecursiveDoubling}, 4, 0)
 	h := newHistory(programs)
 	for r, p := range programs {
 		var write, send schedule.Value

@@ -109,6 +109,8 @@ type Spec struct {
 	Root      op.Rank // 0 where the kind has none
 	Base      int     // Bcube's largest group, at least 2; the others ignore it
 	InPlace   bool    // AllToAll: source and destination are the same memory
+	// Hosts are those of the ranks, for algorithms by host; the same pointer where they are the same.
+	Hosts *Hosts
 }
 
 // Program is one rank's part of an algorithm. It is immutable and may be shared.
@@ -139,6 +141,8 @@ func Build(s Spec) (*Program, error) {
 		return nil, fmt.Errorf("schedule: %v among %d ranks with root %d", s.Kind, s.N, s.Root)
 	case !ok:
 		return nil, fmt.Errorf("schedule: no schedule for %v by algorithm %v", s.Kind, s.Algorithm)
+	case s.Hosts != nil && len(s.Hosts.of) != s.N:
+		return nil, fmt.Errorf("schedule: hosts of %d ranks, there are %d", len(s.Hosts.of), s.N)
 	case s.Algorithm == op.Bcube && s.Base < 2:
 		return nil, fmt.Errorf("schedule: bcube of base %d, need at least 2", s.Base)
 	}

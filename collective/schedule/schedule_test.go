@@ -2,6 +2,8 @@ package schedule_test
 
 import (
 	"fmt"
+	"maps"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -10,18 +12,75 @@ import (
 	"github.com/polyrail/polyrail/collective/schedule/reference"
 )
 
-// variant is an algorithm of a kind; base is Bcube's.
+// variant is an algorithm of a kind; base is Bcube's; hosts are for algorithms by host.
 type variant struct {
 	kind      op.Kind
 	algorithm op.Algorithm
 	base      int
 	inPlace   bool
+	hosts     string // of hostLayouts
+}
+
+// hostLayouts are where ranks may be: a number of a host for each of n.
+var hostLayouts = map[string]func(r, n int) int{
+	"apart":       func(r, _ int) int { return r },
+	"together":    func(int, int) int { return 0 },
+	"pairs":       func(r, _ int) int { return r / 2 },
+	"round robin": func(r, n int) int { return r % max(1, n/3) },
+	"uneven":      func(r, n int) int { return bits.Len(uint(r * 16 / n)) }, // 1, 1, 2, 4, 8 sixteenths
+	"mixed":       func(r, n int) int { return 2*(r*r%7%4) + (r&1)*(n&1) },  // in no order
+}
+
+// places are the hosts of n ranks.
+func places(layout string, n int) *schedule.Hosts {
+	if layout == "" {
+		return nil
+	}
+	numbers := make([]int, n)
+	for r := range numbers {
+		numbers[r] = hostLayouts[layout](r, n)
+	}
+	return schedule.NewHosts(numbers)
+}
+
+// together are the ranks of each host in the order of their lowest ones, from first principles.
+func together(layout string, n int) (hosts [][]int) {
+	if layout == "" {
+		layout = "apart"
+	}
+	for r := range n {
+		i := slices.IndexFunc(hosts, func(ranks []int) bool {
+			return hostLayouts[layout](ranks[0], n) == hostLayouts[layout](r, n)
+		})
+		if i < 0 {
+			i, hosts = len(hosts), append(hosts, nil)
+		}
+		hosts[i] = append(hosts[i], r)
+	}
+	return hosts
+}
+
+// spec is that of rank 0.
+func (v variant) spec(n, root int) schedule.Spec {
+	return schedule.Spec{Kind: v.kind, Algorithm: v.algorithm, N: n, Root: op.Rank(root), Base: v.base,
+		InPlace: v.inPlace, Hosts: places(v.hosts, n)}
+}
+
+// order is the value of an owner's part, from first principles.
+func (v variant) order(n, owner int, input func(op.Rank) string) string {
+	if v.algorithm.ByHost() {
+		return reference.FoldByHost(v.kind, v.algorithm, together(v.hosts, n), owner, input, join)
+	}
+	return reference.Fold(v.algorithm, n, v.base, owner, input, join)
 }
 
 func (v variant) String() string {
 	s := fmt.Sprintf("%v/%v", v.kind, v.algorithm)
 	if v.algorithm == op.Bcube {
 		s += fmt.Sprintf("-%d", v.base)
+	}
+	if v.hosts != "" {
+		s += "/" + v.hosts
 	}
 	if v.inPlace {
 		s += "/in place"
@@ -33,12 +92,21 @@ func (v variant) String() string {
 func variants() (all []variant) {
 	for _, k := range append([]op.Kind{op.KindBarrier}, op.Kinds...) {
 		for _, a := range schedule.Algorithms(k) {
-			all = append(all, variant{k, a, 2, false})
+			v := variant{kind: k, algorithm: a, base: 2}
+			all = append(all, v)
 			if k == op.KindAllToAll {
-				all = append(all, variant{k, a, 2, true})
+				v.inPlace = true
+				all = append(all, v)
 			}
 			if a == op.Bcube {
-				all = append(all, variant{k, a, 3, false}, variant{k, a, 4, false}, variant{k, a, 17, false})
+				for _, v.base = range []int{3, 4, 17} {
+					all = append(all, v)
+				}
+			}
+			if a.ByHost() {
+				for _, v.hosts = range slices.Sorted(maps.Keys(hostLayouts)) {
+					all = append(all, v)
+				}
 			}
 		}
 	}
@@ -52,6 +120,9 @@ var sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 16, 17, 32, 65}
 func each(t *testing.T, f func(t *testing.T, v variant, programs []*schedule.Program)) {
 	for _, v := range variants() {
 		for _, n := range sizes {
+			if n > 13 && v.hosts != "" && v.hosts != "mixed" {
+				continue // as small ones
+			}
 			t.Run(fmt.Sprintf("%v/n=%d", v, n), func(t *testing.T) {
 				for root := range n {
 					if root == 0 || v.kind.Rooted() {
@@ -66,9 +137,10 @@ func each(t *testing.T, f func(t *testing.T, v variant, programs []*schedule.Pro
 func build(t *testing.T, v variant, n, root int) []*schedule.Program {
 	t.Helper()
 	programs := make([]*schedule.Program, n)
+	s := v.spec(n, root)
 	for r := range programs {
-		p, err := schedule.Build(schedule.Spec{Kind: v.kind, Algorithm: v.algorithm, Rank: op.Rank(r), N: n,
-			Root: op.Rank(root), Base: v.base, InPlace: v.inPlace})
+		s.Rank = op.Rank(r)
+		p, err := schedule.Build(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +166,7 @@ func want(v variant, n, root, r, target int) string {
 	parts := schedule.Parts(v.kind, v.algorithm, n)
 	input := symbol(parts)
 	fold := func(owner, part int) string {
-		return reference.Fold(v.algorithm, n, v.base, owner,
-			func(r op.Rank) string { return input(r, part) }, join)
+		return v.order(n, owner, func(r op.Rank) string { return input(r, part) })
 	}
 	switch v.kind {
 	case op.KindReduce:
@@ -113,7 +184,7 @@ func want(v variant, n, root, r, target int) string {
 	case op.KindScan, op.KindExScan:
 		return reference.Prefix(v.kind, v.algorithm, r, func(r op.Rank) string { return input(r, 0) }, join)
 	}
-	if v.algorithm == op.Tree {
+	if v.algorithm == op.Tree || v.algorithm == op.Leaders {
 		return fold(0, 0)
 	}
 	return fold(target, target)
@@ -345,6 +416,7 @@ func TestBuildRefusesWhatMakesNoSense(t *testing.T) {
 		{Kind: op.KindBroadcast, Algorithm: op.Chain, N: 3, Root: 3},
 		{Kind: op.KindBroadcast, Algorithm: op.Chain, N: 3, Root: -1},
 		{Kind: 99, Algorithm: op.Ring, N: 3},
+		{Kind: op.KindAllReduce, Algorithm: op.Leaders, N: 3, Hosts: places("together", 4)},
 	} {
 		if p, err := schedule.Build(s); err == nil {
 			t.Errorf("%+v: %+v", s, p)
@@ -355,9 +427,11 @@ func TestBuildRefusesWhatMakesNoSense(t *testing.T) {
 func TestWhatIsChosenCanBeBuilt(t *testing.T) {
 	for _, k := range append([]op.Kind{op.KindBarrier, op.KindView, op.KindDup}, op.Kinds...) {
 		for _, n := range []int{1, 2, 3, 8, 9, 64} {
-			for bytes := int64(0); bytes < 1<<30; bytes = 2*bytes + 1 {
-				if a := schedule.Choose(k, bytes, n); !slices.Contains(schedule.Algorithms(k), a) {
-					t.Errorf("%v of %d bytes among %d ranks: %v", k, bytes, n, a)
+			for _, layout := range slices.Sorted(maps.Keys(hostLayouts)) {
+				for bytes := int64(0); bytes < 1<<30; bytes = 2*bytes + 1 {
+					if a := schedule.Choose(k, bytes, n, places(layout, n)); !slices.Contains(schedule.Algorithms(k), a) {
+						t.Errorf("%v of %d bytes among %d ranks %s: %v", k, bytes, n, layout, a)
+					}
 				}
 			}
 		}

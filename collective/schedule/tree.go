@@ -1,6 +1,10 @@
 package schedule
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
 
 // TreeRadix is the largest group of a tree: a rank has at most TreeRadix-1 children on a level.
 const TreeRadix = 8
@@ -14,6 +18,7 @@ const TreeRadix = 8
 
 // child is a link of the tree, by distances from the root.
 type child struct {
+	rank op.Rank
 	at   int // of the rank
 	end  int // of the first rank that is no longer below it
 	step int // of frames on the link, in its direction
@@ -27,15 +32,31 @@ func treeSteps(n int) (steps int) {
 	return steps
 }
 
+// treeDepth is the largest number of links between a rank and the root: at the rank with the most
+// digits that are not 0.
+func treeDepth(n int) (depth int) {
+	for repunit := 1; repunit < n; repunit = TreeRadix*repunit + 1 {
+		depth++
+	}
+	return depth
+}
+
 // links are this rank's children by level, ascending, and what is above it: nil at the root.
-func (b *builder) links() (levels [][]child, parent int, up *child) {
-	n, d := b.p.N, b.relative()
-	stride, step := 1, 0
+func (b *builder) links() (levels [][]child, parent op.Rank, up *child) {
+	if b.p.Algorithm == op.Leaders {
+		return b.leaderLinks()
+	}
+	return links(b.p.N, b.relative(), 0, b.ranked)
+}
+
+// links are those of the rank at distance d in a tree of n ranks, whose steps begin with step.
+func links(n, d, step int, ranked func(d int) op.Rank) (levels [][]child, parent op.Rank, up *child) {
+	stride := 1
 	for ; stride < n && d/stride%TreeRadix == 0; stride *= TreeRadix {
 		var level []child
 		for c := 1; c < TreeRadix && d+c*stride < n; c++ {
 			at := d + c*stride
-			level = append(level, child{at, min(at+stride, n), step + c - 1})
+			level = append(level, child{ranked(at), at, min(at+stride, n), step + c - 1})
 		}
 		levels = append(levels, level)
 		step += TreeRadix - 1
@@ -44,7 +65,16 @@ func (b *builder) links() (levels [][]child, parent int, up *child) {
 		return levels, 0, nil
 	}
 	c := d / stride % TreeRadix
-	return levels, d - c*stride, &child{d, min(d+stride, n), step + c - 1}
+	return levels, ranked(d - c*stride), &child{at: d, end: min(d+stride, n), step: step + c - 1}
+}
+
+// stepsUp is the number of steps in one direction of this program's tree.
+func (b *builder) stepsUp() int {
+	if b.p.Algorithm == op.Leaders {
+		h := b.p.Hosts.among(b.p.N)
+		return treeSteps(h.most()) + treeSteps(len(h.ranks))
+	}
+	return treeSteps(b.p.N)
 }
 
 // fold reduces what comes from below, level by level, each rank's own value first, then its
@@ -55,7 +85,7 @@ func (b *builder) fold(levels [][]child, root bool, own Value) Value {
 	for l, level := range levels {
 		args := []Value{value}
 		for _, c := range level {
-			args = append(args, b.recv(c.step, b.ranked(c.at)))
+			args = append(args, b.recv(c.step, c.rank))
 		}
 		switch {
 		case len(args) == 1: // the last group of its level, of one
@@ -72,7 +102,7 @@ func (b *builder) fold(levels [][]child, root bool, own Value) Value {
 func (b *builder) spread(levels [][]child, from int, value Value) {
 	for l := len(levels) - 1; l >= 0; l-- {
 		for _, c := range levels[l] {
-			b.send(from+c.step, b.ranked(c.at), value)
+			b.send(from+c.step, c.rank, value)
 		}
 	}
 }
@@ -80,12 +110,12 @@ func (b *builder) spread(levels [][]child, from int, value Value) {
 // tree is the allreduce that folds to rank 0 and sends the result back: 2(n-1) frames.
 func (b *builder) tree() {
 	levels, parent, up := b.links()
-	steps := treeSteps(b.p.N)
+	steps := b.stepsUp()
 	b.p.Steps = 2 * steps
 	value := b.fold(levels, up == nil, b.part(0, true, true))
 	if up != nil {
-		b.send(up.step, b.ranked(parent), value)
-		value = b.recvFinal(steps+up.step, b.ranked(parent))
+		b.send(up.step, parent, value)
+		value = b.recvFinal(steps+up.step, parent)
 	}
 	b.spread(levels, steps, value)
 }
@@ -93,20 +123,20 @@ func (b *builder) tree() {
 // reduceTree is tree's way up, to the root.
 func (b *builder) reduceTree() {
 	levels, parent, up := b.links()
-	b.p.Steps = treeSteps(b.p.N)
+	b.p.Steps = b.stepsUp()
 	value := b.fold(levels, up == nil, b.part(0, true, up == nil))
 	if up != nil {
-		b.send(up.step, b.ranked(parent), value)
+		b.send(up.step, parent, value)
 	}
 }
 
 // broadcastTree is tree's way down, from the root.
 func (b *builder) broadcastTree() {
 	levels, parent, up := b.links()
-	b.p.Steps = treeSteps(b.p.N)
+	b.p.Steps = b.stepsUp()
 	value := b.part(0, up == nil, up != nil)
 	if up != nil {
-		value = b.recvFinal(up.step, b.ranked(parent))
+		value = b.recvFinal(up.step, parent)
 	}
 	b.spread(levels, 0, value)
 }
@@ -132,7 +162,7 @@ func (b *builder) below(up *child) (base, end int) {
 // n-1 at the root, which is what costs when there are many ranks.
 func (b *builder) gatherTree() {
 	levels, parent, up := b.links()
-	b.p.Steps = treeSteps(b.p.N)
+	b.p.Steps = b.stepsUp()
 	base, end := b.below(up)
 	own := Value(0)
 	for d := base; d < end; d++ {
@@ -143,7 +173,7 @@ func (b *builder) gatherTree() {
 	}
 	parts := b.collect(levels, base, own)
 	if up != nil {
-		b.sendTo(0, up.step, b.ranked(parent), b.whole(blocks(base, end, base), parts))
+		b.sendTo(0, up.step, parent, b.whole(blocks(base, end, base), parts))
 		return
 	}
 	b.deliver(parts)
@@ -154,7 +184,7 @@ func (b *builder) collect(levels [][]child, base int, own Value) []Value {
 	parts := []Value{own}
 	for _, level := range levels {
 		for _, c := range level {
-			parts = append(parts, b.recvWide(0, c.step, b.ranked(c.at), blocks(c.at, c.end, base)))
+			parts = append(parts, b.recvWide(0, c.step, c.rank, blocks(c.at, c.end, base)))
 		}
 	}
 	return parts
@@ -187,7 +217,7 @@ func (b *builder) deliver(values []Value) {
 // scatterTree sends everything below a child downwards in one frame.
 func (b *builder) scatterTree() {
 	levels, parent, up := b.links()
-	b.p.Steps = treeSteps(b.p.N)
+	b.p.Steps = b.stepsUp()
 	base, end := b.below(up)
 	held := make([]Value, 0, end-base) // by block, the value that holds it
 	for d := base; d < end; d++ {
@@ -204,7 +234,7 @@ func (b *builder) scatterTree() {
 		}
 	}
 	if up != nil {
-		got := b.recvWide(0, up.step, b.ranked(parent), blocks(base, end, base))
+		got := b.recvWide(0, up.step, parent, blocks(base, end, base))
 		held = slices.Repeat([]Value{got}, end-base)
 	}
 	for l := len(levels) - 1; l >= 0; l-- {
@@ -214,7 +244,7 @@ func (b *builder) scatterTree() {
 			if len(below) > 1 || up != nil {
 				value = b.pack(below, held[below[0]:][:len(below)])
 			}
-			b.sendTo(0, c.step, b.ranked(c.at), value)
+			b.sendTo(0, c.step, c.rank, value)
 		}
 	}
 	b.block = 0
@@ -225,7 +255,7 @@ func (b *builder) scatterTree() {
 // direct way takes n(n-1).
 func (b *builder) allGatherTree() {
 	levels, parent, up := b.links()
-	steps := treeSteps(b.p.N)
+	steps := b.stepsUp()
 	b.p.Steps = 2 * steps
 	r, n := int(b.p.Rank), b.p.N
 	var own Value
@@ -239,12 +269,12 @@ func (b *builder) allGatherTree() {
 	if up == nil {
 		all = b.whole(blocks(0, n, 0), parts)
 	} else {
-		b.sendTo(0, up.step, b.ranked(parent), b.whole(blocks(r, up.end, 0), parts))
-		all = b.recvWide(0, steps+up.step, b.ranked(parent), blocks(0, n, 0))
+		b.sendTo(0, up.step, parent, b.whole(blocks(r, up.end, 0), parts))
+		all = b.recvWide(0, steps+up.step, parent, blocks(0, n, 0))
 	}
 	for l := len(levels) - 1; l >= 0; l-- {
 		for _, c := range levels[l] {
-			b.sendTo(0, steps+c.step, b.ranked(c.at), all)
+			b.sendTo(0, steps+c.step, c.rank, all)
 		}
 	}
 	b.deliver([]Value{all})

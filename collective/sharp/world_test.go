@@ -134,7 +134,7 @@ func newWorld(seed uint64, without rule, logf func(string, ...any)) *world {
 	algorithms := []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube}
 	a := algorithms[w.rng.IntN(len(algorithms))]
 	for owner := range n {
-		w.orders = append(w.orders, schedule.Order(a, n, 2, owner))
+		w.orders = append(w.orders, schedule.Order(schedule.Spec{Kind: op.KindAllReduce, Algorithm: a, N: n, Base: 2}, owner))
 	}
 	for f := range fragments {
 		operands := make([]uint64, n)

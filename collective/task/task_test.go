@@ -24,6 +24,17 @@ func anySetup(t *rapid.T) setup {
 		weights: rapid.SliceOfN(rapid.Uint32Range(0, 3), 1, maxLanes).Draw(t, "weights"),
 	}
 	s.algorithm = rapid.SampledFrom(schedule.Algorithms(s.kind)).Draw(t, "algorithm")
+	if s.algorithm.ByHost() {
+		many := rapid.IntRange(1, s.n).Draw(t, "hosts")
+		s.hosts = make([][]int, many)
+		for r := range s.n { // each host has a rank; the others are anywhere
+			host := r
+			if r >= many {
+				host = rapid.IntRange(0, many-1).Draw(t, "host")
+			}
+			s.hosts[host] = append(s.hosts[host], r)
+		}
+	}
 	if s.kind.Rooted() {
 		s.root = rapid.IntRange(0, s.n-1).Draw(t, "root")
 	}
@@ -81,7 +92,7 @@ func TestBitsDontDependOnRails(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/%v/weights=%v", k, a, weights), func(t *testing.T) {
 					// Each world compares its bits with one and the same reference.
 					s := setup{kind: k, algorithm: a, base: 2, n: 6, bytes: 600_000,
-						weights: weights, window: 2, inPlace: true}
+						weights: weights, window: 2, inPlace: true, hosts: [][]int{{0, 3, 4}, {1}, {2, 5}}}
 					newWorld(t, s, uint64(i), new([maxRanks][maxLanes]Task)).run()
 				})
 			}
@@ -239,7 +250,7 @@ func TestWhoSendsNothingGetsNoGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cost := schedule.CostOf(s.Kind, s.Algorithm, s.N, 2)
+	cost := schedule.CostOf(s)
 	l := plan.NewLayout(16, 4, plan.Parts{8, 0, 8}, p.Blocks, cost)
 	task := &Task{}
 	task.Reset(Config{Program: p, Plan: plan.New(l, []int{l.Rounds}, cost), Window: 1})
@@ -287,7 +298,7 @@ func newTask(tb testing.TB, a op.Algorithm, rank, n, bytes int, c Config) *Task 
 	if c.Program, err = schedule.Build(s); err != nil {
 		tb.Fatal(err)
 	}
-	cost := schedule.CostOf(s.Kind, a, n, 2)
+	cost := schedule.CostOf(s)
 	l := plan.NewLayout(bytes, 4, plan.PartsOf(s.Kind, a, n, bytes, nil), c.Program.Blocks, cost)
 	c.Plan = plan.New(l, []int{l.Rounds}, cost)
 	t := &Task{}

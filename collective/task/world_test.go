@@ -19,7 +19,8 @@ type setup struct {
 	algorithm op.Algorithm
 	base, n   int
 	root      int
-	bytes     int // of the operation; not used where there are counts
+	hosts     [][]int // the ranks of each, of algorithms by host
+	bytes     int     // of the operation; not used where there are counts
 	counts    plan.Parts
 	weights   []uint32
 	window    int
@@ -27,6 +28,17 @@ type setup struct {
 	eager     bool
 	ordered   bool // frames of one pair and lane arrive in the order they were sent in
 	abort     int  // number of the move from which on ranks abort; 0: never
+}
+
+// places are the hosts as schedules have them.
+func (s *setup) places() *schedule.Hosts {
+	numbers := make([]int, s.n)
+	for host, ranks := range s.hosts {
+		for _, r := range ranks {
+			numbers[r] = host
+		}
+	}
+	return schedule.NewHosts(numbers)
 }
 
 type fataler interface {
@@ -116,7 +128,7 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) 
 	}
 	var err error
 	w.want, err = reference.Results(reference.Call{Kind: s.kind, Algorithm: s.algorithm,
-		Base: s.base, Root: s.root,
+		Base: s.base, Root: s.root, Hosts: s.hosts,
 		Parts: w.parts, Inputs: inputs}, add)
 	if err != nil {
 		t.Fatalf("reference: %v", err)
@@ -125,12 +137,13 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) 
 		n := &node{world: w, rank: op.Rank(r), input: inputs[r], last: map[link]bool{},
 			lastUser: map[link]bool{}}
 		n.allocate()
-		p, err := schedule.Build(schedule.Spec{Kind: s.kind, Algorithm: s.algorithm, Rank: n.rank, N: s.n,
-			Root: op.Rank(s.root), Base: s.base, InPlace: s.inPlace})
+		spec := schedule.Spec{Kind: s.kind, Algorithm: s.algorithm, Rank: n.rank, N: s.n,
+			Root: op.Rank(s.root), Base: s.base, InPlace: s.inPlace, Hosts: s.places()}
+		p, err := schedule.Build(spec)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		cost := schedule.CostOf(s.kind, s.algorithm, s.n, s.base)
+		cost := schedule.CostOf(spec)
 		l := plan.NewLayout(w.bytes, 4, w.parts, p.Blocks, cost)
 		n.plan = plan.New(l, plan.Rounds(l.Rounds, s.weights), cost)
 		for i := range n.plan.Lanes {

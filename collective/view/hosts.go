@@ -34,3 +34,14 @@ func Together(hosts []Host) (groups [][]int) {
 	}
 	return groups
 }
+
+// Numbers are the hosts by rank: ranks with the same number are on the same one.
+func Numbers(hosts []Host) []int {
+	numbers := make([]int, len(hosts))
+	for i, ranks := range Together(hosts) {
+		for _, rank := range ranks {
+			numbers[rank] = i
+		}
+	}
+	return numbers
+}

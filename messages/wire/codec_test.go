@@ -72,7 +72,7 @@ func TestTheLayoutStaysAsItIs(t *testing.T) {
 	var b [Size]byte
 	h.Encode(b[:])
 	want := []byte{
-		0x50, 0x52, 4, 3, 5, 0x2a, 2, 0, // magic, version, kind, flags, generation, lane
+		0x50, 0x52, 5, 3, 5, 0x2a, 2, 0, // magic, version, kind, flags, generation, lane
 		8, 7, 6, 5, 4, 3, 2, 1, // comm
 		9, 0, 0, 0, 0, 0, 0, 0, // seq
 		0xef, 0xbe, 0xfe, 0xca, 0xce, 0xfa, 0xed, 0xfe, // digest

@@ -42,7 +42,7 @@ const (
 
 // Limits of the format.
 const (
-	Version     = 4
+	Version     = 5
 	Size        = 116             // bytes of a header
 	MaxPayload  = 256 << 10       // bytes of a data frame's payload
 	MaxControl  = 256 << 10       // bytes of any other payload: two of the largest tables

@@ -130,7 +130,7 @@ func BenchmarkSchedule(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		cost := schedule.CostOf(op.KindAllReduce, op.Ring, 6, 2)
+		cost := schedule.CostOf(p.Spec)
 		b.ReportAllocs()
 		for b.Loop() {
 			l := plan.NewLayout(1<<20, 4, plan.PartsOf(op.KindAllReduce, op.Ring, 6, 1<<20, nil),

@@ -36,7 +36,7 @@ const lanes = 2
 
 func newTasks(b *testing.B, k op.Kind, a op.Algorithm, n, bytes int, eager bool) *tasks {
 	t := &tasks{b: b}
-	cost := schedule.CostOf(k, a, n, 2)
+	cost := schedule.CostOf(schedule.Spec{Kind: k, Algorithm: a, N: n, Base: 2})
 	parts := plan.PartsOf(k, a, n, bytes, nil)
 	for rank := range n {
 		p, err := schedule.Build(schedule.Spec{Kind: k, Algorithm: a, Rank: op.Rank(rank), N: n,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/test/order"
 )
 
 const (
@@ -60,6 +61,24 @@ var forms = func() (all []form) {
 	return all
 }()
 
+// hosts are where ranks run, by a number for each: neighbours share one, or ranks are dealt to three in
+// turn.
+func hosts(ranks, variant int) []int {
+	numbers := make([]int, ranks)
+	for r := range numbers {
+		if numbers[r] = r / 2; variant == 1 {
+			numbers[r] = r % 3
+		}
+	}
+	return numbers
+}
+
+// order is the call as test/order knows it.
+func (c *testCase) order() order.Operation {
+	return order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: c.ranks, Base: bcubeBase, Root: c.root,
+		Hosts: hosts(c.ranks, c.variant)}
+}
+
 // takes says whether n ranks are tried with an amount: an uneven one where callers give counts, and
 // no more than what is worth its time and memory.
 func (f form) takes(a amount, n int) bool {
@@ -76,7 +95,7 @@ type testCase struct {
 	root    int
 	amount  amount
 	rails   int
-	variant int
+	variant int // of weights, the eager limit and the hosts
 
 	once     sync.Once
 	operands [][]byte // by rank

@@ -97,12 +97,23 @@ func (k bedKey) String() string {
 	return fmt.Sprintf("ranks=%d/rails=%d/variant=%d", k.ranks, k.rails, k.variant)
 }
 
+// host is where a node runs. Ranks are in the order of names.
+func (k bedKey) host(name string) string {
+	var names []string
+	for i := range k.ranks {
+		names = append(names, testbed.NodeName(i))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("host%d", hosts(k.ranks, k.variant)[slices.Index(names, name)])
+}
+
 // options of a bed: variant 0 has equal weights and the usual eager limit; in variant 1 the
-// weights are far apart and nearly everything waits for grants.
+// weights are far apart and nearly everything waits for grants. Hosts are other ones, too.
 func (k bedKey) options() testbed.Options {
 	return testbed.Options{Nodes: k.ranks, Rails: k.rails, Adapt: func(c *polyrail.Config) {
 		c.SplitBytes = 0
 		c.BcubeBase = bcubeBase
+		c.Host = k.host(c.Name)
 		if k.variant == 1 {
 			c.EagerBytes = 1 << 10
 			for r := range c.Rails {

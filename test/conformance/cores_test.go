@@ -42,20 +42,26 @@ func TestCoresEqualTheReference(t *testing.T) {
 // playCores runs all lengths among some ranks with one root.
 func playCores(t *testing.T, w *world, f form, n, root int) (cases int) {
 	t.Helper()
-	programs := [2][]*schedule.Program{buildAll(t, f, n, root, false), buildAll(t, f, n, root, true)}
-	for _, amount := range amounts {
-		if !f.takes(amount, n) {
-			continue
+	for variant := range variants {
+		if variant > 0 && !f.algorithm.ByHost() {
+			break
 		}
-		c := &testCase{form: f, dtype: coreType, code: coreOperator, ranks: n, root: root, amount: amount}
-		c.prepare()
-		for i, programs := range programs {
-			w.played++
-			w.setUp(c, programs, i == 1)
-			if err := w.run(); err != nil {
-				t.Fatalf("%v, in place %v: %v", c, i == 1, err)
+		programs := [2][]*schedule.Program{buildAll(t, f, n, root, variant, false), buildAll(t, f, n, root, variant, true)}
+		for _, amount := range amounts {
+			if !f.takes(amount, n) {
+				continue
 			}
-			cases++
+			c := &testCase{form: f, dtype: coreType, code: coreOperator, ranks: n, root: root, amount: amount,
+				variant: variant}
+			c.prepare()
+			for i, programs := range programs {
+				w.played++
+				w.setUp(c, programs, i == 1)
+				if err := w.run(); err != nil {
+					t.Fatalf("%v, in place %v: %v", c, i == 1, err)
+				}
+				cases++
+			}
 		}
 	}
 	return cases
@@ -91,11 +97,12 @@ type coreLane struct {
 var coreWeights = [][]uint32{{1}, {1, 1}, {5, 1, 2}}
 
 // buildAll makes the programs of all ranks.
-func buildAll(t *testing.T, f form, n, root int, inPlace bool) (programs []*schedule.Program) {
+func buildAll(t *testing.T, f form, n, root, variant int, inPlace bool) (programs []*schedule.Program) {
 	t.Helper()
+	places := schedule.NewHosts(hosts(n, variant))
 	for r := range n {
 		p, err := schedule.Build(schedule.Spec{Kind: f.kind, Algorithm: f.algorithm, Rank: op.Rank(r), N: n,
-			Root: op.Rank(root), Base: bcubeBase, InPlace: inPlace})
+			Root: op.Rank(root), Base: bcubeBase, InPlace: inPlace, Hosts: places})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +125,7 @@ func (w *world) setUp(c *testCase, programs []*schedule.Program, inPlace bool) {
 		counts = nil
 	}
 	parts := plan.PartsOf(c.kind, c.algorithm, c.ranks, bytes, counts)
-	cost := schedule.CostOf(c.kind, c.algorithm, c.ranks, bcubeBase)
+	cost := schedule.CostOf(programs[0].Spec)
 	weights := coreWeights[w.played%len(coreWeights)]
 	for r, p := range programs {
 		layout := plan.NewLayout(bytes, size, parts, p.Blocks, cost)

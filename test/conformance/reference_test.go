@@ -155,10 +155,10 @@ func (c *testCase) results() [][]byte {
 			results[r] = c.allReduce()
 		case op.KindReduce:
 			if r == c.root {
-				results[r] = c.fold(order.Of(c.algorithm, n, bcubeBase, r), 0, at[1])
+				results[r] = c.fold(c.order().Order(r), 0, at[1])
 			}
 		case op.KindReduceScatter:
-			results[r] = c.fold(order.Of(c.algorithm, n, bcubeBase, r), at[r], at[r+1])
+			results[r] = c.fold(c.order().Order(r), at[r], at[r+1])
 		case op.KindAllGather, op.KindGather:
 			if c.kind == op.KindAllGather || r == c.root {
 				results[r] = slices.Concat(c.operands...)
@@ -174,7 +174,7 @@ func (c *testCase) results() [][]byte {
 				results[r] = append(results[r], operand[at[r]:at[r+1]]...)
 			}
 		case op.KindScan, op.KindExScan:
-			if e := (order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: n}).Prefix(r); e != nil {
+			if e := c.order().Prefix(r); e != nil {
 				results[r] = c.fold(e, 0, at[1])
 			}
 		default:
@@ -189,7 +189,7 @@ func (c *testCase) allReduce() (result []byte) {
 	length, owners := len(c.operands[0]), order.Owners(c.algorithm, c.ranks)
 	block := ((length+owners-1)/owners + 63) / 64 * 64
 	for owner := range owners {
-		e := order.Of(c.algorithm, c.ranks, bcubeBase, owner)
+		e := c.order().Order(owner)
 		result = append(result, c.fold(e, min(owner*block, length), min((owner+1)*block, length))...)
 	}
 	return result

@@ -33,7 +33,7 @@ func (e *Expr) String() string {
 
 // Owners is the number of blocks that the algorithm cuts a buffer into.
 func Owners(a op.Algorithm, n int) int {
-	if a == op.RecursiveDoubling || a == op.Tree {
+	if a == op.RecursiveDoubling || a == op.Tree || a == op.Leaders {
 		return 1
 	}
 	return n
@@ -71,13 +71,8 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 		}
 		return values[0]
 	case op.Tree:
-		// From the owner on, eight neighbours, then eight of those groups; the last group may be
-		// smaller.
-		values = append(values[owner:], values[:owner]...)
-		for len(values) > 1 {
-			values = groups(values, 8)
-		}
-		return values[0]
+		// From the owner on.
+		return tree(append(values[owner:], values[:owner]...))
 	}
 	panic(fmt.Sprintf("no order for algorithm %v", a))
 }

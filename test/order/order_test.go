@@ -43,6 +43,11 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+func onHosts(o Operation, hosts ...int) Operation {
+	o.Hosts = hosts
+	return o
+}
+
 func TestPieces(t *testing.T) {
 	of := func(k op.Kind, a op.Algorithm, n, root int) Operation {
 		return Operation{Kind: k, Algorithm: a, N: n, Base: 2, Root: root}
@@ -58,6 +63,14 @@ func TestPieces(t *testing.T) {
 		{of(op.KindReduce, op.Chain, 3, 1), 1, "0@0: (2 0 1)"},
 		{of(op.KindReduce, op.Tree, 3, 1), 1, "0@0: (1 2 0)"},
 		{of(op.KindReduce, op.Tree, 3, 1), 0, ""},
+		{onHosts(of(op.KindAllReduce, op.Leaders, 5, 0), 7, 8, 7, 8, 7), 1, "0@0: ((0 2 4) (1 3))"},
+		{onHosts(of(op.KindReduce, op.Leaders, 5, 3), 7, 8, 7, 8, 7), 3, "0@0: ((3 1) (0 2 4))"},
+		{onHosts(of(op.KindReduce, op.Hierarchical, 5, 2), 7, 8, 7, 8, 7), 2, "0@0: (1 3 4 0 2)"},
+		{onHosts(of(op.KindAllReduce, op.Hierarchical, 4, 0), 0, 1, 0, 1), 1,
+			"0@0: ((3 1) (2 0)), 1@1: ((2 0) (3 1)), 2@2: ((1 3) (0 2)), 3@3: ((0 2) (1 3))"},
+		{onHosts(of(op.KindReduceScatter, op.Hierarchical, 4, 0), 0, 0, 0, 9), 2, "2@2: (3 (0 1 2))"},
+		{onHosts(of(op.KindReduceScatter, op.Hierarchical, 4, 0), 0, 0, 0, 9), 3, "3@3: ((1 2 0) 3)"},
+		{of(op.KindReduceScatter, op.Hierarchical, 3, 0), 1, "1@1: (2 0 1)"},
 		{of(op.KindReduceScatter, op.Ring, 3, 0), 1, "1@1: (2 0 1)"},
 		{of(op.KindReduceScatter, op.Direct, 3, 0), 2, "2@2: (0 1 2)"},
 		{of(op.KindAllGather, op.Ring, 2, 0), 1, "0@0: 0, 1@0: 1"},

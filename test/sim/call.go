@@ -99,7 +99,7 @@ func (s *Sim) awkward(v []float32) {
 // order is the call as test/order knows it.
 func (s *Sim) order(c *call) order.Operation {
 	return order.Operation{Kind: c.kind, Algorithm: c.algorithm, N: s.setup.ranks,
-		Base: s.setup.base, Root: c.root}
+		Base: s.setup.base, Root: c.root, Hosts: s.setup.hosts}
 }
 
 // sameForAll reports whether all ranks get the same.
@@ -194,11 +194,29 @@ func (c *call) combine(dst, a, b []float32) {
 	}
 }
 
+// places are the hosts as schedules have them: the same pointer for the same hosts, since programs are
+// kept by it.
+func (s *Sim) places() *schedule.Hosts {
+	key := fmt.Sprint(s.setup.hosts)
+	h, known := s.layouts[key]
+	if !known {
+		h = schedule.NewHosts(s.setup.hosts)
+		s.layouts[key] = h
+	}
+	return h
+}
+
+// cost is that of a call's algorithm.
+func (s *Sim) cost(c *call) schedule.Cost {
+	return schedule.CostOf(schedule.Spec{Kind: c.kind, Algorithm: c.algorithm, N: s.setup.ranks, Root: op.Rank(c.root),
+		Base: s.setup.base, Hosts: s.places()})
+}
+
 // program is the schedule of one rank, built once.
 func (s *Sim) program(c *call, rank int, inPlace bool) *schedule.Program {
 	spec := schedule.Spec{
 		Kind: c.kind, Algorithm: c.algorithm, Rank: op.Rank(rank), N: s.setup.ranks, Root: op.Rank(c.root),
-		Base: s.setup.base, InPlace: inPlace,
+		Base: s.setup.base, InPlace: inPlace, Hosts: s.places(),
 	}
 	p := s.programs[spec]
 	if p == nil {

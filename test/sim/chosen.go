@@ -14,8 +14,9 @@ type Chosen struct {
 	Kind      op.Kind
 	Algorithm op.Algorithm
 	Ranks     int
-	Base      int // Bcube's
-	Root      int // where the kind has one
+	Base      int   // Bcube's
+	Hosts     []int // by rank; nil: each has its own
+	Root      int   // where the kind has one
 	Cuts      []Cut
 }
 
@@ -50,10 +51,11 @@ const (
 
 // Points are all of a schedule.
 func (c *Chosen) Points() (points []Point, err error) {
+	places := schedule.NewHosts(c.Hosts)
 	for r := range c.Ranks {
 		p, err := schedule.Build(schedule.Spec{Kind: c.Kind, Algorithm: c.Algorithm,
 			Rank: op.Rank(r), N: c.Ranks,
-			Root: op.Rank(c.Root), Base: c.Base})
+			Root: op.Rank(c.Root), Base: c.Base, Hosts: places})
 		if err != nil {
 			return nil, err
 		}
@@ -73,6 +75,7 @@ func (c *Chosen) Points() (points []Point, err error) {
 func (s *Sim) drawChosen() {
 	p := &s.setup
 	p.ranks, p.base, p.rails, p.calls = s.Chosen.Ranks, s.Chosen.Base, 2, chosenCalls
+	p.hosts = s.Chosen.Hosts
 	p.miniature, p.fine, p.perSpan, p.proposals, p.cuts = true, true, chosenSpan, 0, 0
 	s.met = make([]bool, len(s.Chosen.Cuts))
 }

@@ -29,6 +29,11 @@ func schedules(ranks int) (all []Chosen) {
 				continue
 			}
 			c := Chosen{Kind: k, Algorithm: a, Ranks: ranks, Base: 2}
+			if a.ByHost() { // three hosts, dealt in turn
+				for r := range ranks {
+					c.Hosts = append(c.Hosts, r%3)
+				}
+			}
 			all = append(all, c)
 			if a == op.Bcube {
 				for _, c.Base = range []int{3, 8} {

@@ -105,7 +105,7 @@ func (s *Sim) startControl(first *table.Table) {
 		Rails: s.setup.rails, SplitBytes: splitBytes, Start: first, Algorithm: fixedRule,
 		Owners: func(a op.Algorithm) int { return schedule.Parts(op.KindAllReduce, a, s.setup.ranks) },
 		Cost: func(a op.Algorithm) schedule.Cost {
-			return schedule.CostOf(op.KindAllReduce, a, s.setup.ranks, s.setup.base)
+			return s.cost(&call{kind: op.KindAllReduce, algorithm: a})
 		},
 	}
 	if s.setup.free {

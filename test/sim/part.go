@@ -53,7 +53,7 @@ func (s *Sim) checkArena(p *part, spans int) {
 	for block := range p.plan.Blocks {
 		slot = max(slot, (p.plan.SlotBytes(lane, block)+63)&^63)
 	}
-	limit := spans * slot * schedule.CostOf(c.kind, c.algorithm, s.setup.ranks, s.setup.base).Slots
+	limit := spans * slot * s.cost(c).Slots
 	if got := p.task.ScratchBytes(); got > limit {
 		s.fail("rank %d seq %d lane %d, %v: scratch of %d bytes, the limit is %d", p.rank.id, p.seq,
 			p.lane, c, got, limit)

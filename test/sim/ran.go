@@ -12,7 +12,7 @@ import (
 var kinds = append([]op.Kind{op.KindBarrier}, op.Kinds...)
 
 // Ran counts operations by kind and algorithm.
-type Ran [op.KindExScan + 1][op.Bruck + 1]int
+type Ran [op.KindExScan + 1][op.Leaders + 1]int
 
 func (r *Ran) add(o *Ran) {
 	for k := range o {

@@ -11,6 +11,7 @@ import (
 // setup is what one seed plays with. Times are ticks without a unit; chances are in percent.
 type setup struct {
 	ranks, rails, base int
+	hosts              []int   // by rank, the number of its host, for algorithms by host; nil: each has its own
 	calls              int     // operations that each rank calls
 	only               op.Kind // that is called, with one root, and with nothing of rank 1; 0: any
 	inFlight           int     // operations of a rank that may be unresolved
@@ -132,6 +133,17 @@ func (s *Sim) draw() setup {
 	return p
 }
 
+// drawHosts says where ranks run: in blocks or dealt in turn, equally many on each host, or most on the
+// last one.
+func (s *Sim) drawHosts(ranks int) []int {
+	numbers := make([]int, ranks)
+	hosts, kind := s.between(1, ranks), s.rng.IntN(3)
+	for r := range numbers {
+		numbers[r] = [...]int{r * hosts / ranks, r % hosts, min(r, hosts-1)}[kind]
+	}
+	return numbers
+}
+
 // drawCall invents an operation, the same for all ranks.
 func (s *Sim) drawCall() *call {
 	c := &call{kind: op.KindAllReduce, inPlace: s.rng.Uint32(), subtract: s.chance(50)}
@@ -226,7 +238,7 @@ func (s *Sim) drawEntry(end int64) table.Entry {
 // planOf cuts an operation for one rank, as plan.New does, or, in miniature, in spans of a few
 // rounds.
 func (s *Sim) planOf(c *call, blocks []schedule.Block) *plan.Plan {
-	cost := schedule.CostOf(c.kind, c.algorithm, s.setup.ranks, s.setup.base)
+	cost := s.cost(c)
 	if s.setup.miniature && s.setup.fine {
 		// As if frames were so wide that a block has a line in each.
 		cost.Widest = plan.MaxSpanBytes / 64

@@ -109,6 +109,7 @@ type Sim struct {
 
 	// Kept between runs.
 	programs map[schedule.Spec]*schedule.Program
+	layouts  map[string]*schedule.Hosts // by where ranks run
 	floats   floatPool
 	frames   []*frame
 	tasks    []*task.Task
@@ -119,7 +120,7 @@ type Sim struct {
 func New(log io.Writer) *Sim {
 	source := rand.NewPCG(0, 0)
 	return &Sim{log: log, source: source, rng: rand.New(source),
-		programs: make(map[schedule.Spec]*schedule.Program)}
+		programs: make(map[schedule.Spec]*schedule.Program), layouts: make(map[string]*schedule.Hosts)}
 }
 
 // Stats is the sum over all runs.
@@ -183,6 +184,8 @@ func (s *Sim) start(seed uint64) {
 		s.setup = s.drawMeasured()
 	case s.Chosen != nil:
 		s.drawChosen()
+	default:
+		s.setup.hosts = s.drawHosts(s.setup.ranks)
 	}
 	s.calls = s.calls[:0]
 	for range s.setup.calls {

@@ -66,6 +66,66 @@ func Fold[T any](a op.Algorithm, n, base, owner int, input func(op.Rank) T, comb
 	panic(fmt.Sprintf("reference: no order declared for %v", a))
 }
 
+// FoldByHost is the same for algorithms by host, in a group whose hosts have these ranks, each host's
+// ascending, hosts in the order of their lowest ones:
+//
+//   - hierarchical: the sums of the hosts from left to right, beginning with the host after the
+//     owner's. If the owner is its host's k-th rank, a host's sum goes from left to right from the
+//     rank after its k-th one to that, counted around. A reduce is a chain: from left to right over all ranks of one
+//     host and then the next, beginning with the host after the root's, and ending with the root's:
+//     the ranks after the root, those before, the root;
+//   - leaders: groups of schedule.TreeRadix within each host, then of hosts, beginning with the
+//     root's, which begins with the root.
+func FoldByHost[T any](k op.Kind, a op.Algorithm, hosts [][]int, owner int, input func(op.Rank) T,
+	combine func(a, b T) T) T {
+	home, index := 0, 0
+	for i, ranks := range hosts {
+		for j, r := range ranks {
+			if r == owner {
+				home, index = i, j
+			}
+		}
+	}
+	host := func(at, first, size int) T {
+		ranks := hosts[at%len(hosts)]
+		var operands []T
+		for i := range ranks {
+			operands = append(operands, input(op.Rank(ranks[(first+i)%len(ranks)])))
+		}
+		for len(operands) > 1 {
+			operands = group(operands, size, combine)
+		}
+		return operands[0]
+	}
+	var operands []T
+	switch {
+	case a == op.Leaders:
+		operands = append(operands, host(home, index, schedule.TreeRadix))
+		for i := 1; i < len(hosts); i++ {
+			operands = append(operands, host(home+i, 0, schedule.TreeRadix))
+		}
+		for len(operands) > 1 {
+			operands = group(operands, schedule.TreeRadix, combine)
+		}
+		return operands[0]
+	case k == op.KindReduce:
+		for i := 1; i <= len(hosts); i++ {
+			ranks, first := hosts[(home+i)%len(hosts)], 0
+			if i == len(hosts) {
+				first = index + 1
+			}
+			for j := range ranks {
+				operands = append(operands, input(op.Rank(ranks[(first+j)%len(ranks)])))
+			}
+		}
+	default:
+		for i := 1; i <= len(hosts); i++ {
+			operands = append(operands, host(home+i, index+1, schedule.MaxRanks))
+		}
+	}
+	return group(operands, len(operands), combine)[0]
+}
+
 // Prefix is what a scan gives rank r ≥ 0, over the operands of ranks 0 … r: by a chain from left
 // to right, by doubling in pairs from the right. An exclusive scan's result is that of rank r-1 by
 // a chain, and by doubling what comes in each step before what came in the steps before.
@@ -127,6 +187,7 @@ type Call struct {
 	Kind      op.Kind
 	Algorithm op.Algorithm
 	Base      int
+	Hosts     [][]int // of algorithms by host, as FoldByHost has them
 	Root      int
 	Parts     plan.Parts // of the data: the whole for kinds of one part, else one for each rank
 	Inputs    [][]byte   // by rank
@@ -150,8 +211,11 @@ func Results(c Call, combine op.Combine) ([][]byte, error) {
 	}
 	part := func(b []byte, i int) []byte { return b[at[i]:at[i+1]] }
 	fold := func(owner, i int) []byte {
-		return Fold(c.Algorithm, n, c.Base, owner,
-			func(r op.Rank) []byte { return part(c.Inputs[r], i) }, add)
+		operand := func(r op.Rank) []byte { return part(c.Inputs[r], i) }
+		if c.Algorithm.ByHost() {
+			return FoldByHost(c.Kind, c.Algorithm, c.Hosts, owner, operand, add)
+		}
+		return Fold(c.Algorithm, n, c.Base, owner, operand, add)
 	}
 	out := make([][]byte, n)
 	for r := range n {
@@ -159,7 +223,7 @@ func Results(c Call, combine op.Combine) ([][]byte, error) {
 		case op.KindAllReduce:
 			for i := range c.Parts {
 				owner := i
-				if c.Algorithm == op.Tree {
+				if c.Algorithm == op.Tree || c.Algorithm == op.Leaders {
 					owner = 0
 				}
 				out[r] = append(out[r], fold(owner, i)...)

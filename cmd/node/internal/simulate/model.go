@@ -135,6 +135,15 @@ func (c *Cluster) ranks() int { return c.Hosts * c.PerHost }
 // host is where a rank runs.
 func (c *Cluster) host(rank int) int { return rank / c.PerHost }
 
+// Places are the ranks' hosts, as schedules have them.
+func (c *Cluster) Places() *schedule.Hosts {
+	numbers := make([]int, c.ranks())
+	for rank := range numbers {
+		numbers[rank] = c.host(rank)
+	}
+	return schedule.NewHosts(numbers)
+}
+
 // switches is how many a frame passes between two hosts.
 func (c *Cluster) switches(a, b int) int {
 	if c.HostsPerLeaf == 0 || a/c.HostsPerLeaf == b/c.HostsPerLeaf {

@@ -101,22 +101,23 @@ func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
 
 // prepare makes every rank's program, plan and tasks, and the rails' trees.
 func (s *simulation) prepare(ctx context.Context) error {
-	n, k := s.cluster.ranks(), s.call.Kind
+	n, k, places := s.cluster.ranks(), s.call.Kind, s.cluster.Places()
 	s.algorithm = s.call.Algorithm
 	if k.Empty() {
 		s.call.Bytes, s.algorithm = 0, op.Auto
 	}
 	if s.algorithm == op.Auto {
-		s.algorithm = schedule.Choose(k, int64(s.call.Bytes), n)
+		s.algorithm = schedule.Choose(k, int64(s.call.Bytes), n, places)
 	}
-	if _, err := schedule.Build(schedule.Spec{Kind: k, Algorithm: s.algorithm, N: n, Base: 2}); err != nil {
+	spec := schedule.Spec{Kind: k, Algorithm: s.algorithm, N: n, Base: 2, Hosts: places}
+	if _, err := schedule.Build(spec); err != nil {
 		return err
 	}
 	weights, err := s.weights()
 	if err != nil {
 		return err
 	}
-	cost := schedule.CostOf(k, s.algorithm, n, 2)
+	cost := schedule.CostOf(spec)
 	parts := plan.PartsOf(k, s.algorithm, n, s.call.Bytes, nil)
 	trees := s.overTrees(weights)
 	for r := range s.ranks {
@@ -125,8 +126,8 @@ func (s *simulation) prepare(ctx context.Context) error {
 		}
 		program := &schedule.Program{}
 		if !trees || r == 0 { // where all lanes go over trees, ranks have no program
-			program, err = schedule.Build(schedule.Spec{Kind: k, Algorithm: s.algorithm, Rank: op.Rank(r), N: n, Base: 2})
-			if err != nil {
+			spec.Rank = op.Rank(r)
+			if program, err = schedule.Build(spec); err != nil {
 				return err
 			}
 		}
