@@ -111,6 +111,7 @@ const (
 	msgPushPull = 6
 	msgCompound = 7
 	msgUser     = 8
+	msgSealed   = 10
 	msgNack     = 11
 	msgCRC      = 12
 	msgError    = 13
@@ -257,6 +258,9 @@ func (s *guardedStream) check(now time.Time) error {
 		return nil
 	case msgPushPull:
 		return s.states(in, now)
+	}
+	if kind[0] == msgSealed {
+		return refused("a sealed stream, and this node has no keys of gossip")
 	}
 	return refused("stream of type %d", kind[0])
 }
