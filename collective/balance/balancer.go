@@ -16,7 +16,6 @@ const (
 	gainToSplit   = 1.03  // several rails must promise this over the best one alone (Eq. 1), for what the model leaves out
 	gainToAdjust  = 1.01  // between shares, while a class settles
 	gainToDisturb = 1.015 // once it has settled: hysteresis
-	gainToJump    = 1.02  // below it a change is one round, so that noise moves little
 	gainToMove    = 1.25  // from one single rail to another one: times of single rails carry the ranks' skew
 
 	// What noise alone promises must not move a share: standard deviations that a gain must be above.
@@ -39,7 +38,6 @@ const (
 	rested       = 16   // sets without a change, after which that is done
 	leastStartup = 0.3  // of an operation's time, that smaller ones take alone: then one rail may do better than several
 	smallHarm    = 2.5  // and for operations that are never divided, of which a busy moment is most
-	trialsToTell = 4    // sets that show what an operation which is never divided takes on another rail
 	firstTrial   = 8    // sets of windows until a rail that is out is tried
 	lastTrial    = 128  // the pause doubles up to this
 	largestClass = 40   // 1 TiB; what is larger is divided like it
@@ -145,7 +143,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	k.idle++
 	if k.settled++; rescaled {
 		k.settled = 0
-		k.contest, k.refused, k.idle, k.proof = nil, nil, 0, firstProof
+		k.contest, k.idle, k.proof = nil, 0, firstProof
 	}
 	if rescaled && k.before == nil {
 		k.pause, k.waited = firstTrial, 0
@@ -184,22 +182,20 @@ func (b *Balancer) decide(c Class, took float64) (changed bool) {
 		k.before = nil
 	}
 	want := b.better(c)
-	if want != nil && !b.mustProve(c, want) {
+	if want != nil && !b.doubtful(c, want) {
 		k.quiet = false
 		copy(k.shares, want)
 		return !slices.Equal(now, k.shares)
 	}
 	k.quiet = k.settled >= settling
 	shown := k.shown()
-	switch q := b.doubt(c); {
+	switch {
 	case tried:
 	case shown != nil:
 		k.quiet = false
 		copy(k.shares, shown)
-	case want != nil && b.worthwhile(c, want):
-		b.begin(c, want, took, true)
-	case q != none:
-		b.begin(c, k.shares, took, q == strict)
+	case b.suspect(c):
+		b.begin(c, took)
 	default:
 		b.try(c)
 	}
@@ -224,12 +220,6 @@ func (b *Balancer) better(c Class) (shares []int) {
 		if gain := now / o.seconds / o.need; gain > most && !slices.Equal(o.shares, k.shares) && !k.disproved(o.shares) {
 			chosen, most = o, gain
 		}
-	}
-	if chosen.shares == nil {
-		return nil
-	}
-	if now/chosen.seconds < gainToJump && count(chosen.shares) > 1 && sameRails(chosen.shares, k.shares) {
-		return step(k.shares, chosen.shares)
 	}
 	return chosen.shares
 }

@@ -233,17 +233,11 @@ func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int
 		if share > 0 {
 			continue
 		}
-		l, m := b.line(c, i, alone), b.rails[i].of(k.form)
-		t, harm := l.at(bytes), trialHarm
-		switch known := m.measured(c); {
-		case known && alone && m.evidence(c, true) < trialsToTell: // one that was disturbed would be believed for ever
+		l, harm := b.line(c, i, alone), trialHarm
+		if alone || !b.rails[i].of(k.form).measured(c) { // one that was disturbed would be believed for ever
 			harm = guess
-		case !known:
-			harm = guess
-			if alone { // where nothing is divided most of a time is startup, and a single point overrates larger sizes
-				t = min(t, m.soonest(bytes))
-			}
 		}
+		t := l.at(bytes)
 		if !l.known || t < min(soonest, now*harm) {
 			rail, soonest = i, t
 		}
@@ -269,31 +263,4 @@ func most(shares []int) (rail int) {
 		}
 	}
 	return rail
-}
-
-func sameRails(a, b []int) bool {
-	for i := range a {
-		if (a[i] > 0) != (b[i] > 0) {
-			return false
-		}
-	}
-	return true
-}
-
-// step moves about 1 %, a round at least, from the rail that has most too many to the one that has most too few.
-func step(from, to []int) []int {
-	next, over, under, rounds := slices.Clone(from), 0, 0, 0
-	for i := range from {
-		rounds += from[i]
-		if from[i]-to[i] > from[over]-to[over] {
-			over = i
-		}
-		if to[i]-from[i] > to[under]-from[under] {
-			under = i
-		}
-	}
-	move := min(max(rounds/100, 1), from[over]-to[over], to[under]-from[under])
-	next[over] -= move
-	next[under] += move
-	return next
 }

@@ -7,7 +7,7 @@ import (
 
 // splits are all that a class knows.
 func (k *class) splits() (all [][]int) {
-	all = append(all, k.shares, k.home, k.before, k.refused, k.best.shares)
+	all = append(all, k.shares, k.home, k.before, k.best.shares)
 	for i := range k.tried {
 		all = append(all, k.tried[i].shares)
 	}

@@ -28,7 +28,6 @@ type class struct {
 
 	home    []int    // equal shares
 	contest *contest // of home and other shares; nil: none goes on
-	refused []int    // the other shares, where home has won the last one; nil: it hasn't
 	idle    int      // sets since it
 	proof   int      // sets until the next one
 	last    float64  // what the set before took per byte, in logarithms; 0: it was under other shares
@@ -99,7 +98,7 @@ func (b *Balancer) resize(k *class, bytes float64) {
 		}
 		return plan.Rounds(rounds, weightsOf(shares))
 	}
-	k.shares, k.before, k.refused = rescale(k.shares), rescale(k.before), rescale(k.refused)
+	k.shares, k.before = rescale(k.shares), rescale(k.before)
 	k.best.shares = rescale(k.best.shares)
 	for i := range k.tried {
 		k.tried[i].shares = rescale(k.tried[i].shares)
