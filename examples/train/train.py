@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains AlexNet or VGG-11 with DistributedDataParallel on random images: one rank of a job.
 
-    torchrun --nproc-per-node 2 train.py --model alexnet --batch 2 --steps 5
+    torchrun --nproc_per_node 2 train.py --model alexnet --batch 2 --steps 5
 
 Without torchrun, set MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE. Rank 0 prints each step: its time,
 how much of it was communication that computing did not hide, and what share each rail carried.
