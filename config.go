@@ -48,6 +48,8 @@ type Config struct {
 	// 256 B to 256 KiB. 16 of them are on their way at once. TreeRadix is how many children it has
 	// at most, where there are nodes enough; 0: as many as there are. Rank 0's counts.
 	TreeFragment, TreeRadix int
+	// TreeResults says how results of up to 1 KiB go down a tree. Rank 0's counts.
+	TreeResults TreeResults
 	// Rack is where this node stands: the names of the switches above it, from the top down, with
 	// slashes between ("row1/rack3"). Trees follow the switches at which nodes aggregate. Empty
 	// where nothing is known.

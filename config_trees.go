@@ -38,6 +38,9 @@ func (c Config) validateTrees() (faults []error) {
 	if !c.Trees.valid() {
 		add("%v: must be TreesMeasured, TreesAlways or TreesNever", c.Trees)
 	}
+	if !c.TreeResults.Valid() {
+		add("tree %v: must be ResultsUnicast, ResultsMulticast or ResultsBoth", c.TreeResults)
+	}
 	if c.TreeRadix < 0 || c.TreeRadix == 1 {
 		add("tree radix %d: must be 2 or more, or 0 for any", c.TreeRadix)
 	}
@@ -49,6 +52,23 @@ func (c Config) validateTrees() (faults []error) {
 	}
 	return faults
 }
+
+// TreeResults says how results of up to 1 KiB get from an aggregation node to the ranks below it.
+// Longer ones, and those of reduces and broadcasts, always go to each by itself.
+type TreeResults = sharp.Results
+
+const (
+	// ResultsUnicast: to each rank by itself, over its connection.
+	ResultsUnicast = sharp.Unicast
+	// ResultsMulticast: to all at once by UDP multicast on the rail's device. A rank that has missed one
+	// asks for it after some 2 ms, and gets it over its connection.
+	ResultsMulticast = sharp.Multicast
+	// ResultsBoth: both ways. What comes first counts.
+	ResultsBoth = sharp.Both
+)
+
+// ParseTreeResults reads a way by its name: unicast, multicast or both.
+func ParseTreeResults(s string) (TreeResults, error) { return sharp.ParseResults(s) }
 
 // TreeMode says which operations go over aggregation trees, of those that can.
 type TreeMode int

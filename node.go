@@ -105,7 +105,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		Aggregation: aggregation.Config{Node: cfg.Name, Rails: cfg.Aggregate, MemoryLimit: cfg.AggregateMemory,
 			JobBytes: cfg.AggregateQuota, JobGroups: cfg.AggregateGroups},
 		SharpRails: cfg.sharp(), TreeFragment: cfg.TreeFragment, TreeRadix: cfg.TreeRadix,
-		Node: cfg.Name, Incarnation: incarnation, Host: cfg.host(),
+		TreeResults: cfg.TreeResults,
+		Node:        cfg.Name, Incarnation: incarnation, Host: cfg.host(),
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
 	})

@@ -281,8 +281,11 @@ func treesUnderFaults(t *testing.T, seed uint64) (repaired, lost int) {
 	if random.IntN(2) > 0 { // two levels
 		ranks, nodes, radix = 3+random.IntN(3), 3+random.IntN(2), 2
 	}
-	adapt, rail := shapedRails(fault.Options{Rate: 25e6, Delay: 50 * time.Microsecond},
-		func(c *Config) { c.Balance, c.TreeFragment, c.TreeRadix, c.Trees = balance, fragment, radix, mode })
+	results := TreeResults(seed % 3)
+	adapt, rail := shapedRails(fault.Options{Rate: 25e6, Delay: 50 * time.Microsecond, CastLoss: 0.05, CastSeed: seed},
+		func(c *Config) {
+			c.Balance, c.TreeFragment, c.TreeRadix, c.Trees, c.TreeResults = balance, fragment, radix, mode, results
+		})
 	inGrove(t, ranks, nodes, rails, adapt, func(b *bed, comms []*Communicator) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		counted := make(chan struct{})

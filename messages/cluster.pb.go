@@ -1529,7 +1529,9 @@ type TreeRequest struct {
 	Job uint64 `protobuf:"fixed64,13,opt,name=job,proto3" json:"job,omitempty"`
 	// By rank of the communicator, the number of its host: sums by host are of that order. Empty
 	// where no two ranks share one, and where the tree has several levels, which have their own order.
-	Hosts         []uint32 `protobuf:"varint,14,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`
+	Hosts []uint32 `protobuf:"varint,14,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`
+	// How results go to ranks: 0 by unicast, 1 by multicast, 2 both ways.
+	Results       uint32 `protobuf:"varint,15,opt,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1660,6 +1662,13 @@ func (x *TreeRequest) GetHosts() []uint32 {
 		return x.Hosts
 	}
 	return nil
+}
+
+func (x *TreeRequest) GetResults() uint32 {
+	if x != nil {
+		return x.Results
+	}
+	return 0
 }
 
 // TreeAnswer: whether the sender serves the group.
@@ -2128,7 +2137,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\tTreeOffer\x12\x12\n" +
 	"\x04rail\x18\x01 \x01(\tR\x04rail\x12(\n" +
 	"\x05rails\x18\x02 \x03(\v2\x12.polyrail.ViewRailR\x05rails\x12\x16\n" +
-	"\x06groups\x18\x03 \x01(\rR\x06groups\"\x81\x03\n" +
+	"\x06groups\x18\x03 \x01(\rR\x06groups\"\x9b\x03\n" +
 	"\vTreeRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
 	"\x04comm\x18\x02 \x01(\x06R\x04comm\x12\x12\n" +
@@ -2145,7 +2154,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04size\x18\v \x01(\rR\x04size\x12\x12\n" +
 	"\x04free\x18\f \x01(\bR\x04free\x12\x10\n" +
 	"\x03job\x18\r \x01(\x06R\x03job\x12\x14\n" +
-	"\x05hosts\x18\x0e \x03(\rR\x05hosts\"<\n" +
+	"\x05hosts\x18\x0e \x03(\rR\x05hosts\x12\x18\n" +
+	"\aresults\x18\x0f \x01(\rR\aresults\"<\n" +
 	"\n" +
 	"TreeAnswer\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x18\n" +

@@ -1579,7 +1579,9 @@ type TreeOpen struct {
 	FragmentBytes uint32      `protobuf:"varint,4,opt,name=fragment_bytes,json=fragmentBytes,proto3" json:"fragment_bytes,omitempty"`
 	Node          *ViewMember `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	// The tree has more than one level: it has an order of its own.
-	Deep          bool `protobuf:"varint,6,opt,name=deep,proto3" json:"deep,omitempty"`
+	Deep bool `protobuf:"varint,6,opt,name=deep,proto3" json:"deep,omitempty"`
+	// As in TreeRequest.
+	Results       uint32 `protobuf:"varint,7,opt,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1654,6 +1656,13 @@ func (x *TreeOpen) GetDeep() bool {
 		return x.Deep
 	}
 	return false
+}
+
+func (x *TreeOpen) GetResults() uint32 {
+	if x != nil {
+		return x.Results
+	}
+	return 0
 }
 
 // TreeReady: the sender is connected to its aggregation node, or why it isn't.
@@ -2077,14 +2086,15 @@ const file_control_proto_rawDesc = "" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x1a\n" +
 	"\breceived\x18\x03 \x01(\x04R\breceived\x12\x16\n" +
-	"\x06answer\x18\x04 \x01(\bR\x06answer\"\xb1\x01\n" +
+	"\x06answer\x18\x04 \x01(\bR\x06answer\"\xcb\x01\n" +
 	"\bTreeOpen\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x12\n" +
 	"\x04rail\x18\x02 \x01(\tR\x04rail\x12\x16\n" +
 	"\x06window\x18\x03 \x01(\rR\x06window\x12%\n" +
 	"\x0efragment_bytes\x18\x04 \x01(\rR\rfragmentBytes\x12(\n" +
 	"\x04node\x18\x05 \x01(\v2\x14.polyrail.ViewMemberR\x04node\x12\x12\n" +
-	"\x04deep\x18\x06 \x01(\bR\x04deep\"=\n" +
+	"\x04deep\x18\x06 \x01(\bR\x04deep\x12\x18\n" +
+	"\aresults\x18\a \x01(\rR\aresults\"=\n" +
 	"\tTreeReady\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x1a\n" +
 	"\bobstacle\x18\x02 \x01(\tR\bobstacle\"N\n" +

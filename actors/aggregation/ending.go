@@ -92,6 +92,9 @@ func (g *group) release() {
 	for p := range g.neighbours() {
 		g.server.fabric.Disconnect(p)
 	}
+	if g.caster != nil {
+		g.caster.Close()
+	}
 	g.server.release(g)
 	close(g.done)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // group is this node's part in one group: it folds what the children send, and where it is not the
@@ -40,8 +41,9 @@ type group struct {
 	ranks     []int              // by child; -1: it aggregates itself
 	peers     []*railactors.Peer // by child
 	children  map[*railactors.Peer]int
-	parent    *railactors.Peer  // nil at the root
-	vigil     *railactors.Vigil // over the parent; nil at the root
+	parent    *railactors.Peer     // nil at the root
+	vigil     *railactors.Vigil    // over the parent; nil at the root
+	caster    transport.CastSender // nil: results go by unicast
 
 	ctx    context.Context // ends with the group
 	cancel context.CancelCauseFunc
@@ -131,7 +133,7 @@ func (g *group) match(from *railactors.Peer, h *wire.Header) (child int, err err
 		return 0, fmt.Errorf("aggregation group %s: node %q is no member", groupText(g.id), from.Node())
 	case h.Comm != g.comm:
 		return 0, g.violation(child, fmt.Errorf("communicator %#x, the group's is %#x", h.Comm, g.comm))
-	case h.Step != wire.TreeUp:
+	case h.Step != wire.TreeUp && (h.Step != wire.TreeAsk || h.Kind != wire.KindGrant):
 		return 0, g.violation(child, fmt.Errorf("direction %d", h.Step))
 	}
 	return child, nil
@@ -280,9 +282,12 @@ func (g *group) told(from *railactors.Peer, h *wire.Header) error {
 	g.holds++
 	defer g.leave()
 	var err error
-	if above {
+	switch {
+	case above:
 		actions, err = g.core.Settled(h.Running, actions)
-	} else {
+	case h.Step == wire.TreeAsk:
+		actions, err = g.core.Ask(child, h.Seq, h.Running, actions)
+	default:
 		actions, err = g.core.Held(child, h.Running, actions)
 	}
 	actions = g.note(actions, 0)
@@ -309,7 +314,7 @@ func (g *group) note(actions []sharp.Action, from int) []sharp.Action {
 		case sharp.Forward:
 			g.owed++
 			g.holds++ // until the frame is released
-		case sharp.Respond, sharp.Settle, sharp.Hold:
+		case sharp.Respond, sharp.Settle, sharp.Hold, sharp.Cast:
 			g.holds++
 		}
 	}
@@ -326,6 +331,8 @@ func (g *group) carry(actions []sharp.Action) {
 		case sharp.Respond:
 			g.respond(a)
 			sent = true
+		case sharp.Cast:
+			actions = g.cast(a.Number, actions)
 		case sharp.Settle:
 			g.notice(g.peers[a.Child], a.Number, wire.TreeDown)
 			sent = true

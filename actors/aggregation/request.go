@@ -113,6 +113,9 @@ func (s *Server) validate(m *messages.TreeRequest) error {
 	case len(m.GetHosts()) != 0 && (len(m.GetHosts()) != n || int(m.GetSize()) != n):
 		return fmt.Errorf("hosts of %d ranks, the tree has %d of %d", len(m.GetHosts()), n, m.GetSize())
 	}
+	if m.GetResults() > uint32(sharp.Both) {
+		return fmt.Errorf("results in way %d", m.GetResults())
+	}
 	if err := sharp.CheckShape(int(m.GetWindow()), int(m.GetFragmentBytes())); err != nil {
 		return err
 	}
@@ -213,8 +216,6 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 		size: int(m.GetSize()), deep: m.GetParent() != nil || int(m.GetSize()) != n, free: m.GetFree(),
 		names: make([]string, n), ranks: make([]int, n), peers: make([]*railactors.Peer, n),
 		children: make(map[*railactors.Peer]int, n), reserved: reservation(m), done: make(chan struct{}),
-		core: sharp.NewNode(sharp.NodeConfig{Children: n, Window: window,
-			Root: m.GetParent() == nil}),
 		fragments: make([]fragment, window), results: make(map[uint64]*result),
 		orders:  make(map[orderKey]order),
 		buffers: buffers{bytes: int(m.GetFragmentBytes()), limit: windows(m) * window},
@@ -235,6 +236,8 @@ func (s *Server) newGroup(from string, m *messages.TreeRequest) *group {
 // begin connects the members of an admitted group and makes it known. An error undoes the
 // admission.
 func (s *Server) begin(g *group, m *messages.TreeRequest) error {
+	g.core = sharp.NewNode(sharp.NodeConfig{Children: len(g.peers), Window: len(g.fragments),
+		Root: m.GetParent() == nil, Results: g.openCaster(m), Casts: g.heardBy()})
 	for child, member := range m.GetMembers() {
 		p, err := s.fabric.Connect(railactors.RemoteOf(member))
 		if err != nil {

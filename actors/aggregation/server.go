@@ -101,7 +101,7 @@ func (s *Server) Land(from *railactors.Peer, _ int, h *wire.Header) (railactors.
 
 // Takes reports whether a frame is for this server: of a group's child, or of its parent here.
 func (s *Server) Takes(h *wire.Header) bool {
-	return h.Group != 0 && (h.Step == wire.TreeUp || s.group(h.Group) != nil)
+	return h.Group != 0 && (h.Step != wire.TreeDown || s.group(h.Group) != nil)
 }
 
 // Granted takes a notice of flow control: how many responses a child has, or everybody.

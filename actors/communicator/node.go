@@ -9,6 +9,7 @@ import (
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/supervise"
@@ -28,7 +29,8 @@ type Node struct {
 	Registry         Registry
 	SharpRails       []string // by index: the names of rails that may have trees; "": it may not
 	TreeFragment     int      // bytes of the longest fragment of a tree that is made here
-	TreeRadix        int      // most children of its nodes; 0: as many as there are
+	TreeResults      sharp.Results
+	TreeRadix        int // most children of its nodes; 0: as many as there are
 	// Paths are where living nodes stand, as they have said by gossip (sharp.Site).
 	Paths func() map[string]string
 	// Cast sends a message to a node by gossip, or to all others if it has no name. It may get

@@ -146,7 +146,7 @@ func (t *trees) do(rail int, l *treeLeader, a *sharp.LeaderAction) {
 		for rank := range g.Size {
 			t.rank(op.Rank(rank), &messages.Control{Body: &messages.Control_TreeOpen{TreeOpen: &messages.TreeOpen{
 				Group: a.Group, Rail: l.rail, Window: treeWindow, FragmentBytes: uint32(n.TreeFragment),
-				Node: l.all[layout[layout.Above(rank)].Node], Deep: layout.Deep()}}})
+				Results: uint32(n.TreeResults), Node: l.all[layout[layout.Above(rank)].Node], Deep: layout.Deep()}}})
 		}
 	case sharp.Propose:
 		n.tell(t.coordinator, proposeTree{rail, a.Group})
@@ -171,7 +171,7 @@ func (t *trees) request(l *treeLeader, node string) *messages.TreeRequest {
 	m := &messages.TreeRequest{Group: group, Comm: g.ID, Name: WireText(g.Name), Rail: l.rail,
 		Window: treeWindow, FragmentBytes: uint32(g.node.TreeFragment), Size: uint32(g.Size),
 		BcubeBase: uint32(g.node.Engine.Config.BcubeBase), Free: g.node.Engine.Config.Free,
-		Job: g.Job}
+		Job: g.Job, Results: uint32(g.node.TreeResults)}
 	for _, child := range j.Children {
 		if child.Rank < 0 {
 			m.Members = append(m.Members, l.all[layout[child.Node].Node])

@@ -42,7 +42,7 @@ func (t *trees) connect(m *messages.TreeOpen) {
 func (t *trees) configOf(m *messages.TreeOpen) (c engine.TreeConfig, err error) {
 	n := t.group.node
 	c = engine.TreeConfig{Group: m.GetGroup(), Rail: n.Fabric.RailIndex(m.GetRail()), Window: int(m.GetWindow()),
-		FragmentBytes: int(m.GetFragmentBytes()), Deep: m.GetDeep()}
+		FragmentBytes: int(m.GetFragmentBytes()), Deep: m.GetDeep(), Results: sharp.Results(min(m.GetResults(), uint32(sharp.Both)))}
 	switch {
 	case c.Rail < 0:
 		return c, fmt.Errorf("node %q has no rail %q", n.Name, m.GetRail())
@@ -67,9 +67,27 @@ func (t *trees) connected(m *treeConnected) {
 	if m.err == nil {
 		n, self := t.group.node, t.self
 		o.config.Down = func(reason string) { n.tell(self, &TreeDown{m.group, reason}) }
+		t.hear(o)
 		o.tree, m.err = t.group.OpenTree(o.config)
 	}
 	t.ready(m.group, m.err)
+}
+
+// hear opens this rank's end for results that go to many at once. Where that can't be they come by
+// unicast.
+func (t *trees) hear(o *openTree) {
+	c := &o.config
+	if c.Results == sharp.Unicast {
+		return
+	}
+	casts, err := c.Node.ReceiveCasts(c.Rail, c.Group)
+	if err != nil {
+		n := t.group.node
+		n.Log.Warn("results of a tree come by unicast", "communicator", t.group.Name,
+			"rail", n.Fabric.RailName(c.Rail), "error", err)
+		return
+	}
+	c.Casts = casts
 }
 
 // ready answers rank 0's TreeOpen.

@@ -10,6 +10,7 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/memory"
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // Tree is this rank's part in a group: of a rail that has an aggregation tree, what operations
@@ -30,7 +31,8 @@ type Tree struct {
 	slots   []byte      // results that wait until they are settled, where an operation is in place
 	parts   []*treePart // by number: those that have not ended
 	placing bool        // some goroutine moves results out of their slots
-	late    lateHeld
+	held    later       // that responses of small operations are here
+	asks    later       // for responses that were cast and have not come
 
 	fenced   bool
 	repaired bool
@@ -48,6 +50,10 @@ type TreeConfig struct {
 	Node          *railactors.Peer
 	// Deep: the sum of a fragment is made in several places. It has an order of its own.
 	Deep bool
+	// Results says how responses come, and Casts brings those that come to many at once; nil: none do.
+	// The tree closes it.
+	Results sharp.Results
+	Casts   transport.CastReceiver
 	// Down is told, at most once, that the node's runtime doesn't answer. It must not block.
 	Down func(reason string)
 }
@@ -56,15 +62,24 @@ type TreeConfig struct {
 // memory.
 func (g *Group) OpenTree(c TreeConfig) (*Tree, error) {
 	t := &Tree{TreeConfig: c, engine: g.engine, comm: g.ID, leaf: sharp.NewLeaf(c.Window),
-		arena: memory.NewArena(g.engine.Pool)}
+		arena: memory.NewArena(g.engine.Pool), held: later{delay: heldDelay}, asks: later{delay: askDelay}}
 	slots, err := t.arena.Alloc(t.leaf.Slots() * c.FragmentBytes)
 	if err != nil {
+		if c.Casts != nil {
+			c.Casts.Close()
+		}
 		return nil, fmt.Errorf("results of a tree: %w", err)
 	}
 	t.slots = slots
 	t.vigil = railactors.Vigil{Peer: c.Node, Rail: c.Rail, Owes: t.owed, Down: c.Down}
 	t.sources = []source{{c.Node, c.Rail}}
 	g.changeTrees(func(trees map[uint64]*Tree) { trees[c.Group] = t })
+	switch {
+	case c.Casts != nil:
+		go t.hear() // ends with CloseTree
+	case c.Results == sharp.Multicast:
+		t.Node.Send(t.ask(t.leaf.AskAll())) // nobody else knows the tree yet
+	}
 	return t, nil
 }
 
@@ -75,7 +90,11 @@ func (g *Group) CloseTree(t *Tree) {
 	t.mu.Lock()
 	t.closed = true
 	t.vigil.Stop()
-	t.late.stop()
+	t.held.stop()
+	t.asks.stop()
+	if t.Casts != nil {
+		t.Casts.Close()
+	}
 	t.leaf.Fence()
 	t.free()
 	t.mu.Unlock()
@@ -152,6 +171,10 @@ func (t *Tree) land(from *railactors.Peer, rail int, h *wire.Header) (railactors
 		return railactors.Landing{}, nil
 	}
 	p := t.find(h.Running)
+	if (p == nil || !t.leaf.Expects(h.Running) || p.coming[h.Running-p.first]) && t.twice(h.Running) {
+		t.mu.Unlock()
+		return railactors.Landing{}, nil
+	}
 	if p == nil || !t.leaf.Expects(h.Running) || p.coming[h.Running-p.first] {
 		t.mu.Unlock()
 		return railactors.Landing{}, fmt.Errorf("response to fragment %d of group %016x, which was not asked for",
@@ -229,6 +252,7 @@ func (t *Tree) advance() {
 		p.told = true
 		held = p.end()
 	}
+	ask := t.missed()
 	owed := t.leaf.Sent() > t.leaf.Received() && !t.fenced && !t.closed
 	ended := t.takeEnded()
 	var space [4]*treePart
@@ -241,6 +265,9 @@ func (t *Tree) advance() {
 	for _, f := range frames {
 		p := f.Owner.(*treePart)
 		p.operation.owner.Hand(f, t.Node)
+	}
+	if ask != nil {
+		t.Node.Send(ask)
 	}
 	if held > 0 {
 		t.Node.Send(&railactors.Frame{Rail: t.Rail, Header: wire.TreeNotice(t.comm, t.Group, held, wire.TreeUp)})
@@ -272,7 +299,7 @@ func (t *Tree) told() (last *treePart) {
 		last = p
 		waits = waits || !p.copied && !p.told
 	}
-	if last == nil || last.told || !waits && !t.late.due(t) {
+	if last == nil || last.told || !waits && !t.held.due(t) {
 		return nil
 	}
 	return last
@@ -334,7 +361,11 @@ func (t *Tree) outgoing(frames []*railactors.Frame) []*railactors.Frame {
 	for _, p := range t.parts {
 		for p.launched && !p.aborted && t.leaf.Sent() < p.end() && t.leaf.Send(t.leaf.Sent()) {
 			p.busy++
-			frames = append(frames, p.request(t.leaf.Sent()-1))
+			f := p.request(t.leaf.Sent() - 1)
+			if p.castAlone(int(f.Header.Length)) {
+				t.leaf.SentForCast(f.Tag)
+			}
+			frames = append(frames, f)
 		}
 		if t.leaf.Sent() < p.end() {
 			break

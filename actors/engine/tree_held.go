@@ -7,44 +7,45 @@ import "time"
 // them has been here for a while, as a lone acknowledgement is.
 const heldDelay = 5 * time.Millisecond
 
-// lateHeld is a tree's notice of what it holds, when that isn't said at once. Under tree.mu.
-type lateHeld struct {
+// later is a notice that a tree gives some time after it has a reason to. Under tree.mu.
+type later struct {
+	delay time.Duration
 	timer *time.Timer // nil before the first one
 	armed bool
 	now   bool // the time has come
 }
 
 // due reports whether it is time, and sees to it that the tree is asked when it is.
-func (h *lateHeld) due(t *Tree) bool {
-	if h.now {
-		h.now = false
+func (l *later) due(t *Tree) bool {
+	if l.now {
+		l.now = false
 		return true
 	}
-	if h.armed || t.closed {
+	if l.armed || t.closed {
 		return false
 	}
-	h.armed = true
-	if h.timer == nil {
-		h.timer = time.AfterFunc(heldDelay, t.heldLate)
+	l.armed = true
+	if l.timer == nil {
+		l.timer = time.AfterFunc(l.delay, func() { t.fire(l) })
 	} else {
-		h.timer.Reset(heldDelay)
+		l.timer.Reset(l.delay)
 	}
 	return false
 }
 
-func (h *lateHeld) stop() {
-	if h.timer != nil {
-		h.timer.Stop()
+func (l *later) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
 	}
 }
 
-// heldLate: the time has come.
-func (t *Tree) heldLate() {
+// fire: the time of a notice has come.
+func (t *Tree) fire(l *later) {
 	t.mu.Lock()
-	t.late.armed, t.late.now = false, true
+	l.armed, l.now = false, true
 	t.mu.Unlock()
 	t.advance()
 	t.mu.Lock()
-	t.late.now = false // there was nothing to say
+	l.now = false // there was nothing to say
 	t.mu.Unlock()
 }

@@ -90,15 +90,15 @@ func (o *Operation) joinTrees(t *table.Table) error {
 		tree.join(p)
 		o.trees = append(o.trees, p)
 		if o.shape.eager && o.request.bytes <= pollLimit {
-			o.work.from = tree.pollable()
+			o.work.from = tree.pollable(p.castAlone(o.request.bytes))
 		}
 	}
 	return nil
 }
 
-// pollable are the pairs that a caller looks to for the tree's responses.
-func (t *Tree) pollable() []source {
-	if !t.Node.Pollable(t.Rail) {
+// pollable are the pairs that a caller looks to for the tree's responses; none if they are cast.
+func (t *Tree) pollable(cast bool) []source {
+	if cast || !t.Node.Pollable(t.Rail) {
 		return nil
 	}
 	return t.sources

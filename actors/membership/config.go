@@ -8,6 +8,7 @@ import (
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors"
@@ -24,6 +25,7 @@ type Config struct {
 	SharpRails  []string           // names of those on which communicators have trees made …
 	// … with fragments of so many bytes, of nodes with so many children; 0: any number.
 	TreeFragment, TreeRadix int
+	TreeResults             sharp.Results // how results go to ranks
 
 	OperationTimeout time.Duration                              // 0: none
 	Table            func(rails []string) (*table.Table, error) // what a communicator begins with

@@ -128,6 +128,7 @@ func (n *node) connect(rails int) {
 	n.shared.Fabric = n.fabric
 	n.shared.SharpRails = make([]string, rails)
 	n.shared.TreeFragment, n.shared.TreeRadix = n.config.TreeFragment, n.config.TreeRadix
+	n.shared.TreeResults = n.config.TreeResults
 	n.shared.Cast, n.shared.Paths = n.broadcast, n.paths
 	for _, name := range n.config.SharpRails {
 		n.shared.SharpRails[n.fabric.RailIndex(name)] = name

@@ -20,13 +20,15 @@ const (
 	noticed              // somebody finds that a node is lost, or believes so
 	fence                // a rank hears of it
 	repair               // a rank hears from where on
+	datagram             // a result that was cast, to a child; it may be lost, or come twice
+	asked                // to a node: a rank lacks responses
 	answered             // a root tells its core late that a value is there; of a rule taken out
 	kinds
 )
 
 func (k kind) String() string {
 	return [kinds]string{"request", "response", "acked", "kernel", "held", "settle", "noticed", "fence",
-		"repair", "answered"}[k]
+		"repair", "datagram", "asked", "answered"}[k]
 }
 
 // frame is something on its way. Frames arrive in any order, each once.
@@ -41,6 +43,8 @@ type frame struct {
 	what   sharp.Request
 	memory *uint64 // that is read until the frame is whole at its receiver
 	begun  bool    // it is being received
+	value  uint64  // of a datagram
+	least  uint64  // asked: the rank has the responses below
 }
 
 func (w *world) post(f *frame) { w.frames = append(w.frames, f) }
@@ -72,6 +76,10 @@ func (w *world) deliver(f *frame) (done bool) {
 		w.takeHeld(f)
 	case settle:
 		w.takeSettled(f)
+	case datagram:
+		return w.deliverCast(f)
+	case asked:
+		w.takeAsk(f)
 	default:
 		w.deliverRepair(f)
 	}
@@ -155,7 +163,9 @@ func (w *world) deliverToRank(f *frame) bool {
 	slot := &r.slots[r.leaf.Slot(f.number)]
 	if !f.begun {
 		if !r.leaf.Expects(f.number) {
-			if !r.fenced {
+			if w.results != sharp.Unicast && f.number < r.leaf.Sent() {
+				w.seen.sunk++
+			} else if !r.fenced {
 				w.fail("refused", "rank %d doesn't expect the response to %d", r.id, f.number)
 			}
 			w.acknowledge(f)
@@ -168,7 +178,19 @@ func (w *world) deliverToRank(f *frame) bool {
 		f.begun = false
 		return false
 	}
+	if w.results != sharp.Unicast && !r.fenced && !r.leaf.Expects(f.number) {
+		w.seen.sunk++ // a cast of it came meanwhile
+		w.acknowledge(f)
+		return true
+	}
 	*slot = *f.memory
+	w.arrived(r, f)
+	w.acknowledge(f)
+	return true
+}
+
+// arrived: a rank has a result in its slot.
+func (w *world) arrived(r *rank, f *frame) {
 	r.leaf.Arrived(f.number)
 	r.highest = max(r.highest, f.number+1)
 	w.responses++
@@ -176,8 +198,6 @@ func (w *world) deliverToRank(f *frame) bool {
 		w.leave(r, int(f.number))
 	}
 	w.settled(r)
-	w.acknowledge(f)
-	return true
 }
 
 func (w *world) deliverToNode(f *frame) bool {
@@ -252,6 +272,8 @@ func (w *world) carryOut(a *node, x sharp.Action) {
 		f.to(a.kids[x.Child])
 		w.post(f)
 		w.counted(a, x.Number)
+	case sharp.Cast:
+		w.cast(a, x.Number)
 	case sharp.Free:
 		if w.without != resultsBounded {
 			w.free(a, x.Number)

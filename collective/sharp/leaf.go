@@ -15,6 +15,7 @@ type Leaf struct {
 	settled  uint64 // everybody has the responses below
 	placed   uint64 // results below have left their slots
 	fenced   bool
+	missing  missing
 }
 
 // NewLeaf makes a rank's part. It panics when there is no window.

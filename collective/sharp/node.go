@@ -7,6 +7,9 @@ type NodeConfig struct {
 	Children int
 	Window   int  // fragments that a child may be ahead
 	Root     bool // it has no parent
+	Results  Results
+	// Casts says which children may get results of up to MaxCast bytes by a cast: by child. nil: none.
+	Casts []bool
 }
 
 // Node is an aggregation node's part in one group. It keeps at most Window operands of each child,
@@ -19,6 +22,7 @@ type Node struct {
 	reading  map[uint64]int // results that frames still read: how many
 	held     []uint64       // by child: it has the responses below
 	passed   uint64         // what was told of that: to the parent, or by the root to the children
+	casting  casting
 }
 
 // fragment is what is known of one that is not done.
@@ -45,7 +49,7 @@ func NewNode(c NodeConfig) *Node {
 		panic(fmt.Sprintf("sharp: a node of %d children, window %d", c.Children, c.Window))
 	}
 	n := &Node{NodeConfig: c, open: make([]fragment, c.Window), reading: make(map[uint64]int),
-		held: make([]uint64, c.Children)}
+		held: make([]uint64, c.Children), casting: newCasting(c)}
 	for i := range n.open {
 		n.open[i].have = make([]state, c.Children)
 		n.open[i].reset()
@@ -84,6 +88,9 @@ func (n *Node) Torn(child int, number uint64) { n.at(number).have[child] = absen
 
 // Arrived says that a child's operand is whole.
 func (n *Node) Arrived(child int, number uint64, out []Action) []Action {
+	if window := uint64(n.Window); number >= window {
+		out = n.has(child, number+1-window, out) // else it would not have sent this one
+	}
 	f := n.at(number)
 	f.have[child] = whole
 	if f.missing--; f.missing > 0 {
@@ -125,14 +132,22 @@ func (n *Node) Returned(number uint64, out []Action) []Action {
 }
 
 func (n *Node) respond(number uint64, out []Action) []Action {
-	n.at(number).ended = true
+	f := n.at(number)
+	cast := n.casts(&f.request)
+	f.ended = true
 	// Before the responses: a child that has one may send the fragment that takes its place.
 	for n.at(n.done).ended {
 		n.at(n.done).reset()
 		n.done++
 	}
+	if cast {
+		n.reading[number]++
+		out = append(out, Action{Kind: Cast, Number: number})
+	}
 	for child := range n.Children {
-		out = append(out, Action{Kind: Respond, Number: number, Child: child})
+		if !cast || !n.waits(child, number) {
+			out = append(out, Action{Kind: Respond, Number: number, Child: child})
+		}
 	}
 	return out
 }
@@ -159,6 +174,7 @@ func (n *Node) Held(child int, number uint64, out []Action) ([]Action, error) {
 		return out, fmt.Errorf("child %d says that it has the responses below %d, those below %d are sent",
 			child, number, n.done)
 	}
+	out = n.has(child, number, out)
 	n.held[child] = max(n.held[child], number)
 	least := number
 	for _, h := range n.held {

@@ -3,12 +3,14 @@ package sharp_test
 import (
 	"fmt"
 	"slices"
+
+	"github.com/polyrail/polyrail/collective/sharp"
 )
 
 // act lets a rank do one thing that it can do: call the next operation, send, place a result, say
 // what it holds.
 func (w *world) act(r *rank) bool {
-	acts := [...]func(*rank) bool{w.launch, w.send, w.place, w.hold}
+	acts := [...]func(*rank) bool{w.launch, w.send, w.place, w.hold, w.ask}
 	first := w.rng.IntN(len(acts))
 	for i := range acts {
 		if acts[(first+i)%len(acts)](r) {
@@ -50,6 +52,9 @@ func (w *world) send(r *rank) bool {
 	}
 	w.post(&frame{kind: request, by: r, child: r.child, node: r.parent, number: number,
 		what: w.request(r, number), memory: w.operand(r, number)})
+	if w.results == sharp.Multicast {
+		r.leaf.SentForCast(number)
+	}
 	w.log("rank %d sends %d", r.id, number)
 	return true
 }
@@ -116,6 +121,21 @@ func (w *world) hold(r *rank) bool {
 	r.told++
 	w.post(&frame{kind: held, by: r, child: r.child, node: r.parent, number: end})
 	w.log("rank %d holds those below %d", r.id, end)
+	return true
+}
+
+// ask asks for the responses that may be lost.
+func (w *world) ask(r *rank) bool {
+	if w.results != sharp.Multicast || !r.leaf.Awaits() {
+		return false
+	}
+	to, ok := r.leaf.Overdue()
+	if !ok {
+		return r.leaf.Awaits() // the next time it does
+	}
+	w.seen.asks++
+	w.post(&frame{kind: asked, by: r, child: r.child, node: r.parent, number: to, least: r.leaf.Received()})
+	w.log("rank %d asks for those below %d", r.id, to)
 	return true
 }
 

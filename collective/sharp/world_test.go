@@ -24,6 +24,9 @@ type world struct {
 	rng      *rand.Rand
 	without  rule
 	window   int
+	results  sharp.Results
+	chance   *rand.Rand // of casts: worlds without any draw as they would if there were none
+	loss     float64    // of casts
 	ops      []operation
 	want     []uint64 // by fragment
 	orders   [][]schedule.Fold
@@ -48,6 +51,7 @@ type world struct {
 // stats is what a test wants to have seen.
 type stats struct {
 	runs, deaths, falseAlarms, repaired, saved, redone, late, levels, radix, full, torn, disagreed int
+	casts, lostCasts, asks, sunk                                                                   int
 }
 
 func (s *stats) add(o stats) {
@@ -63,6 +67,10 @@ func (s *stats) add(o stats) {
 	s.full += o.full
 	s.torn += o.torn
 	s.disagreed += o.disagreed
+	s.casts += o.casts
+	s.lostCasts += o.lostCasts
+	s.asks += o.asks
+	s.sunk += o.sunk
 }
 
 // failure is what was wrong first.
@@ -108,6 +116,7 @@ type node struct {
 	operands  [][]operand // by child, number % window
 	requests  map[uint64]sharp.Request
 	results   map[uint64]*result
+	cast      uint64 // the results below were; the highest of them
 	dead      bool
 }
 
@@ -125,6 +134,7 @@ type result struct {
 func newWorld(seed uint64, without rule, logf func(string, ...any)) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 0)), without: without, alarm: -1, logf: logf}
 	w.window = 1 + w.rng.IntN(4)
+	w.drawCasts(seed)
 	n := 2 + w.rng.IntN(7)
 	fragments := w.drawOperations(n)
 	w.drawTree(n)
@@ -153,6 +163,17 @@ func newWorld(seed uint64, without rule, logf func(string, ...any)) *world {
 		w.alarm, w.patience = w.rng.IntN(fragments*n), w.rng.IntN(30)
 	}
 	return w
+}
+
+// drawCasts has two of three worlds cast their results, and some of these lose all casts.
+func (w *world) drawCasts(seed uint64) {
+	w.chance = rand.New(rand.NewPCG(seed, 1))
+	w.results = sharp.Results(w.chance.IntN(3))
+	switch w.without { // what is taken out there is what a node is told of frames
+	case resultsKept, resultsBounded, doneFirst:
+		w.results = sharp.Unicast
+	}
+	w.loss = []float64{0.01, 0.3, 1}[w.chance.IntN(3)]
 }
 
 func (w *world) drawSlowness() float64 { return []float64{0, 0, 0.5, 0.9}[w.rng.IntN(4)] }
@@ -241,7 +262,12 @@ func (w *world) addRank(r *rank) {
 func (w *world) makeCores() {
 	for _, a := range w.nodes {
 		a.window = w.nodeWindow()
-		a.core = sharp.NewNode(sharp.NodeConfig{Children: len(a.kids), Window: a.window, Root: a.parent == nil})
+		casts := make([]bool, len(a.kids))
+		for c, kid := range a.kids {
+			_, casts[c] = kid.(*rank)
+		}
+		a.core = sharp.NewNode(sharp.NodeConfig{Children: len(a.kids), Window: a.window, Root: a.parent == nil,
+			Results: w.results, Casts: casts})
 		a.operands = make([][]operand, len(a.kids))
 		for c := range a.operands {
 			a.operands[c] = make([]operand, a.window)

@@ -209,6 +209,45 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+func FuzzDecodeCast(f *testing.F) {
+	h := dataHeader()
+	h.Group, h.Step, h.Length = 7, TreeDown, 3
+	f.Add(AppendCast(nil, h, []byte("sum")), true)
+	f.Add([]byte{}, false)
+	f.Fuzz(func(t *testing.T, src []byte, seal bool) {
+		src = bytes.Clone(src)
+		if seal && len(src) >= Size {
+			binary.LittleEndian.PutUint16(src, magic)
+			src[offVersion] = Version
+			binary.LittleEndian.PutUint32(src[offChecksum:], crc32.Checksum(src[:offChecksum], castagnoli))
+		}
+		var h Header
+		payload, err := DecodeCast(src, &h)
+		if err != nil {
+			return
+		}
+		if h.Kind != KindData || h.Group == 0 || int(h.Length) != len(payload) || len(payload) != len(src)-Size {
+			t.Errorf("accepted %+v with %d bytes", h, len(payload))
+		}
+	})
+}
+
+func TestACastSurvivesTheNetwork(t *testing.T) {
+	h := dataHeader()
+	h.Group, h.Step, h.Length, h.Ack = 7, TreeDown, 3, 9
+	b := AppendCast(nil, h, []byte("sum"))
+	var got Header
+	payload, err := DecodeCast(b, &got)
+	if err != nil || string(payload) != "sum" || got.Running != h.Running || got.Ack != 0 {
+		t.Errorf("%q, %v, %+v", payload, err, got)
+	}
+	for _, bad := range [][]byte{b[:len(b)-1], append(b, 0), b[:Size-1]} {
+		if _, err := DecodeCast(bad, &got); err == nil {
+			t.Errorf("%d bytes are accepted", len(bad))
+		}
+	}
+}
+
 func TestCodecDoesNotAllocate(t *testing.T) {
 	h, b := dataHeader(), make([]byte, Size)
 	if n := testing.AllocsPerRun(100, func() {

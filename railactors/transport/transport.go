@@ -113,3 +113,30 @@ type LinkWatcher interface {
 	// watch fails. It returns errors.ErrUnsupported where the system can't tell.
 	WatchLink(ctx context.Context, report func(up bool)) error
 }
+
+// Caster is a Device that can send to many at once, in datagrams that are lost, doubled and reordered
+// as it happens. What is sent to a group by a device reaches those who receive that group from it.
+// Either error matches errors.ErrUnsupported where the device can't.
+type Caster interface {
+	// SendCasts opens this device's end for what it sends to a group.
+	SendCasts(group uint64) (CastSender, error)
+	// ReceiveCasts opens this device's end for what the device at addr (its Addr) sends to a group.
+	ReceiveCasts(group uint64, addr string) (CastReceiver, error)
+}
+
+// MaxCast is the longest datagram of a Caster, in bytes: the packet of any network has room for it.
+const MaxCast = 1400
+
+// CastSender sends datagrams. Its methods may be called from any goroutine.
+type CastSender interface {
+	// Send hands over a datagram of up to MaxCast bytes. It does not block.
+	Send(p []byte) error
+	Close() error
+}
+
+// CastReceiver receives datagrams: Receive by one goroutine, until Close by any.
+type CastReceiver interface {
+	// Receive fills p, of MaxCast bytes, with the next datagram, and returns its length.
+	Receive(p []byte) (int, error)
+	Close() error
+}

@@ -34,6 +34,9 @@ func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 		"`GROUPS` that one job may have here (0: as many as there are)")
 	settings.SizeVar(fs, &cfg.TreeFragment, "tree-fragment",
 		"what an aggregation node adds up at a time, 256 B to 256 KiB; rank 0's counts")
+	settings.Var(fs, &cfg.TreeResults, "tree-results", "WAY", polyrail.ParseTreeResults, polyrail.TreeResults.String,
+		"how small results get from an aggregation node to ranks: unicast, multicast (UDP on the rail's "+
+			"device, what is lost is asked for) or both; rank 0's counts")
 	fs.IntVar(&cfg.TreeRadix, "tree-radix", cfg.TreeRadix,
 		"`CHILDREN` that an aggregation node has at most, where there are nodes enough for several "+
 			"levels (0: any number); rank 0's counts")

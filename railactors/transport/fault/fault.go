@@ -9,6 +9,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -24,6 +25,9 @@ type Options struct {
 	Delay  time.Duration // from a write to the arrival of its bytes, added to the transport's own
 	Script Script        // runs from the first Open
 	Frames bool          // what is written is a stream of frames, which Tamper may change
+	// CastLoss is how likely a datagram of a transport.Caster is lost, from 0 to 1, as CastSeed has it.
+	CastLoss float64
+	CastSeed uint64
 }
 
 // Counters say what was in fact done, since Wrap.
@@ -37,6 +41,8 @@ type Counters struct {
 	Refused       int64 // dials and accepts that were turned away
 	Steps         int64 // of the script that were taken
 	Tampered      int64 // frames that were put in
+	Casts         int64 // datagrams that came
+	CastsLost     int64 // of these, and of those that were sent
 }
 
 // Transport is one rail with faults: wrap once per rail. All devices opened from it
@@ -63,6 +69,9 @@ type Transport struct {
 
 	tampering Tampering // that is to be done; 0: none
 	lastFrame []byte    // of any connection
+
+	castLoss float64
+	castRand *rand.Rand
 }
 
 // Wrap makes a transport with faults out of one without.
@@ -75,6 +84,9 @@ func Wrap(inner transport.Transport, o Options) *Transport {
 		changed: make(chan struct{}),
 		conns:   make(map[*conn]struct{}),
 		script:  newPlayer(o.Script),
+
+		castLoss: o.CastLoss,
+		castRand: rand.New(rand.NewPCG(o.CastSeed, 0)),
 	}
 }
 

@@ -39,6 +39,7 @@ type Network struct {
 	silenced map[link]bool
 	unplug   map[link]bool
 	held     map[link]*atomic.Int64
+	casts    map[castGroup]map[*castReceiver]struct{}
 	conns    map[*conn]struct{} // dialing ends of connections that are not closed at both ends
 	changed  chan struct{}      // closed, and made anew, by whatever may end the waiting of a dial
 }
@@ -55,6 +56,7 @@ func NewNetwork() *Network {
 		silenced: make(map[link]bool),
 		unplug:   make(map[link]bool),
 		held:     make(map[link]*atomic.Int64),
+		casts:    make(map[castGroup]map[*castReceiver]struct{}),
 		conns:    make(map[*conn]struct{}),
 		changed:  make(chan struct{}),
 	}
