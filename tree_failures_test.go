@@ -105,3 +105,27 @@ func failingNode(t *testing.T, way failure, levels int, seed uint64) (took time.
 	})
 	return took
 }
+
+// A node that stands still when all ranks have its responses, but not its word that all have them, is
+// noticed as soon as one that owes responses.
+func TestANodeThatSettlesNothingIsNoticed(t *testing.T) {
+	const ranks, elements = 3, 100_000
+	adapt, rail := shapedRails(fault.Options{Delay: 20 * time.Millisecond}, func(*Config) {})
+	inGrove(t, ranks, 1, 1, adapt, func(b *bed, comms []*Communicator) {
+		untilTree(b, comms[0], true)
+		took := func() time.Duration {
+			start := time.Now()
+			wholeSums(b, comms, elements, 1, Sum)
+			return time.Since(start)
+		}
+		for range 4 { // the first ones are still of the table before
+			took()
+		}
+		usual := took() // twice to the node and back
+		time.AfterFunc(usual*7/10, func() { rail(ranks, 0).Stall(10 * time.Second) })
+		if hit := took(); hit < usual+150*time.Millisecond || hit > usual+700*time.Millisecond {
+			t.Errorf("the operation took %v, %v before\n%s", hit, usual, b.log)
+		}
+		rail(ranks, 0).Heal()
+	})
+}

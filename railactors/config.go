@@ -87,7 +87,7 @@ const (
 	inlineBytes    = 32<<10 + wire.Size          // a frame up to this is written by whoever sends it
 	memoryInline   = wire.MaxPayload + wire.Size // likewise in memory: waking the writer takes longer than the copy
 	maxBatchFrames = 16                          // frames that one vectored write carries
-	revokeGrace    = 200 * time.Millisecond      // for a write in progress to end when its memory is revoked
+	revokeGrace    = 150 * time.Millisecond      // for a write in progress to end when its memory is revoked
 	minBackoff     = 10 * time.Millisecond       // between attempts to connect
 	maxBackoff     = time.Second
 	leastConnect   = 500 * time.Millisecond // that an attempt waits for the other host; longer with a long rank timeout

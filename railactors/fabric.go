@@ -365,7 +365,7 @@ func (f *Fabric) lingered(p *Peer) {
 // Revoke takes memory back: queued frames of this owner are dropped and released with
 // ErrRevoked, written ones are released and not sent again, landings of this receiver
 // are torn. It doesn't wait. What a goroutine holds at the moment is released when that lets go: a
-// read at once; a write after at most 0.2 s, or its connection is closed. Owner is the
+// read at once; a write after at most 0.15 s, or its connection is closed. Owner is the
 // FrameOwner's and the Receiver's own pointer. What is sent later isn't affected.
 func (f *Fabric) Revoke(owner any) {
 	if owner == nil {

@@ -10,7 +10,7 @@ import (
 // dead: its kernel may acknowledge what nobody reads.
 const (
 	vigilSilence = 200 * time.Millisecond
-	vigilLooks   = 4 // per vigilSilence
+	vigilLooks   = 8 // per vigilSilence
 )
 
 // Vigil watches over a node that owes answers (docs/decisions/035), of an aggregation tree.

@@ -57,6 +57,8 @@ type group struct {
 	fragments []fragment         // that are open, by number modulo window
 	results   map[uint64]*result // that are being sent, by number
 	owed      int                // results that the parent has not sent
+	heldTo    uint64             // the parent was told that the results below are held …
+	settledTo uint64             // … and said that those below are settled
 	buffers   buffers
 	orders    map[orderKey]order
 	folded    uint64 // fragments
@@ -284,7 +286,9 @@ func (g *group) told(from *railactors.Peer, h *wire.Header) error {
 	var err error
 	switch {
 	case above:
-		actions, err = g.core.Settled(h.Running, actions)
+		if actions, err = g.core.Settled(h.Running, actions); err == nil {
+			g.settledTo = max(g.settledTo, h.Running)
+		}
 	case h.Step == wire.TreeAsk:
 		actions, err = g.core.Ask(child, h.Seq, h.Running, actions)
 	default:
@@ -314,8 +318,11 @@ func (g *group) note(actions []sharp.Action, from int) []sharp.Action {
 		case sharp.Forward:
 			g.owed++
 			g.holds++ // until the frame is released
-		case sharp.Respond, sharp.Settle, sharp.Hold, sharp.Cast:
+		case sharp.Respond, sharp.Settle, sharp.Cast:
 			g.holds++
+		case sharp.Hold:
+			g.holds++
+			g.heldTo = max(g.heldTo, a.Number)
 		}
 	}
 	return actions
@@ -341,6 +348,7 @@ func (g *group) carry(actions []sharp.Action) {
 			sent = true
 		case sharp.Hold:
 			g.notice(g.parent, a.Number, wire.TreeUp)
+			g.vigil.Begin()
 			sent = true
 		}
 	}

@@ -298,11 +298,11 @@ func (g *group) awaitMembers() error {
 	return nil
 }
 
-// owes reports whether the parent owes results.
+// owes reports whether the parent owes results, or the word that they are settled.
 func (g *group) owes() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.cause == nil && g.owed > 0
+	return g.cause == nil && (g.owed > 0 || g.heldTo > g.settledTo)
 }
 
 // asked is who asked for which group.

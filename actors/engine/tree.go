@@ -32,6 +32,7 @@ type Tree struct {
 	parts   []*treePart // by number: those that have not ended
 	placing bool        // some goroutine moves results out of their slots
 	held    later       // that responses of small operations are here
+	heldTo  uint64      // the node was told that the responses below are here
 	asks    later       // for responses that were cast and have not come
 
 	fenced   bool
@@ -171,12 +172,12 @@ func (t *Tree) land(from *railactors.Peer, rail int, h *wire.Header) (railactors
 		return railactors.Landing{}, nil
 	}
 	p := t.find(h.Running)
-	if (p == nil || !t.leaf.Expects(h.Running) || p.coming[h.Running-p.first]) && t.twice(h.Running) {
-		t.mu.Unlock()
-		return railactors.Landing{}, nil
-	}
 	if p == nil || !t.leaf.Expects(h.Running) || p.coming[h.Running-p.first] {
+		twice := t.twice(h.Running)
 		t.mu.Unlock()
+		if twice {
+			return railactors.Landing{}, nil
+		}
 		return railactors.Landing{}, fmt.Errorf("response to fragment %d of group %016x, which was not asked for",
 			h.Running, t.Group)
 	}
@@ -251,9 +252,10 @@ func (t *Tree) advance() {
 	if p := t.told(); p != nil {
 		p.told = true
 		held = p.end()
+		t.heldTo = held
 	}
 	ask := t.missed()
-	owed := t.leaf.Sent() > t.leaf.Received() && !t.fenced && !t.closed
+	owed := t.owes()
 	ended := t.takeEnded()
 	var space [4]*treePart
 	resolved := t.takeResolved(space[:0])

@@ -5,11 +5,16 @@ import "slices"
 // This file is about how a rank finds that a tree's aggregation node doesn't answer, and does
 // without it (docs/decisions/035).
 
-// owed reports whether responses are outstanding.
+// owed reports whether responses are outstanding, or the word that everybody has those that are here.
 func (t *Tree) owed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.leaf.Sent() > t.leaf.Received() && !t.fenced && !t.closed
+	return t.owes()
+}
+
+// owes is owed under mu.
+func (t *Tree) owes() bool {
+	return (t.leaf.Sent() > t.leaf.Received() || t.heldTo > t.leaf.Settled()) && !t.fenced && !t.closed
 }
 
 // Fence ends this rank's part in the group: nothing is sent, and no response is taken. Once nothing

@@ -11,9 +11,9 @@ const (
 	seekFor   = 100 * time.Millisecond // offers are collected for so long
 	answerIn  = 5 * time.Second        // a node's answer, and the ranks' to connect to it
 	minRetry  = 100 * time.Millisecond // after a failure, twice as long each time
-	maxRetry  = 2 * time.Second
-	maxSeek   = 10 * time.Second // where nobody aggregates
-	forgiving = 10 * time.Second // a tree that has served for so long is no failure
+	maxRetry  = time.Second            // so a tree whose node fails again and again is back within 2 s
+	maxSeek   = 10 * time.Second       // where nobody aggregates
+	forgiving = 10 * time.Second       // a tree that has served for so long is no failure
 )
 
 // Leader makes the trees of one rail of a communicator, and sees to it that one that is lost is
@@ -29,6 +29,7 @@ type Leader struct {
 	group    uint64
 	since    time.Time // the group was offered
 	failures int
+	unserved int // attempts in a row for which nobody served
 
 	said    []bool // by rank, or by node of the layout: it has answered in this state
 	missing int
@@ -98,7 +99,7 @@ func (l *Leader) Tick(now time.Time, fresh uint64, out []LeaderAction) []LeaderA
 	case seeking:
 		return l.ask(now, fresh, out)
 	case asking:
-		return l.rest(now, maxRetry, l.relinquish(out))
+		return l.rest(now, l.relinquish(out))
 	default: // opening
 		return l.lose("the ranks did not connect to it in time", out)
 	}
@@ -125,9 +126,12 @@ func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAc
 		return cmp.Or(lost(a)-lost(b), a.Groups-b.Groups, cmp.Compare(a.Node, b.Node))
 	})
 	l.group, l.layout = fresh, Arrange(l.ranks, l.offers, l.radix)
-	if len(l.layout) == 0 {
-		return l.rest(now, maxSeek, out)
+	if len(l.layout) == 0 { // which says nothing of a tree that was lost before: others may offer soon
+		l.state, l.until = resting, now.Add(min(maxSeek, minRetry<<min(l.unserved, 20)))
+		l.unserved++
+		return out
 	}
+	l.unserved = 0
 	l.state, l.until = asking, now.Add(answerIn)
 	l.await(len(l.layout))
 	for _, j := range l.layout {
@@ -144,9 +148,9 @@ func (l *Leader) relinquish(out []LeaderAction) []LeaderAction {
 	return out
 }
 
-// rest ends an attempt. The next one begins after a while, of at most so long.
-func (l *Leader) rest(now time.Time, longest time.Duration, out []LeaderAction) []LeaderAction {
-	l.state, l.until = resting, now.Add(min(longest, minRetry<<min(l.failures, 20)))
+// rest ends an attempt. The next one begins after a while.
+func (l *Leader) rest(now time.Time, out []LeaderAction) []LeaderAction {
+	l.state, l.until = resting, now.Add(min(maxRetry, minRetry<<min(l.failures, 20)))
 	l.failures++
 	return out
 }
@@ -245,6 +249,6 @@ func (l *Leader) Fenced(now time.Time, rank int, group, settled uint64, out []Le
 	if !l.heard(rank) {
 		return out
 	}
-	return l.rest(now, maxRetry, l.relinquish(append(out,
+	return l.rest(now, l.relinquish(append(out,
 		LeaderAction{Kind: Repair, Group: l.group, From: l.settled})))
 }

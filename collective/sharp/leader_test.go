@@ -218,3 +218,16 @@ func TestALeaderForgivesWhoHasServed(t *testing.T) {
 		t.Errorf("after %v of service it waits %v", forgiving, again)
 	}
 }
+
+// A tree whose nodes failed again and again is no reason to leave a moment without offers for long.
+func TestALeaderSeeksAgainSoonWhereTheLastSeekFoundNobody(t *testing.T) {
+	b := newLeaderBed(t)
+	b.l.failures = 20
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	b.expect(b.wake())
+	last := b.now
+	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	if pause := b.now.Sub(last); pause > minRetry {
+		t.Errorf("it seeks again after %v", pause)
+	}
+}
