@@ -110,7 +110,7 @@ func (c *Communicator) start(ctx context.Context, r *engine.Request, opts []Opti
 	for _, option := range opts {
 		option(r)
 	}
-	return inner.Start(ctx, r)
+	return c.begin(ctx, inner, r)
 }
 
 // AllReduce replaces each element of buf by the combination of that element on all ranks. All ranks

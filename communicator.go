@@ -5,6 +5,8 @@ import (
 	"time"
 	"unsafe"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/actors/membership"
@@ -24,8 +26,9 @@ import (
 // is as if it had not been made. A nil communicator has no name, no members and ErrArgument as its
 // error.
 type Communicator struct {
-	inner *communicator.Communicator
-	node  *membership.Node
+	inner  *communicator.Communicator
+	node   *membership.Node
+	tracer trace.Tracer // nil: operations have no spans
 }
 
 // Name is what the members asked for.
@@ -116,7 +119,7 @@ func (c *Communicator) sibling(inner *communicator.Communicator) *Communicator {
 	if inner == nil {
 		return nil
 	}
-	return &Communicator{inner, c.node}
+	return &Communicator{inner, c.node, c.tracer}
 }
 
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
@@ -185,7 +188,7 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := inner.Start(ctx, &engine.Request{Kind: op.KindBarrier, Waits: true})
+	w, err := c.begin(ctx, inner, &engine.Request{Kind: op.KindBarrier, Waits: true})
 	if err != nil {
 		return err
 	}

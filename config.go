@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
@@ -115,6 +117,9 @@ type Config struct {
 
 	// HTTP says where the node shows what it does.
 	HTTP HTTP
+	// Spans, if set, is who gets an OpenTelemetry span for each operation, a child of the one in the call's context
+	// (docs/operations.md). It must not block: what exports spans does so in batches.
+	Spans trace.TracerProvider
 
 	Logger *slog.Logger // nil: slog.Default()
 }

@@ -294,5 +294,5 @@ func (n *Node) Communicator(ctx context.Context, name string, size int) (*Commun
 	if err != nil {
 		return nil, err
 	}
-	return &Communicator{inner, node}, nil
+	return &Communicator{inner, node, n.config.tracer()}, nil
 }

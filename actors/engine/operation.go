@@ -341,6 +341,10 @@ func (o *Operation) resolve() {
 	if m, t := o.group.Meter, o.group.trace.Load(); m != nil || t != nil {
 		o.account(m, t, err)
 	}
+	if ended := o.request.Ended; ended != nil {
+		o.request.Ended = nil
+		ended(End{Seq: o.Seq, Algorithm: o.shape.desc.Algorithm, Bytes: o.request.bytes, Err: err})
+	}
 	if o.work.finish(err, o.request.Batch) && o.lingers {
 		<-o.work.slot
 	}

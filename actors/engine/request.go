@@ -26,11 +26,22 @@ type Request struct {
 	// The caller calls Wait or WaitFor at once.
 	Waits bool
 
+	// Ended, if set, is told once how the operation ended, before its caller knows. It must not block.
+	Ended func(End)
+
 	Salt uint64 // of a view's barrier or a Dup: enters the digest
 	Rail int    // of a probe: 1 + the rail that carries all of it; 0: by the table
 
 	bytes  int           // size of the operation: the larger one of a rank's input and output
 	called time.Duration // since the process began, where it is counted
+}
+
+// End is how an operation ended, for those who follow it.
+type End struct {
+	Seq       uint64
+	Algorithm op.Algorithm
+	Bytes     int // the larger one of a rank's input and output; 0 of AllToAllV
+	Err       error
 }
 
 // digest hashes everything that shapes an operation.

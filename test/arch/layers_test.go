@@ -22,12 +22,13 @@ const (
 	msgpack    = "github.com/hashicorp/go-msgpack/v2" // what memberlist speaks
 	rapid      = "pgregory.net/rapid"
 	prometheus = "github.com/prometheus/client_golang/prometheus"
+	otel       = "go.opentelemetry.io/otel" // the API; what records and exports spans is the user's
 )
 
 // layers stand from the top to the bottom; the deepest directory that holds a file is its
 // layer. Imports point down only.
 var layers = []layer{
-	{dir: ".", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib}},
+	{dir: ".", internal: []string{"actors", "cluster", "railactors", "messages", "collective"}, external: []string{actorLib, otel}},
 	{dir: "cmd", internal: []string{".", "cmd", "railactors/transport", "collective/op", "collective/schedule", "test/faults", "test/testbed"}, external: []string{"github.com/spf13", "go.yaml.in/yaml", "github.com/google/pprof/profile", "github.com/schollz/progressbar", "golang.org/x/term", "gonum.org/v1/plot"}},
 	// It plans with the cores that a node runs.
 	{dir: "cmd/node/internal/simulate", internal: []string{".", "cmd/node/internal/measure", "collective", "messages/wire", "test/testbed"}},
