@@ -134,6 +134,42 @@ func TestATraceTellsOfAFailover(t *testing.T) {
 	})
 }
 
+// What goes over a tree is on tracks of its own, and so is the repair when its node dies.
+func TestATraceTellsOfATree(t *testing.T) {
+	inGrove(t, 3, 1, 1, nil, func(b *bed, comms []*Communicator) {
+		sums(b, comms, 100_000, 1, true)
+		untilTree(b, comms[0], true)
+		for range 3 { // until all ranks have the table
+			sums(b, comms, 100_000, 1, true)
+		}
+		trace, err := comms[0].Trace(100_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums(b, comms, 1<<20, 2, true)
+		b.Kill(3)
+		sums(b, comms, 1<<20, 3, true)
+
+		all := readTrace(t, trace)
+		over := func(name, node string) func(*tracedEvent) bool {
+			return func(e *tracedEvent) bool { return e.Name == name && e.Cat == "frame" && e.Args["node"] == node }
+		}
+		begun := find(t, all, 0, "operation", func(e *tracedEvent) bool { return e.Name == "allreduce" && e.Ph == "b" })
+		up := find(t, all, *begun.Ts, "operand", over("send", "node3"))
+		down := find(t, all, *up.Ts, "result", over("receive", "node3"))
+		if up.Args["fragment"] != 0.0 || down.Args["rail"] != "rail0" {
+			t.Errorf("the first fragment: %+v, the first result: %+v", up.Args, down.Args)
+		}
+		for _, want := range []string{"lane rail0 to its tree", "lane rail0 from its tree", "lane repair of rail0 to rank 1 (node1)"} {
+			if !slices.ContainsFunc(all, func(e tracedEvent) bool { return e.Name == "thread_name" && e.Args["name"] == want }) {
+				t.Errorf("no track %q", want)
+			}
+		}
+		lost := find(t, all, *down.Ts, "loss of the tree", func(e *tracedEvent) bool { return e.Name == "tree down" })
+		find(t, all, *lost.Ts, "frame of the repair", func(e *tracedEvent) bool { return e.Name == "send" && e.Args["node"] == nil })
+	})
+}
+
 // sumOnAll runs an allreduce of so many elements on all ranks.
 func sumOnAll(b *bed, comms []*Communicator, elements int) {
 	b.t.Helper()

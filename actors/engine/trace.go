@@ -24,7 +24,9 @@ const (
 	TraceNote                       // something happened to rails or communicators: Text, Detail
 )
 
-// TraceEvent is one of them. Fields that a kind doesn't have are 0; Peer and Rail are -1 then.
+// TraceEvent is one of them. Fields that a kind doesn't have are 0; Peer and Rail are -1 then. A frame
+// between this rank and the aggregation node of a tree has no Peer. Its First is the fragment's number in the
+// operation's lane, and Text names the node.
 type TraceEvent struct {
 	At, Took     time.Duration // since TraceBegan
 	Kind         TraceKind
@@ -89,6 +91,15 @@ func (g *Group) Note(text, detail string, peer, rail, bytes int) {
 
 // Traced reports whether a trace is recorded.
 func (g *Group) Traced() bool { return g.trace.Load() != nil }
+
+// trace records a frame of a fragment, where a trace is recorded.
+func (p *treePart) trace(kind TraceKind, rail int, number uint64, bytes int) {
+	if t := p.operation.group.trace.Load(); t != nil {
+		e := p.operation.event(kind, p.lane, rail, -1, int(number-p.first), 1, bytes)
+		e.Text = p.tree.Node.Node()
+		t.add(e)
+	}
+}
 
 // event is one of an operation, now.
 func (o *Operation) event(kind TraceKind, lane, rail, peer, first, count, bytes int) TraceEvent {

@@ -205,6 +205,7 @@ func (t *Tree) land(from *railactors.Peer, rail int, h *wire.Header) (railactors
 	o.mu.Lock()
 	o.landing(p.lane, rail, h.Length)
 	o.mu.Unlock()
+	p.trace(TraceReceive, rail, h.Running, length)
 	return railactors.Landing{Dst: dst, Receiver: p, Tag: h.Running}, nil
 }
 
@@ -266,6 +267,7 @@ func (t *Tree) advance() {
 	}
 	for _, f := range frames {
 		p := f.Owner.(*treePart)
+		p.trace(TraceSend, p.lane, f.Tag, len(f.Payload))
 		p.operation.owner.Hand(f, t.Node)
 	}
 	if ask != nil {

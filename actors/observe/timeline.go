@@ -20,7 +20,7 @@ type Timeline struct {
 	Lost         uint64 // before the first event
 }
 
-// The tracks of a rank's process in a timeline. Those of lanes follow: two for each peer.
+// The tracks of a rank's process in a timeline. Those of lanes follow: two for the lane's tree, and two for each peer.
 const (
 	trackOperations = 1
 	trackRails      = 2
@@ -112,15 +112,19 @@ func (t *Timeline) names(emit func(traceEvent)) {
 				if e.Kind == engine.TraceReceive || e.Kind == engine.TraceGrant {
 					way = "from"
 				}
-				meta("thread_name", track, fmt.Sprintf("lane %s %s rank %d (%s)", t.lane(e.Lane), way, e.Peer, t.node(e.Peer)))
+				peer := fmt.Sprintf("rank %d (%s)", e.Peer, t.node(e.Peer))
+				if e.Peer < 0 {
+					peer = "its tree"
+				}
+				meta("thread_name", track, fmt.Sprintf("lane %s %s %s", t.lane(e.Lane), way, peer))
 			}
 		}
 	}
 }
 
-// track is that of a lane's frames to, or from, a peer.
+// track is that of a lane's frames to, or from, a peer or the lane's tree.
 func (t *Timeline) track(e *engine.TraceEvent) int {
-	track := trackLanes + 2*(e.Lane*len(t.Nodes)+e.Peer)
+	track := trackLanes + 2*(e.Lane*(len(t.Nodes)+1)+e.Peer+1)
 	if e.Kind == engine.TraceReceive || e.Kind == engine.TraceGrant {
 		track++
 	}
@@ -176,7 +180,12 @@ func (t *Timeline) event(i int, open map[[2]int]bool, emit func(traceEvent)) {
 		lasting("reduce", "reduction", trackReductions, frame)
 	case engine.TraceSend, engine.TraceReceive:
 		name := map[engine.TraceKind]string{engine.TraceSend: "send", engine.TraceReceive: "receive"}[e.Kind]
-		frame["bytes"], frame["rounds"] = e.Bytes, fmt.Sprintf("%d+%d", e.First, e.Count)
+		frame["bytes"] = e.Bytes
+		if e.Peer < 0 {
+			frame["fragment"], frame["node"] = e.First, e.Text
+		} else {
+			frame["rounds"] = fmt.Sprintf("%d+%d", e.First, e.Count)
+		}
 		if e.Kind == engine.TraceReceive {
 			frame["rail"] = t.rail(e.Rail) // that carried it; a frame that is sent is bound to one later
 		}
