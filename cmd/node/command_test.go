@@ -157,6 +157,8 @@ func sample(flag *pflag.Flag) string {
 		return "7x3"
 	case "balance":
 		return "static"
+	case "tree-results":
+		return "both"
 	case "trees":
 		return "never"
 	case "order":
