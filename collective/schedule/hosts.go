@@ -54,6 +54,20 @@ func (h *Hosts) most() (ranks int) {
 	return ranks
 }
 
+// saving is how many times as much a host's rails carry with a ring of the ranks in order as with
+// rings of holders between the hosts. A ring leaves a host as often as its ranks are placed apart.
+func (h *Hosts) saving() float64 {
+	n, hosts := len(h.of), len(h.ranks)
+	leaves := make([]int, hosts)
+	for r, p := range h.of {
+		if h.of[(r+1)%n].host != p.host {
+			leaves[p.host]++
+		}
+	}
+	ring := float64(slices.Max(leaves)) * float64(n-1) / float64(n)
+	return ring * float64(hosts) / float64(hosts-1)
+}
+
 // among is h, or what nil stands for among n ranks.
 func (h *Hosts) among(n int) *Hosts {
 	if h != nil {

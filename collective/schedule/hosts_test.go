@@ -79,6 +79,9 @@ func TestAlgorithmsByHostAreChosenWhereRanksShareHosts(t *testing.T) {
 		{op.KindAllReduce, small, 4, "together", op.Tree}, {op.KindAllReduce, large, 4, "together", op.Hierarchical},
 		{op.KindAllReduce, 64 << 10, 4, "together", op.RecursiveDoubling}, {op.KindReduceScatter, 64 << 10, 4, "together", op.Hierarchical},
 		{op.KindAllReduce, large, 2, "together", op.Ring}, {op.KindAllReduce, large, 17, "together", op.Ring},
+		{op.KindAllReduce, large, 8, "pairs", op.Hierarchical}, {op.KindAllReduce, large, 10, "pairs", op.Ring},
+		{op.KindAllReduce, 256 << 10, 16, "pairs", op.Hierarchical}, {op.KindAllReduce, large, 16, "round robin", op.Hierarchical},
+		{op.KindAllGather, large, 16, "pairs", op.Ring}, {op.KindBroadcast, large, 16, "pairs", op.Hierarchical},
 		{op.KindAllReduce, small, 6, "apart", op.Tree}, {op.KindAllReduce, large, 6, "", op.Ring},
 	} {
 		if got := schedule.Choose(c.kind, c.bytes, c.n, places(c.layout, c.n)); got != c.want {
