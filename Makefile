@@ -68,9 +68,10 @@ tables: ## TABLES=n schedules in which the balancer's measured tables are agreed
 trees: ## SEEDS=n groups of an aggregation tree in random steps, also with each rule taken out, or SEED=s: one again, with its events
 	$(GO) test -count=1 -v -timeout 4h -run 'Groups|Rule' ./collective/sharp $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
-treefaults: ## FAILURES=n times an aggregation node is killed, cut, stopped and closed in mid-operation, and SCENARIOS=n random scenarios of trees
+treefaults: ## FAILURES=n times an aggregation node is killed, cut, stopped and closed in mid-operation, SCENARIOS=n random scenarios of trees, and FAILURES=n failures of processes on hosts (root only)
 	$(GO) test -count=1 -v -timeout 4h -run 'ATreeIsMadeAnewSoon|OutliveTheirTree' . -tree-failures $(FAILURES)
 	$(GO) test -count=1 -v -timeout 4h -run TestTreesUnderFaults . $(if $(SEED),-seed $(SEED),-seeds $(SCENARIOS))
+	$(GO) test -count=1 -v -timeout 4h -run AnAggregationNodeFails ./test/netlab -tree-failures $(FAILURES)
 
 worlds: ## the balancer's score in simulated networks; ARGS=-update replaces the committed one
 	$(GO) test -count=1 -v -timeout 1h -run Worlds ./collective/balance -worlds $(ARGS)

@@ -50,10 +50,16 @@ func TestMain(m *testing.M) {
 // needBench skips a test where it cannot run, and builds the program otherwise.
 func needBench(t *testing.T, hosts int) *Bed {
 	t.Helper()
+	return needProgram(t, Config{Hosts: hosts, Rails: []Rate{rate, rate}, Management: true})
+}
+
+// needProgram is needBench on a bed of any shape.
+func needProgram(t *testing.T, c Config) *Bed {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short leaves out whole programs on a bed")
 	}
-	b := Up(t, Config{Hosts: hosts, Rails: []Rate{rate, rate}, Management: true})
+	b := Up(t, c)
 	if _, err := os.Stat(node); err == nil {
 		return b
 	}

@@ -24,7 +24,7 @@ func TestAChangedRateIsFollowed(t *testing.T) {
 		t.Skip("SKIPPED: -changes N measures N changes of a rail's rate")
 	}
 	b := Up(t, Config{Hosts: cutHosts, Rails: []Rate{rate, rate}, Management: true})
-	d, end := ranksOn(t, b)
+	d, end := ranksOn(t, b, "tcp", 1, cutBytes)
 	defer end()
 	d.until(t, "operations before the change", func() bool { return len(d.operations()) >= within+10 })
 	for range *changes {

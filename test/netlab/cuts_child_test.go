@@ -23,6 +23,8 @@ const childEnv = "POLYRAIL_NETLAB_CHILD"
 type childConfig struct {
 	Name, Bind, Join string
 	Rails            []string // devices
+	Protocol         string   // theirs
+	Jobs             int      // communicators that sum at the same time; the first one is told of
 	Ranks, Elements  int
 }
 
@@ -34,7 +36,7 @@ type line struct {
 	Wrong     int              // elements
 	Sent      map[string]int64 // by rail: bytes since the last operation
 
-	Kind, Node, Rail                           string
+	Kind, Node, Rail, Communicator             string
 	Unacknowledged, Waiting, Resent, Remaining int64
 }
 
@@ -49,7 +51,7 @@ func child(config string) error {
 	cfg := polyrail.DefaultConfig()
 	cfg.Name, cfg.Bind, cfg.Join = c.Name, c.Bind, []string{c.Join}
 	for _, d := range c.Rails {
-		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: d, Protocol: "tcp", Device: d})
+		cfg.Rails = append(cfg.Rails, polyrail.Rail{Name: d, Protocol: c.Protocol, Device: d})
 	}
 	node, err := polyrail.Start(ctx, cfg)
 	if err != nil {
@@ -65,7 +67,7 @@ func child(config string) error {
 	events := node.Events(ctx)
 	go func() {
 		for e := range events {
-			say(line{Begin: e.Time, Kind: e.Kind.String(), Node: e.Node, Rail: e.Rail,
+			say(line{Begin: e.Time, Kind: e.Kind.String(), Node: e.Node, Rail: e.Rail, Communicator: e.Communicator,
 				Unacknowledged: e.Unacknowledged, Waiting: e.Waiting, Resent: e.Resent, Remaining: e.Remaining})
 		}
 	}()
@@ -74,14 +76,38 @@ func child(config string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		over.Store(true)
 	}()
-	comm, err := node.Communicator(ctx, "cuts", c.Ranks)
+	errs := make([]error, c.Jobs)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() {
+			errs[i] = job(ctx, node, i, c, &over, say)
+		})
+	}
+	all.Wait()
+	return errors.Join(append(errs, node.Close(ctx))...)
+}
+
+// jobName is that of a communicator.
+func jobName(i int) string { return fmt.Sprintf("cuts-%d", i) }
+
+// job is one communicator's. The first one's operations are told; a wrong sum of another one is an error.
+func job(ctx context.Context, node *polyrail.Node, i int, c childConfig, over *atomic.Bool, say func(line)) error {
+	comm, err := node.Communicator(ctx, jobName(i), c.Ranks)
 	if err != nil {
 		return err
 	}
-	if err := sums(ctx, comm, node, c.Elements, &over, say); err != nil {
-		return err
+	var wrong error
+	if i > 0 {
+		say = func(l line) {
+			if l.Wrong > 0 && wrong == nil {
+				wrong = fmt.Errorf("%s: operation %d has %d wrong elements", jobName(i), l.Operation, l.Wrong)
+			}
+		}
 	}
-	return errors.Join(comm.Close(ctx), node.Close(ctx))
+	if err := sums(ctx, comm, node, c.Elements, over, say); err != nil {
+		return fmt.Errorf("%s: %w", jobName(i), err)
+	}
+	return errors.Join(wrong, comm.Close(ctx))
 }
 
 // sums goes on until rank 0 is to end. Its operands are whole numbers, so that there is one right sum.

@@ -40,16 +40,17 @@ type diary struct {
 	errs  [cutHosts]strings.Builder
 }
 
-// ranksOn starts a rank on every host; they end when end is called.
-func ranksOn(t *testing.T, b *Bed) (d *diary, end func()) {
+// ranksOn starts a rank on each of the first hosts; they end when end is called.
+func ranksOn(t *testing.T, b *Bed, protocol string, jobs, bytes int) (d *diary, end func()) {
 	t.Helper()
 	d = &diary{}
 	var all sync.WaitGroup
 	var ends []func() error
 	for host := 1; host <= cutHosts; host++ {
-		c := childConfig{Name: nameOf(host), Bind: b.Addr(host, 0) + ":7946", Join: b.Addr(1, 0) + ":7946", Ranks: cutHosts, Elements: cutBytes / 4}
-		for r := 1; r <= rails; r++ {
-			c.Rails = append(c.Rails, NIC(r))
+		c := childConfig{Name: nameOf(host), Bind: b.Addr(host, 0) + ":7946", Join: b.Addr(1, 0) + ":7946", Ranks: cutHosts, Elements: bytes / 4,
+			Protocol: protocol, Jobs: jobs}
+		for r := range b.cfg.Rails {
+			c.Rails = append(c.Rails, NIC(r+1))
 		}
 		cmd, in, out := spawn(t, b, host, childEnv, c, &d.errs[host-1])
 		ends = append(ends, in.Close)
@@ -183,7 +184,7 @@ func TestEveryCutCostsNoMoreThanItMay(t *testing.T) {
 		t.Skip("SKIPPED: -cuts N measures N cuts of each kind")
 	}
 	b := Up(t, Config{Hosts: cutHosts, Rails: []Rate{rate, rate}, Management: true})
-	d, end := ranksOn(t, b)
+	d, end := ranksOn(t, b, "tcp", 1, cutBytes)
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	d.until(t, "the first operations", func() bool { return len(d.operations()) >= 8 })
 	table := tabwriter.NewWriter(t.Output(), 0, 0, 2, ' ', 0)
