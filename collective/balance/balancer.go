@@ -16,6 +16,7 @@ const (
 	gainToSplit   = 1.03  // several rails must promise this over the best one alone (Eq. 1), for what the model leaves out
 	gainToAdjust  = 1.01  // between shares, while a class settles
 	gainToDisturb = 1.015 // once it has settled: hysteresis
+	gainToJump    = 1.02  // below it a change is one round, so that noise moves little
 	gainToMove    = 1.25  // from one single rail to another one: times of single rails carry the ranks' skew
 
 	// What noise alone promises must not move a share: standard deviations that a gain must be above.
@@ -220,6 +221,12 @@ func (b *Balancer) better(c Class) (shares []int) {
 		if gain := now / o.seconds / o.need; gain > most && !slices.Equal(o.shares, k.shares) && !k.disproved(o.shares) {
 			chosen, most = o, gain
 		}
+	}
+	if chosen.shares == nil {
+		return nil
+	}
+	if now/chosen.seconds < gainToJump && count(chosen.shares) > 1 && sameRails(chosen.shares, k.shares) {
+		return step(k.shares, chosen.shares)
 	}
 	return chosen.shares
 }

@@ -264,3 +264,30 @@ func most(shares []int) (rail int) {
 	}
 	return rail
 }
+
+func sameRails(a, b []int) bool {
+	for i := range a {
+		if (a[i] > 0) != (b[i] > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// step moves about 1 %, a round at least, from the rail that has most too many to the one that has most too few.
+func step(from, to []int) []int {
+	next, over, under, rounds := slices.Clone(from), 0, 0, 0
+	for i := range from {
+		rounds += from[i]
+		if from[i]-to[i] > from[over]-to[over] {
+			over = i
+		}
+		if to[i]-from[i] > to[under]-from[under] {
+			under = i
+		}
+	}
+	move := min(max(rounds/100, 1), from[over]-to[over], to[under]-from[under])
+	next[over] -= move
+	next[under] += move
+	return next
+}
