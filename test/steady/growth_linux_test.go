@@ -48,7 +48,8 @@ func TestOperationsLeaveNothingBehind(t *testing.T) {
 	// every time: of a few short batches the leanest counts, the long run is one batch.
 	warmUp, batch, batches := work{500, 3}, work{2000, 4}, 4
 	if *long {
-		warmUp, batch, batches = work{5000, 20}, work{100_000, 200}, 1
+		// Only then the heap has as much garbage as it will ever have between two collections.
+		warmUp, batch, batches = work{100_000, 20}, work{100_000, 200}, 1
 	}
 	nodes := loopback(t, ranks, static)
 	comms := form(t, nodes, "steady")
