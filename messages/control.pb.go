@@ -1357,6 +1357,7 @@ type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
 	Sent          uint64                 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`
+	Cause         *Abort                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"` // why it broke before, if it did: an abort of its own might come later than this
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1403,6 +1404,13 @@ func (x *Leave) GetSent() uint64 {
 		return x.Sent
 	}
 	return 0
+}
+
+func (x *Leave) GetCause() *Abort {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
 }
 
 type LeaveAck struct {
@@ -2069,10 +2077,11 @@ const file_control_proto_rawDesc = "" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\"@\n" +
 	"\x06Commit\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x1c\n" +
-	"\teffective\x18\x02 \x01(\x04R\teffective\"/\n" +
+	"\teffective\x18\x02 \x01(\x04R\teffective\"V\n" +
 	"\x05Leave\x12\x12\n" +
 	"\x04last\x18\x01 \x01(\x04R\x04last\x12\x12\n" +
-	"\x04sent\x18\x02 \x01(\x04R\x04sent\"\n" +
+	"\x04sent\x18\x02 \x01(\x04R\x04sent\x12%\n" +
+	"\x05cause\x18\x03 \x01(\v2\x0f.polyrail.AbortR\x05cause\"\n" +
 	"\n" +
 	"\bLeaveAck\"4\n" +
 	"\n" +
@@ -2181,12 +2190,13 @@ var file_control_proto_depIdxs = []int32{
 	9,  // 20: polyrail.Table.entries:type_name -> polyrail.TableEntry
 	10, // 21: polyrail.Prepare.table:type_name -> polyrail.Table
 	10, // 22: polyrail.Prepare.committed:type_name -> polyrail.Table
-	25, // 23: polyrail.TreeOpen.node:type_name -> polyrail.ViewMember
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	5,  // 23: polyrail.Leave.cause:type_name -> polyrail.Abort
+	25, // 24: polyrail.TreeOpen.node:type_name -> polyrail.ViewMember
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }

@@ -148,7 +148,10 @@ func (c *communicator) leave(m *closeCommunicator) {
 	last := g.Seq()
 	g.left.Store(true) // before it is looked who is connected: see Parting
 	c.leaving = m.done
-	g.tellCause() // if another rank broke it: the farewell may be faster than that rank's abort
+	var cause *messages.Abort // of a broken one: the farewell may be faster than any abort
+	if seq, broken := g.Cause(); broken != nil {
+		cause = g.abortMessage(seq, broken).GetAbort()
+	}
 	for rank := range g.Peers {
 		if c.left[rank] {
 			continue
@@ -157,7 +160,9 @@ func (c *communicator) leave(m *closeCommunicator) {
 			c.left[rank] = true
 			continue
 		}
-		g.control(op.Rank(rank), g.farewell(op.Rank(rank), last))
+		farewell := g.farewell(op.Rank(rank), last)
+		farewell.GetLeave().Cause = cause
+		g.control(op.Rank(rank), farewell)
 	}
 	c.check()
 }

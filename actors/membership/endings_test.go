@@ -155,3 +155,14 @@ func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 		}
 	})
 }
+
+// A farewell may be faster than the abort that was sent before it, over another rail.
+func TestAFarewellSaysWhyTheCommunicatorWasBrokenBefore(t *testing.T) {
+	besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
+		n.Control(other, &messages.Control{Comm: c.Group.ID, Body: &messages.Control_Leave{Leave: &messages.Leave{
+			Cause: &messages.Abort{Seq: 1, Reason: "out of patience", LostRank: -1}}}})
+		if err := c.Err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), "out of patience") {
+			t.Errorf("the communicator: %v, want what broke it", err)
+		}
+	})
+}

@@ -157,6 +157,9 @@ func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *me
 	if err := from.SendControl(ack); err != nil {
 		n.log.Debug("farewell not answered", "to", from.Node(), "error", err)
 	}
+	if leave.GetCause() != nil {
+		n.aborted(from, comm, leave.GetCause())
+	}
 	if m == nil {
 		return
 	}
