@@ -62,9 +62,10 @@ type Config struct {
 	// Host is where this node runs: nodes of equal hosts are on one. Empty: what the system says. Nodes of
 	// one host that is told from others by nothing else can be given different ones.
 	Host string
-	// SharedMemory lets nodes of one host and user exchange data through memory in place of their rails, which take
-	// over when that fails. Each direction of two nodes takes SharedMemoryRing bytes, a power of two, and less where all
-	// of them together, at this end, come near SharedMemoryLimit. It is not used where a rail has a Transport.
+	// SharedMemory lets nodes of one host and user exchange data through memory in place of their
+	// rails. These take over when that fails. Each direction of two nodes takes SharedMemoryRing
+	// bytes, a power of two. It is less where all of them together, at this end, come near
+	// SharedMemoryLimit. Memory is not used where a rail has a Transport.
 	SharedMemory      bool
 	SharedMemoryRing  int
 	SharedMemoryLimit int64
@@ -117,8 +118,8 @@ type Config struct {
 
 	// HTTP says where the node shows what it does.
 	HTTP HTTP
-	// Spans, if set, is who gets an OpenTelemetry span for each operation, a child of the one in the call's context
-	// (docs/operations.md). It must not block: what exports spans does so in batches.
+	// Spans, if set, gets an OpenTelemetry span for each operation, a child of the one in the call's
+	// context (docs/operations.md). It must not block: what exports spans does so in batches.
 	Spans trace.TracerProvider
 
 	Logger *slog.Logger // nil: slog.Default()

@@ -188,16 +188,18 @@ func TestKeysThatDoNotFitAreFaultsOfTheConfiguration(t *testing.T) {
 	}
 	f := TLS(a.Files("a"))
 	for want, change := range map[string]func(c *Config){
-		"needs all three":                                         func(c *Config) { c.TLS.CA = "" },
-		"none for gossip":                                         func(c *Config) { c.GossipKeys = "" },
-		`none for rail "r0"`:                                      func(c *Config) { c.TLS = TLS{} },
-		"gossip has keys and is named as plaintext":               func(c *Config) { c.Plaintext = []string{"gossip"} },
-		`plaintext "r7": neither a rail nor "gossip"`:             func(c *Config) { c.Plaintext = []string{"r7"} },
-		`rail "gossip"`:                                           func(c *Config) { c.Rails[0].Name = "gossip" },
-		"is of polyrail://prod/b, this node is polyrail://prod/a": func(c *Config) { c.TLS.Cert, c.TLS.Key = a.Files("b").Cert, a.Files("b").Key },
-		"this node is polyrail://other/a":                         func(c *Config) { c.Cluster = "other" },
-		"no such file":                                            func(c *Config) { c.GossipKeys += "x" },
-		"a key is base64":                                         func(c *Config) { c.GossipKeys = f.Cert },
+		"needs all three":                             func(c *Config) { c.TLS.CA = "" },
+		"none for gossip":                             func(c *Config) { c.GossipKeys = "" },
+		`none for rail "r0"`:                          func(c *Config) { c.TLS = TLS{} },
+		"gossip has keys and is named as plaintext":   func(c *Config) { c.Plaintext = []string{"gossip"} },
+		`plaintext "r7": neither a rail nor "gossip"`: func(c *Config) { c.Plaintext = []string{"r7"} },
+		`rail "gossip"`:                               func(c *Config) { c.Rails[0].Name = "gossip" },
+		"is of polyrail://prod/b, this node is polyrail://prod/a": func(c *Config) {
+			c.TLS.Cert, c.TLS.Key = a.Files("b").Cert, a.Files("b").Key
+		},
+		"this node is polyrail://other/a": func(c *Config) { c.Cluster = "other" },
+		"no such file":                    func(c *Config) { c.GossipKeys += "x" },
+		"a key is base64":                 func(c *Config) { c.GossipKeys = f.Cert },
 	} {
 		c := DefaultConfig()
 		c.Name, c.Cluster, c.Logger = "a", "prod", slog.New(slog.DiscardHandler)

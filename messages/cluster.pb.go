@@ -661,11 +661,12 @@ func (x *ViewMember) GetHost() *ViewHost {
 	return nil
 }
 
-// ViewHost: where a member runs.
+// ViewHost: the name of the host where a member runs, and where processes of that host share memory
+// with it; empty: they don't.
 type ViewHost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // of the host
-	Memory        string                 `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"` // where processes of the host share memory with the member; empty: they don't
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Memory        string                 `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1352,12 +1352,13 @@ func (x *Commit) GetEffective() uint64 {
 }
 
 // Leave: the sender closes the communicator after its seq last, and after so many messages to the
-// receiver (Send). Answered by LeaveAck.
+// receiver (Send). It also says why the communicator was broken before, if it was: an abort that was
+// sent earlier may come later. Answered by LeaveAck.
 type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
 	Sent          uint64                 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`
-	Cause         *Abort                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"` // why it broke before, if it did: an abort of its own might come later than this
+	Cause         *Abort                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -3,7 +3,6 @@ package communicator
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/polyrail/polyrail/collective/fault"
 )
@@ -16,8 +15,6 @@ import (
 type ending struct {
 	gone     chan struct{} // closed when the communicator's actors have stopped, which is last
 	goneOnce sync.Once
-
-	told atomic.Bool // the other ranks know from here why it broke
 }
 
 func newEnding() ending { return ending{gone: make(chan struct{})} }
@@ -32,7 +29,7 @@ func (g *Group) stopped() { g.goneOnce.Do(func() { close(g.gone) }) }
 func (g *Group) End(cause error, seq uint64, tell bool) {
 	g.Break(cause, seq, func() {
 		if tell {
-			g.tellCause()
+			g.tellConnected(g.abortMessage(seq, cause)) // and they those that they are connected to
 		}
 		if !errors.Is(cause, fault.ErrClosed) {
 			g.node.Log.Warn("communicator broken", "communicator", g.Name, "seq", seq, "cause", cause)
@@ -41,13 +38,4 @@ func (g *Group) End(cause error, seq uint64, tell bool) {
 			g.node.Registry.Broken(g, cause)
 		}
 	})
-}
-
-// tellCause tells the other ranks why the communicator broke, once: those that this one is connected
-// to, and they theirs.
-func (g *Group) tellCause() {
-	seq, cause := g.Cause()
-	if cause != nil && !g.told.Swap(true) {
-		g.tellConnected(g.abortMessage(seq, cause))
-	}
 }

@@ -20,7 +20,8 @@ type Timeline struct {
 	Lost         uint64 // before the first event
 }
 
-// The tracks of a rank's process in a timeline. Those of lanes follow: two for the lane's tree, and two for each peer.
+// The tracks of a rank's process in a timeline. Those of lanes follow: two for the lane's tree, and
+// two for each peer.
 const (
 	trackOperations = 1
 	trackRails      = 2
