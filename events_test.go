@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
 // collect takes the events that are there when everything has come to rest.
@@ -85,18 +86,22 @@ func TestEventsTellALifeStory(t *testing.T) {
 	})
 }
 
+// inFailOver runs f on three nodes whose two rails each take 0.1 s for what failOver sends.
+func inFailOver(t *testing.T, f func(b *bed)) {
+	adapt, _ := shapedRails(fault.Options{Rate: 100e6, Delay: time.Millisecond}, func(*Config) {})
+	inBed(t, 3, 2, adapt, f)
+}
+
 // failOver has a large allreduce lose a rail of node 1 in its middle, and repairs the rail.
 func (b *bed) failOver(comms []*Communicator) {
 	b.each(func(i int) error {
-		if i == 1 {
-			<-time.After(time.Millisecond) // the others wait for its grant
-		}
 		w, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 4<<20), Sum)
-		if i == 1 {
-			b.Rails.Silence("node1", "eth0")
-		}
 		if err != nil {
 			return err
+		}
+		if i == 1 {
+			<-time.After(30 * time.Millisecond)
+			b.Rails.Silence("node1", "eth0")
 		}
 		return w.Wait(b.t.Context())
 	})
@@ -104,7 +109,7 @@ func (b *bed) failOver(comms []*Communicator) {
 }
 
 func TestEventsTellWhatADeadRailCarriedAndWhereItWent(t *testing.T) {
-	inBed(t, 3, 2, nil, func(b *bed) {
+	inFailOver(t, func(b *bed) {
 		var events []<-chan Event
 		for _, n := range b.Nodes {
 			events = append(events, n.Events(b.t.Context()))

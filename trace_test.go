@@ -91,7 +91,7 @@ func find(t *testing.T, all []tracedEvent, from float64, what string, ok func(e 
 
 // The story of a rail that dies, as ARCHITECTURE.md tells it.
 func TestATraceTellsOfAFailover(t *testing.T) {
-	inBed(t, 3, 2, nil, func(b *bed) {
+	inFailOver(t, func(b *bed) {
 		comms := b.form("train")
 		trace, err := comms[0].Trace(100_000)
 		if err != nil {
