@@ -71,7 +71,7 @@ trees: ## SEEDS=n groups of an aggregation tree in random steps, also with each 
 treefaults: ## FAILURES=n times an aggregation node is killed, cut, stopped and closed in mid-operation, SCENARIOS=n random scenarios of trees, and FAILURES=n failures of processes on hosts (root only)
 	$(GO) test -count=1 -v -timeout 4h -run 'ATreeIsMadeAnewSoon|OutliveTheirTree' . -tree-failures $(FAILURES)
 	$(GO) test -count=1 -v -timeout 4h -run TestTreesUnderFaults . $(if $(SEED),-seed $(SEED),-seeds $(SCENARIOS))
-	$(GO) test -count=1 -v -timeout 4h -run AnAggregationNodeFails ./test/netlab -tree-failures $(FAILURES)
+	$(GO) test -count=1 -v -timeout 4h -run 'AnAggregationNodeFails|JobsShareTrees' ./test/netlab -tree-failures $(FAILURES) -tree-rounds $(FAILURES)
 
 worlds: ## the balancer's score in simulated networks; ARGS=-update replaces the committed one
 	$(GO) test -count=1 -v -timeout 1h -run Worlds ./collective/balance -worlds $(ARGS)

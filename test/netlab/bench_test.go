@@ -27,7 +27,8 @@ const (
 var node string
 
 func TestMain(m *testing.M) {
-	for env, run := range map[string]func(config string) error{childEnv: child, pairsEnv: pairsChild, captureEnv: captureChild} {
+	for env, run := range map[string]func(config string) error{childEnv: child, pairsEnv: pairsChild, captureEnv: captureChild,
+		treeJobsEnv: treeJobsChild} {
 		if config := os.Getenv(env); config != "" {
 			if err := run(config); err != nil {
 				fmt.Fprintln(os.Stderr, err)

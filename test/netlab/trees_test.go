@@ -31,6 +31,7 @@ type grove struct {
 	d      *diary
 	random *rand.Rand
 	nodes  map[int]*process // by host
+	args   []string         // of theirs, beside those that all have
 	late   []string         // what cost more than it may
 }
 
@@ -100,8 +101,9 @@ func TestAnAggregationNodeFails(t *testing.T) {
 // aggregate starts a node on a host that aggregates for others.
 func (g *grove) aggregate(host int) {
 	p := &process{name: nameOf(host), ended: make(chan struct{})}
-	p.Cmd = g.b.Command(host, node, "run", "--name", p.name, "--bind", g.b.Addr(host, 0)+":7946",
-		"--join", g.b.Addr(1, 0)+":7946", "--rail", NIC(1)+"=sharp:"+NIC(1), "--aggregate", NIC(1))
+	args := []string{"run", "--name", p.name, "--bind", g.b.Addr(host, 0) + ":7946",
+		"--join", g.b.Addr(1, 0) + ":7946", "--rail", NIC(1) + "=sharp:" + NIC(1), "--aggregate", NIC(1)}
+	p.Cmd = g.b.Command(host, node, append(args, g.args...)...)
 	p.Stdout, p.Stderr = &p.out, &p.errs
 	if err := p.Start(); err != nil {
 		g.t.Fatal(err)
