@@ -16,7 +16,7 @@ import (
 func TestJobsShareAggregationNodes(t *testing.T) {
 	const (
 		ranks, nodes, jobs = 4, 3, 8
-		elements           = 4096 // 16 KiB: no operation is eager
+		elements           = 2048 // 8 KiB: no operation is eager
 	)
 	inFlight := 256
 	if brief() {
@@ -51,7 +51,7 @@ func TestJobsShareAggregationNodes(t *testing.T) {
 			all = append(all, children)
 		}
 		most := 0
-		for range 3 {
+		for range 2 {
 			var running sync.WaitGroup
 			for _, job := range all {
 				for r, c := range job {
