@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,16 +74,19 @@ func alive(node string, process uint64, incarnation uint32, addr string, intent 
 		Meta: encodeMeta(ProtocolVersion, process, intent, ""), Vsn: []uint8{1, 5, 2, 0, 0, 0}}
 }
 
-// What one packet says of node n2, to all, must cost n2 nothing for long.
-func TestAPacketExpelsNobody(t *testing.T) {
+// packet is what one packet says.
+type packet struct {
+	kind  byte
+	claim claim
+}
+
+// expelling are packets that say of node n2 what could end its membership.
+func expelling() map[string]packet {
 	const last = 1<<32 - 1
 	accused := func(incarnation uint32, from string) claim {
 		return claim{Incarnation: incarnation, Node: processName("n2", 7), From: from}
 	}
-	for name, packet := range map[string]struct {
-		kind  byte
-		claim claim
-	}{
+	return map[string]packet{
 		"dead in the last incarnation":      {msgDead, accused(last, "x")},
 		"dead in the next incarnation":      {msgDead, accused(2, "x")},
 		"left":                              {msgDead, accused(1, processName("n2", 7))},
@@ -93,7 +95,12 @@ func TestAPacketExpelsNobody(t *testing.T) {
 		"alive at another address":          {msgAlive, alive("n2", 7, 2, "10.0.0.1:9999", staying)},
 		"its name, and it was first":        {msgAlive, alive("n2", 1, 1, "10.0.0.9:7946", staying)},
 		"it leaves":                         {msgAlive, alive("n2", 7, 2, "10.0.0.2:7946", leaving)},
-	} {
+	}
+}
+
+// What one packet says of node n2, to all, must cost n2 nothing for long.
+func TestAPacketExpelsNobody(t *testing.T) {
+	for name, packet := range expelling() {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
 				network := memnet.New()
@@ -332,49 +339,30 @@ func TestOpenStreamsAreLimitedAndTheOldestGoes(t *testing.T) {
 	})
 }
 
-// What is sealed is memberlist's to judge.
-func TestWhatIsSealedPassesTheGuard(t *testing.T) {
-	g := &guard{label: "polyrail", sealed: true}
-	sealed := gossipOf("polyrail", 10, "whatever")
-	want := sealed[2+len(g.label):]
-	if got, err := g.packet(slices.Clone(sealed), time.Time{}); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("packet: %q, %v", got, err)
-	}
-	near, far := net.Pipe()
-	defer near.Close()
-	go func() {
-		_, _ = far.Write(sealed)
-		far.Close()
-	}()
-	got, err := io.ReadAll(&guardedStream{Conn: near, guard: g, label: g.label})
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("stream: %q, %v", got, err)
-	}
-	if _, err := g.packet(gossipOf("another", 10, "whatever"), time.Time{}); err == nil {
-		t.Error("a packet of another cluster passes")
-	}
-}
-
 func FuzzGuard(f *testing.F) {
 	f.Add(gossipOf("polyrail", msgAlive, alive("n2", 7, 1, "10.0.0.2:7946", staying)))
 	f.Add(gossipOf("polyrail", msgDead, claim{Incarnation: 1, Node: "n2#7", From: "x"}))
 	f.Add(gossipOf("polyrail", msgCompound, 1))
 	f.Add(gossipOf("polyrail", msgPushPull, struct{ Nodes int }{1 << 30}))
+	f.Add(sealedStreamOf(key('a'), "polyrail", []byte("text")))
+	f.Add(labelled("polyrail", seal(key('a'), "polyrail", []byte("text"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		g := &guard{label: "polyrail"}
-		g.levels.of = map[string]*level{}
-		if out, err := g.packet(append([]byte(nil), b...), time.Time{}); err == nil && len(out) == 0 {
-			t.Error("nothing is left, and no error")
+		for _, sealed := range []bool{false, true} {
+			g := &guard{label: "polyrail", sealed: sealed}
+			g.levels.of = map[string]*level{}
+			if out, err := g.packet(bytes.Clone(b), time.Time{}); err == nil && len(out) == 0 {
+				t.Error("nothing is left, and no error")
+			}
+			near, far := net.Pipe()
+			go func() {
+				_, _ = far.Write(b)
+				far.Close()
+			}()
+			s := &guardedStream{Conn: near, guard: g, label: "polyrail"}
+			if err := s.check(time.Time{}); err == nil && s.head.Len() == 0 {
+				t.Error("a stream without a type")
+			}
+			near.Close()
 		}
-		near, far := net.Pipe()
-		go func() {
-			_, _ = far.Write(b)
-			far.Close()
-		}()
-		s := &guardedStream{Conn: near, guard: g, label: "polyrail"}
-		if err := s.check(time.Time{}); err == nil && s.head.Len() == 0 {
-			t.Error("a stream without a type")
-		}
-		near.Close()
 	})
 }

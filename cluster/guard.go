@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -28,7 +29,7 @@ import (
 type guard struct {
 	memberlist.NodeAwareTransport
 	label   string
-	sealed  bool // with keys: memberlist knows what is authentic, and guard bounds the streams alone
+	sealed  bool // with keys: memberlist knows what is authentic, and guard looks at lengths alone
 	levels  levels
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -136,6 +137,9 @@ func (g *guard) packet(b []byte, now time.Time) ([]byte, error) {
 		return nil, refused("label %q", label)
 	}
 	if g.sealed {
+		if len(b) == 0 || b[0] != sealVersion {
+			return nil, refused("a packet that is not sealed as this cluster does")
+		}
 		return b, nil
 	}
 	if len(b) >= 5 && b[0] == msgCRC {
@@ -193,7 +197,11 @@ func (g *guard) message(b []byte, now time.Time) error {
 const (
 	maxStateNodes = 16384 // of an exchange of states
 	maxStateBytes = 8 << 20
-	maxHeader     = 64 // bytes of a header
+
+	// sealVersion is how memberlist seals. Another one that it knows panics where the padding is wrong.
+	sealVersion = 1
+	// leastSealed is a sealed byte, with version, nonce and tag: memberlist reads one without a look.
+	leastSealed = 1 + 12 + 1 + 16
 )
 
 // guardedStream checks the beginning of a stream as soon as somebody reads from it.
@@ -239,10 +247,11 @@ func (s *guardedStream) check(now time.Time) error {
 			return refused("label")
 		}
 	}
+	// What is read beyond that is kept, too: a read for each value would cost more than the check.
+	in := bufio.NewReader(io.TeeReader(&io.LimitedReader{R: s.Conn, N: maxStateBytes}, &s.head))
 	if s.guard.sealed {
-		return nil
+		return sealedStream(in)
 	}
-	in := io.TeeReader(&io.LimitedReader{R: s.Conn, N: maxStateBytes}, &s.head)
 	var kind [1]byte
 	if _, err := io.ReadFull(in, kind[:]); err != nil {
 		return err
@@ -265,8 +274,26 @@ func (s *guardedStream) check(now time.Time) error {
 	return refused("stream of type %d", kind[0])
 }
 
-// decode reads one value. The decoder takes no more bytes than the value has: it reads byte by
-// byte.
+// sealedStream checks what a sealed stream begins with: what it says it is, its length, and how it is
+// sealed. Whether it is authentic is memberlist's to judge.
+func sealedStream(in io.Reader) error {
+	var h [6]byte
+	if _, err := io.ReadFull(in, h[:1]); err != nil {
+		return err
+	}
+	if h[0] != msgSealed {
+		return refused("a stream that is not sealed, and this node has keys of gossip")
+	}
+	if _, err := io.ReadFull(in, h[1:]); err != nil {
+		return err
+	}
+	if n := binary.BigEndian.Uint32(h[1:]); n < leastSealed || n > maxStateBytes || h[5] != sealVersion {
+		return refused("a sealed stream of %d bytes, version %d", n, h[5])
+	}
+	return nil
+}
+
+// decode reads one value.
 func decode(in io.Reader, v any) error {
 	return codec.NewDecoder(in, new(codec.MsgpackHandle)).Decode(v)
 }
