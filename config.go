@@ -115,6 +115,10 @@ type Config struct {
 	TLS        TLS
 	GossipKeys string
 	Plaintext  []string
+	// Integrity has rails without keys check what arrives: each record of up to 64 KiB has a CRC32C, and a
+	// wrong one costs the connection, not the data. It is for networks that change bytes by accident, and
+	// to be the same on all nodes. It does not concern memory within a host.
+	Integrity bool
 
 	// HTTP says where the node shows what it does.
 	HTTP HTTP
@@ -355,7 +359,7 @@ func (c Config) Validate() error {
 	}
 	faults = append(faults, c.validateTrees()...)
 	faults = append(faults, c.validateHosts()...)
-	faults = append(faults, c.HTTP.faults()...)
+	faults = append(faults, c.HTTP.faults(c.TLS)...)
 	faults = append(faults, c.validateKeys()...)
 	if _, err := c.table([]string{"any"}); err != nil {
 		add("%w", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/polyrail/polyrail/actors/membership"
 	"github.com/polyrail/polyrail/actors/observe"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 )
 
 // HTTP says where, and to whom, a node shows itself: metrics for Prometheus, health, profiles and a
@@ -22,25 +23,31 @@ type HTTP struct {
 	// TLS, if set, is what the address speaks. Whoever has a certificate that it asks for and
 	// verifies needs no token.
 	TLS *tls.Config
+	// Sealed has the address speak TLS with the node's own keys, those of Config.TLS. Whoever has a
+	// certificate of the cluster needs no token; where there is no token, all need one.
+	Sealed bool
 }
 
 // minToken is the least length of a token, in bytes.
 const minToken = 16
 
-func (h HTTP) faults() (faults []error) {
+func (h HTTP) faults(keys TLS) (faults []error) {
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if h.Addr == "" {
-		if h.Token != "" || h.TLS != nil {
+		if h.Token != "" || h.TLS != nil || h.Sealed {
 			add("http: a token or TLS without an address")
 		}
 		return faults
+	}
+	if h.Sealed && (keys == TLS{} || h.TLS != nil) {
+		add("http: sealed by the node's own keys, so it needs Config.TLS, and no TLS of its own")
 	}
 	host, _, err := net.SplitHostPort(h.Addr)
 	if err != nil {
 		add("http address %q: %w", h.Addr, err)
 		return faults
 	}
-	mutual := h.TLS != nil && h.TLS.ClientAuth == tls.RequireAndVerifyClientCert
+	mutual := h.Sealed || h.TLS != nil && h.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 	switch {
 	case h.Token != "" && len(h.Token) < minToken:
 		add("http token: needs at least %d bytes", minToken)
@@ -50,11 +57,14 @@ func (h HTTP) faults() (faults []error) {
 	return faults
 }
 
-// listen takes the address; nil if there is none.
-func (c Config) listenHTTP() (*observe.Listener, error) {
+// listenHTTP takes the address; nil if there is none.
+func (c Config) listenHTTP(own *keys.Source) (*observe.Listener, error) {
 	h := c.HTTP
 	if h.Addr == "" {
 		return nil, nil
+	}
+	if h.Sealed {
+		h.TLS = own.ServeHTTP(h.Token == "")
 	}
 	return observe.Listen(observe.Config{Addr: h.Addr, Token: h.Token, TLS: h.TLS, Log: c.Logger.With("node", c.Name)})
 }

@@ -69,7 +69,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	rails := railactors.Config{
 		Node: cfg.Name, Incarnation: incarnation, Cluster: cfg.Cluster,
 		RankTimeout: cfg.RankTimeout, RailTimeout: cfg.RailTimeout, Memory: cfg.memory(), Logger: logger,
-		Keys: source,
+		Keys: source, Integrity: cfg.Integrity,
 	}
 	for _, r := range cfg.Rails {
 		t := r.Transport
@@ -79,7 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		rails.Rails = append(rails.Rails, railactors.RailConfig{Name: r.Name, Transport: t, Device: r.Device, CPUs: r.CPUs,
 			Plain: cfg.plain(r.Name)})
 	}
-	face, err := cfg.listenHTTP()
+	face, err := cfg.listenHTTP(source)
 	if err != nil {
 		return nil, fmt.Errorf("node %q: http: %w: %w", cfg.Name, fault.ErrConfig, err)
 	}

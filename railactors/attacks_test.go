@@ -331,11 +331,11 @@ func TestHellosInNewNamesLeaveNothingBehind(t *testing.T) {
 }
 
 func TestEagerDataBeyondTheCreditCostsTheConnection(t *testing.T) {
-	virtual(t, 1, func(b *bed, net *mem.Network) {
-		b.tune = func(c *Config) { c.CreditBytes = 10_000 }
+	eitherWay(t, func(t *testing.T, b *bed) {
+		b.also(func(c *Config) { c.CreditBytes = 10_000 })
 		n := b.start("b")[0]
 		n.keep = true
-		c, p := violator(b, net, n)
+		c, p := violator(b, n)
 		defer c.Close()
 		for i := range uint64(10) {
 			var header [wire.Size]byte
@@ -356,9 +356,9 @@ func TestEagerDataBeyondTheCreditCostsTheConnection(t *testing.T) {
 }
 
 func TestWhoAsksAndTakesNoAnswersLosesTheConnection(t *testing.T) {
-	virtual(t, 1, func(b *bed, net *mem.Network) {
+	eitherWay(t, func(t *testing.T, b *bed) {
 		n := b.start("b")[0]
-		c, p := violator(b, net, n)
+		c, p := violator(b, n)
 		defer c.Close()
 		for i := range uint64(20 * maxControlQueue) {
 			payload, err := proto.Marshal(&messages.Control{Body: &messages.Control_RailClosed{

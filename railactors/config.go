@@ -27,6 +27,9 @@ type Config struct {
 	// Keys, if set, seal all rails but the plain ones: the node at the other end of a connection is who
 	// its certificate says. MemoryRail needs none: it connects processes of one user.
 	Keys *keys.Source
+	// Integrity has a checksum of what arrives on rails that are not sealed, which is not read where that
+	// is wrong. MemoryRail has none.
+	Integrity bool
 
 	RankTimeout   time.Duration // a peer unheard on all rails for this long is lost; 2 s
 	RailTimeout   time.Duration // a rail on which the peer's host confirms nothing for this long is left; 200 ms

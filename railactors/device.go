@@ -61,8 +61,11 @@ func (f *Fabric) openDevices(rails []RailConfig) error {
 	var absent []error
 	for _, rc := range rails {
 		r := &rail{name: rc.Name, transport: rc.Transport, selector: rc.Device, cpus: rc.CPUs}
-		if f.cfg.Keys != nil && !rc.Plain {
+		switch {
+		case f.cfg.Keys != nil && !rc.Plain:
 			r.transport, r.sealed = secure.Wrap(rc.Transport, f.cfg.Keys.Current), true
+		case f.cfg.Integrity:
+			r.transport = secure.Check(rc.Transport)
 		}
 		f.rails = append(f.rails, r)
 		device, err := r.transport.Open(rc.Device)

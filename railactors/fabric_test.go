@@ -134,6 +134,7 @@ type bed struct {
 	t     testing.TB
 	rails []string
 	open  func(node string) transport.Transport
+	as    func(node string) transport.Transport // how one speaks in a node's name
 	tune  func(*Config)
 	nodes []*testNode
 }
@@ -290,7 +291,7 @@ func (n *testNode) expectReleased(last uint64, want error) {
 func virtual(t *testing.T, rails int, test func(b *bed, net *mem.Network)) {
 	bubble.Test(t, func(t *testing.T) {
 		net := mem.NewNetwork()
-		b := &bed{t: t, open: net.Transport}
+		b := &bed{t: t, open: net.Transport, as: net.Transport}
 		for i := range rails {
 			b.rails = append(b.rails, fmt.Sprintf("rail%d", i))
 		}

@@ -29,7 +29,7 @@ func (h hears) Write(b []byte) (int, error) {
 // of bubbles that a fuzzing process would make, the runtime once in a while takes one for another (Go 1.26).
 func fuzzed(t *testing.T, f func(b *bed, net *mem.Network, n *testNode)) {
 	net := mem.NewNetwork()
-	b := &bed{t: t, rails: []string{"rail0"}, open: net.Transport, tune: func(c *Config) {
+	b := &bed{t: t, rails: []string{"rail0"}, open: net.Transport, as: net.Transport, tune: func(c *Config) {
 		c.RankTimeout = time.Second
 		c.Logger = slog.New(slog.NewTextHandler(hears{t}, nil))
 	}}
@@ -166,7 +166,7 @@ func FuzzFrames(f *testing.F) {
 			return
 		}
 		fuzzed(t, func(b *bed, net *mem.Network, n *testNode) {
-			c, p := violator(b, net, n)
+			c, p := violator(b, n)
 			n.send(p, 1, 0, 1000, 0)
 			for number := uint64(1); len(frames) > wire.Size; number++ {
 				var frame []byte

@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,6 +81,9 @@ func readHello(conn transport.Conn) (*messages.Hello, error) {
 	}
 	if header[0] == tlsHandshake && header[1] == tlsMajor {
 		return nil, refuse(messages.Refuse_OTHER, "the other node seals this rail, this one does not")
+	}
+	if bytes.HasPrefix(header[:], []byte(transport.CheckedPreface)) {
+		return nil, refuse(messages.Refuse_OTHER, "the other node checks what arrives on this rail (integrity), this one does not")
 	}
 	var h wire.Header
 	if err := wire.Decode(header[:], &h); err != nil {
@@ -279,8 +283,12 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 	defer f.rails[rail].lobby.leave(conn)
 	fail := func(err error) {
 		var r *refusal
-		if errors.Is(err, transport.ErrPlain) {
+		switch {
+		case errors.Is(err, transport.ErrPlain):
 			r = refuse(messages.Refuse_OTHER, "node %q has keys and reads no plain text on rail %q", f.cfg.Node, f.rails[rail].name)
+		case errors.Is(err, transport.ErrUnchecked):
+			r = refuse(messages.Refuse_OTHER, "node %q checks what arrives on rail %q (integrity), the other one does not",
+				f.cfg.Node, f.rails[rail].name)
 		}
 		if r != nil || errors.As(err, &r) {
 			// Best effort: the reason helps whoever dialed.

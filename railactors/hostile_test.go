@@ -144,9 +144,9 @@ func TestConnectionsThatSayNothingAreLimitedAndEnd(t *testing.T) {
 }
 
 // violator is a peer of node b that has shaken hands and then does as it likes.
-func violator(b *bed, net *mem.Network, n *testNode) (transport.Conn, *Peer) {
+func violator(b *bed, n *testNode) (transport.Conn, *Peer) {
 	b.t.Helper()
-	d, err := net.Transport("a").Open("rail0")
+	d, err := b.as("a").Open("rail0")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -194,10 +194,10 @@ func TestAViolationOfTheProtocolClosesTheConnection(t *testing.T) {
 			Desc: dataDescriptor}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtual(t, 1, func(b *bed, net *mem.Network) {
+			eitherWay(t, func(t *testing.T, b *bed) {
 				n := b.start("b")[0]
 				n.land = func(*Peer, *wire.Header) (Landing, error) { return Landing{}, fmt.Errorf("no such thing") }
-				c, p := violator(b, net, n)
+				c, p := violator(b, n)
 				var header [wire.Size]byte
 				frame.h.Length, frame.h.Generation = uint32(len(frame.payload)), 1+frame.generation
 				frame.h.Encode(header[:])

@@ -7,11 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/polyrail/polyrail/messages"
-	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/secure"
@@ -50,8 +47,32 @@ func sealed(t *testing.T, rails int, test func(b *bed, net *mem.Network, k *ring
 	dir := t.TempDir()
 	virtual(t, rails, func(b *bed, net *mem.Network) {
 		k := newRing(t, dir)
-		b.tune = func(c *Config) { c.Keys = k.source(c.Node) }
+		b.also(func(c *Config) { c.Keys = k.source(c.Node) })
+		b.as = func(node string) transport.Transport {
+			return secure.Wrap(net.Transport(node), k.source(node).Current)
+		}
 		test(b, net, k)
+	})
+}
+
+// also has the nodes that are started from now on tuned by f, too.
+func (b *bed) also(f func(*Config)) {
+	before := b.tune
+	b.tune = func(c *Config) {
+		if before != nil {
+			before(c)
+		}
+		f(c)
+	}
+}
+
+// eitherWay runs a test on a rail without keys, and on one with keys: what a member must not do.
+func eitherWay(t *testing.T, test func(t *testing.T, b *bed)) {
+	t.Run("plain", func(t *testing.T) {
+		virtual(t, 1, func(b *bed, _ *mem.Network) { test(t, b) })
+	})
+	t.Run("sealed", func(t *testing.T) {
+		sealed(t, 1, func(b *bed, _ *mem.Network, _ *ring) { test(t, b) })
 	})
 }
 
@@ -78,56 +99,15 @@ func TestSealedRailsCarryFramesAndSurviveCuts(t *testing.T) {
 	})
 }
 
-// dialed is a connection to a node's first rail with the keys of node c.
-func (r *ring) dialed(net *mem.Network, to *testNode) transport.Conn {
-	r.t.Helper()
-	d, err := secure.Wrap(net.Transport("c"), r.source("c").Current).Open("rail0")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer d.Close()
-	c, err := d.Dial(r.t.Context(), to.fabric.Rails()[0].Addr)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return c
-}
-
-// Node c has keys, and speaks in a's name.
-func TestANodeIsWhoItsCertificateSays(t *testing.T) {
-	sealed(t, 1, func(b *bed, net *mem.Network, k *ring) {
-		n := b.start("a", "b")
-		ab, ba := join(n[0], n[1])
-		for _, h := range []*messages.Hello{
-			{Incarnation: 1, Generation: 9, Session: ab.session, ToSession: ba.session},
-			{Incarnation: 2, Generation: 1, Session: 1},
-			{Incarnation: 1, Generation: 1, Session: ab.session + 1},
-			{Incarnation: 1, Generation: 9, Session: ab.session, Probe: true},
-		} {
-			h.Version, h.Cluster, h.Node, h.To, h.Rail = wire.Version, "test", "a", "b", "rail0"
-			c := k.dialed(net, n[1])
-			if err := writeMessage(c, wire.KindHello, h); err != nil {
-				t.Fatal(err)
-			}
-			_, err := readHello(c)
-			if want := `refused: a hello of node "a" with the certificate of node "c"`; err == nil || err.Error() != want {
-				t.Errorf("got %v, want %s", err, want)
-			}
-			c.Close()
-		}
-		n[0].send(ab, 1, 0, 100, 0)
-		n[1].expect("a", 1)
-		if n[1].fabric.Rails()[0].Reconnects != 0 {
-			t.Error("the connection was replaced")
-		}
-	})
-}
-
 func TestAMixedClusterIsRefusedAndBothSidesAreTold(t *testing.T) {
 	for _, c := range []struct{ a, b, dialed, accepted string }{
 		{"keys", "", "the other node speaks plain text, this one has keys", "the other node seals this rail, this one does not"},
 		{"", "keys", `refused: node "b" has keys and reads no plain text on rail "rail0"`, "the other node speaks plain text, this one has keys"},
 		{"keys", "others", "signed by unknown authority", "signed by unknown authority"},
+		{"checks", "", "the other node does not check what arrives", "the other node checks what arrives"},
+		{"", "checks", `refused: node "b" checks what arrives on rail "rail0" (integrity)`, "the other node does not check what arrives"},
+		{"keys", "checks", "the other node speaks plain text, this one has keys", "the other node does not check what arrives"},
+		{"checks", "keys", "the other node does not check what arrives", "the other node speaks plain text, this one has keys"},
 	} {
 		t.Run(c.a+" and "+c.b, func(t *testing.T) {
 			mode := map[string]string{"a": c.a, "b": c.b}
@@ -141,6 +121,8 @@ func TestAMixedClusterIsRefusedAndBothSidesAreTold(t *testing.T) {
 						cfg.Keys = k.source(cfg.Node)
 					case "others":
 						cfg.Keys = other.source(cfg.Node)
+					case "checks":
+						cfg.Integrity = true
 					}
 					if cfg.Node == "b" {
 						cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
@@ -182,42 +164,6 @@ func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
-}
-
-// Strangers come in numbers, speak plain text or nothing, and forge frames; a rail that is cut comes
-// back all the same.
-func TestStrangersReachNothingBehindKeys(t *testing.T) {
-	sealed(t, 1, func(b *bed, net *mem.Network, _ *ring) {
-		n := b.start("a", "b")
-		ab, _ := join(n[0], n[1])
-		const strangers = 1000
-		for i := range uint64(strangers) {
-			c := stranger(b.t, net, n[1])
-			defer c.Close()
-			if i%4 != 0 {
-				h := &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1, To: "b", Rail: "rail0",
-					Generation: 2, Session: ab.session}
-				if err := writeMessage(c, wire.KindHello, h); err == nil {
-					_, _ = c.Write(make([]byte, 1000))
-				}
-				synctest.Wait()
-			}
-			if i%200 == 0 {
-				n[0].send(ab, i/200+1, 0, 1000, 0)
-			}
-		}
-		n[1].expect("a", strangers/200)
-		<-time.After(3 * time.Second) // the silent ones' time is up
-		if left := n[1].fabric.rails[0].lobby.size(); left != 0 {
-			t.Errorf("%d are still waited for", left)
-		}
-		if ab.Lost() != nil || n[1].fabric.Rails()[0].Reconnects != 0 {
-			t.Errorf("the connection was disturbed: %v", ab.Lost())
-		}
-		breakRail(ab, 0)
-		n[0].send(ab, strangers/200+1, 0, 1000, 0)
-		n[1].expect("a", strangers/200+1)
-	})
 }
 
 // Keys are rotated while frames flow and connections break.

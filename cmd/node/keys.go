@@ -99,12 +99,16 @@ func newKeysInit() *cobra.Command {
 
 func newKeysNode() *cobra.Command {
 	var f keysFlags
+	var hosts []string
 	cmd := &cobra.Command{
 		Use:   "node NAME...",
 		Short: "Make the certificate of a node, or a new one",
 		Long: `node makes the certificates of nodes, and says what is to go to their hosts. It is also how a
-certificate is renewed, and how one is replaced whose key got lost.`,
-		Example: "  node keys node --dir keys a b c",
+certificate is renewed, and how one is replaced whose key got lost.
+
+Nodes need no names of hosts to find each other. Browsers and Prometheus do, to look at a node with
+--http-tls on: --host-name adds them to the certificate of one node. They stay when it is renewed.`,
+		Example: "  node keys node --dir keys a b c\n  node keys node --dir keys --host-name a.example.org,10.0.0.1 a",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			a, err := f.authority()
@@ -114,8 +118,11 @@ certificate is renewed, and how one is replaced whose key got lost.`,
 			if len(names) == 0 {
 				return usagef("name the nodes, as in: %s --dir %s a b", cmd.CommandPath(), f.dir)
 			}
+			if len(hosts) > 0 && len(names) > 1 {
+				return usagef("--host-name is of one node, and there are %d", len(names))
+			}
 			for _, name := range names {
-				if err := a.Node(name); err != nil {
+				if err := a.Node(name, hosts...); err != nil {
 					return err
 				}
 				if err := describeKeys(cmd.OutOrStdout(), a, name); err != nil {
@@ -125,6 +132,7 @@ certificate is renewed, and how one is replaced whose key got lost.`,
 			return nil
 		},
 	}
+	cmd.Flags().StringSliceVar(&hosts, "host-name", nil, "`NAME,...` or addresses of the node's host, for who looks at it with --http-tls on")
 	f.register(cmd.Flags())
 	return cmd
 }

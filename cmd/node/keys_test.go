@@ -44,6 +44,8 @@ func TestWrongUseOfKeysIsExplained(t *testing.T) {
 		"--cluster must name":     {exitUsage, []string{"init", "--dir", dir}},
 		"has an authority":        {exitFailure, []string{"init", "--dir", dir, "--cluster", "prod"}},
 		"name the nodes":          {exitUsage, []string{"node", "--dir", dir}},
+		"--host-name is of one":   {exitUsage, []string{"node", "--dir", dir, "--host-name", "x", "a", "b"}},
+		"neither a name nor":      {exitFailure, []string{"node", "--dir", dir, "--host-name", "x y", "a"}},
 		"no file can be named":    {exitFailure, []string{"node", "--dir", dir, "ca"}},
 		"say which step":          {exitUsage, []string{"rotate", "--dir", dir, "all"}},
 		`is at "add"`:             {exitFailure, []string{"rotate", "--dir", dir, "drop"}},

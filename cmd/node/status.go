@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/internal/settings"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 )
 
 const statusLong = `status shows what a node is and does, and what it knows of the others: their rails, rates over
@@ -24,7 +26,9 @@ a second, communicators, and what happened last. The node was started with --htt
 its page.
 
   --http ADDR:PORT   of that node, or http://ADDR:PORT, or https://ADDR:PORT
-  --http-token       its token, if it has one; best in POLYRAIL_HTTP_TOKEN`
+  --http-token       its token, if it has one; best in POLYRAIL_HTTP_TOKEN
+  --http-tls on      it speaks TLS with its keys (node run --http-tls on): --tls-ca says who vouches for
+                     it. With the certificate of any node, --tls-cert and --tls-key, no token is needed`
 
 const topLong = `top shows what status does, again each second, until a signal. The node was started with --http.`
 
@@ -32,6 +36,8 @@ const topLong = `top shows what status does, again each second, until a signal. 
 type watchFlags struct {
 	common
 	addr, token string
+	tls         bool
+	keys        keys.Files
 	json        bool
 	timeout     time.Duration
 }
@@ -39,6 +45,11 @@ type watchFlags struct {
 func (f *watchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "http", "", "`ADDR:PORT` where the node shows itself")
 	fs.StringVar(&f.token, "http-token", "", "`TOKEN` of that address")
+	settings.Var(fs, &f.tls, "http-tls", "on|off", settings.ParseSwitch, settings.FormatSwitch,
+		"that address speaks TLS with the node's keys")
+	fs.StringVar(&f.keys.CA, "tls-ca", "", "`FILE` with the authorities that vouch for the node")
+	fs.StringVar(&f.keys.Cert, "tls-cert", "", "`FILE` with a certificate to show in place of a token")
+	fs.StringVar(&f.keys.Key, "tls-key", "", "`FILE` with its private key")
 	fs.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the node's answer")
 	f.common.register(fs, slog.LevelWarn)
 }
@@ -98,32 +109,53 @@ func newTop() *cobra.Command {
 // maxFrame bounds what a node is believed to say at once.
 const maxFrame = 64 << 20
 
-// watch calls show with each frame and one of at least half a second before it, until that wants no
-// more or ctx ends.
-func (f *watchFlags) watch(ctx context.Context, show func(now, before *polyrail.ClusterStatus) (more bool, err error)) error {
+// ask has the node send frames.
+func (f *watchFlags) ask(ctx context.Context) (*http.Response, error) {
 	if f.addr == "" {
-		return usagef("--http must name the address where the node shows itself")
+		return nil, usagef("--http must name the address where the node shows itself")
+	}
+	scheme, way := "http://", &http.Transport{DisableKeepAlives: true}
+	if f.tls {
+		var err error
+		if way.TLSClientConfig, err = f.keys.DialHTTP(); err != nil {
+			return nil, err
+		}
+		scheme = "https://"
 	}
 	url := f.addr
 	if !strings.Contains(url, "://") {
-		url = "http://" + url
+		url = scheme + url
+	}
+	if f.tls && !strings.HasPrefix(url, scheme) {
+		return nil, usagef("--http %q is not TLS, which --http-tls on asks for", f.addr)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/api/live", nil)
 	if err != nil {
-		return usagef("--http %q: %w", f.addr, err)
+		return nil, usagef("--http %q: %w", f.addr, err)
 	}
 	if f.token != "" {
 		r.Header.Set("Authorization", "Bearer "+f.token)
 	}
-	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	answer, err := (&http.Client{Transport: way}).Do(r)
 	if err != nil {
-		return fmt.Errorf("no answer of the node: %w", err)
+		return nil, fmt.Errorf("no answer of the node: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+		return nil, fmt.Errorf("the node at %s answers %s: %s", f.addr, answer.Status, printable(strings.TrimSpace(string(text))))
+	}
+	return answer, nil
+}
+
+// watch calls show with each frame and one of at least half a second before it, until that wants no
+// more or ctx ends.
+func (f *watchFlags) watch(ctx context.Context, show func(now, before *polyrail.ClusterStatus) (more bool, err error)) error {
+	answer, err := f.ask(ctx)
+	if err != nil {
+		return err
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
-		return fmt.Errorf("the node at %s answers %s: %s", f.addr, answer.Status, printable(strings.TrimSpace(string(text))))
-	}
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, maxFrame)
 	var before *polyrail.ClusterStatus

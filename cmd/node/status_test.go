@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
@@ -59,5 +63,60 @@ func TestStatusAndTopShowACluster(t *testing.T) {
 	defer cancel()
 	if code, out, errs = run(ctx, "top", "--http-token", token); code != 0 || strings.Count(out, "\x1b[H") < 1 || !strings.Contains(out, "rail1") {
 		t.Errorf("top: %d %s\n%s", code, errs, out)
+	}
+}
+
+// With keys the page is sealed by them, and a certificate of the cluster stands in for the token.
+func TestStatusWithKeys(t *testing.T) {
+	const token = "a token of a test"
+	a, other := keys.Authority{Dir: filepath.Join(t.TempDir(), "keys")}, keys.Authority{Dir: filepath.Join(t.TempDir(), "other")}
+	cluster := polyrail.DefaultConfig().Cluster
+	if err := errors.Join(a.Init(cluster), a.Node("looker"), other.Init(cluster), other.Node("looker")); err != nil {
+		t.Fatal(err)
+	}
+	for _, withToken := range []bool{false, true} {
+		t.Run(fmt.Sprint("token ", withToken), func(t *testing.T) {
+			c, err := testbed.Start(t.Context(), testbed.Options{Nodes: 1, Rails: 1, Adapt: func(cfg *polyrail.Config) {
+				if err := a.Node(cfg.Name); err != nil {
+					t.Fatal(err)
+				}
+				cfg.TLS, cfg.GossipKeys = polyrail.TLS(a.Files(cfg.Name)), a.GossipFile()
+				cfg.HTTP = polyrail.HTTP{Addr: "127.0.0.1:0", Sealed: true}
+				if withToken {
+					cfg.HTTP.Token = token
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := c.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			f, g := a.Files("looker"), other.Files("looker")
+			const shown = "node node0 of polyrail"
+			turnedDown, byToken := "certificate required", "certificate required"
+			if withToken {
+				turnedDown, byToken = "401", shown
+			}
+			for _, x := range []struct {
+				want string // in what it prints
+				args []string
+			}{
+				{shown, []string{"--http-tls", "on", "--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}},
+				{byToken, []string{"--http-tls", "on", "--tls-ca", f.CA, "--http-token", token}},
+				{turnedDown, []string{"--http-tls", "on", "--tls-ca", f.CA}},
+				{"unknown authority", []string{"--http-tls", "on", "--tls-ca", g.CA, "--http-token", token}},
+				{"needs a file of authorities", []string{"--http-tls", "on", "--tls-cert", f.Cert}},
+				{"400", []string{"--http-token", token}}, // in plain text
+			} {
+				var out bytes.Buffer
+				args := append([]string{"status", "--http", c.Nodes[0].HTTPAddr()}, x.args...)
+				if code := execute(t.Context(), args, &out, &out); (code == exitOK) != (x.want == shown) || !strings.Contains(out.String(), x.want) {
+					t.Errorf("%v: %d, want %q in %s", x.args, code, x.want, out.String())
+				}
+			}
+		})
 	}
 }

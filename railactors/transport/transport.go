@@ -20,6 +20,13 @@ var ErrAbsent = errors.New("device is absent")
 // plain text. What is written afterwards is plain: the other side can be told.
 var ErrPlain = errors.New("the other node speaks plain text, this one has keys")
 
+// ErrUnchecked is what a read's or write's error matches where this side checks what arrives, and the
+// other one does not say that it does.
+var ErrUnchecked = errors.New("the other node does not check what arrives on this rail, this one does (integrity)")
+
+// CheckedPreface begins a connection whose bytes are checked. No frame does.
+const CheckedPreface = "polyrail, with CRC32C\n"
+
 // Transport opens devices of one protocol.
 type Transport interface {
 	// Protocol is the name used in configurations: "tcp", "mem".

@@ -159,6 +159,8 @@ func TestAddressesThatOthersReachNeedAToken(t *testing.T) {
 		{polyrail.HTTP{Addr: "10.0.0.1:80", Token: "short"}, "16 bytes"},
 		{polyrail.HTTP{Addr: "nonsense"}, "nonsense"},
 		{polyrail.HTTP{Token: token}, "without an address"},
+		{polyrail.HTTP{Sealed: true}, "without an address"},
+		{polyrail.HTTP{Addr: "10.0.0.1:80", Sealed: true}, "needs Config.TLS"},
 	} {
 		cfg := polyrail.DefaultConfig()
 		cfg.Rails = []polyrail.Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1"}}

@@ -48,6 +48,8 @@ func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.HTTP.Token, "http-token", cfg.HTTP.Token,
 		"`TOKEN` of 16 bytes or more that callers of --http must know; needed where others than this host "+
 			"reach it. Better in the environment or the file than in the command line, which others see")
+	settings.Var(fs, &cfg.HTTP.Sealed, "http-tls", "on|off", settings.ParseSwitch, settings.FormatSwitch,
+		"--http speaks TLS with --tls-cert: who has a certificate of the cluster needs no token")
 	fs.StringVar(&cfg.Rack, "rack", cfg.Rack,
 		"`PATH` to where this node stands: the switches above it, as row1/rack3; trees follow them")
 	registerHost(fs, cfg)
@@ -66,6 +68,8 @@ func RegisterKeys(fs *pflag.FlagSet, cfg *polyrail.Config) {
 		"`FILE` with the keys of gossip, one a line in base64: the first seals, all open")
 	settings.List(fs, &cfg.Plaintext, "plaintext", "NAME,...", ",", asName, settings.AsIs,
 		"rails, and gossip, that go in plain text although there are keys; on all nodes alike")
+	settings.Var(fs, &cfg.Integrity, "integrity", "on|off", settings.ParseSwitch, settings.FormatSwitch,
+		"rails without keys check what arrives by a CRC32C, against accidents; on all nodes alike")
 }
 
 // registerHost defines where the node runs, and how it deals with others there.

@@ -15,14 +15,14 @@ import (
 // conn seals what is written and opens what is read. The first read or write makes the handshake. The
 // reader and the writer each own their half.
 type conn struct {
-	inner   transport.Conn
-	current func() *keys.Credentials
-	dialed  bool
+	inner  transport.Conn
+	shake  handshake
+	dialed bool
 
 	once  sync.Once
 	ready atomic.Bool   // the handshake went well
 	err   error         // why it did not; once is done
-	peer  keys.Identity // whose certificate the other side has shown
+	peer  keys.Identity // whose certificate the other side has shown; none without keys
 	plain bool          // the other side speaks plain text: it can be told so
 
 	forged atomic.Pointer[error] // what came is not authentic; nothing is read any more
@@ -30,14 +30,14 @@ type conn struct {
 	out    sealing
 }
 
-func newConn(inner transport.Conn, current func() *keys.Credentials, dialed bool) *conn {
-	return &conn{inner: inner, current: current, dialed: dialed}
+func newConn(inner transport.Conn, shake handshake, dialed bool) *conn {
+	return &conn{inner: inner, shake: shake, dialed: dialed}
 }
 
-// prove makes the handshake, once.
-func (c *conn) prove() error {
+// begin makes the handshake, once.
+func (c *conn) begin() error {
 	c.once.Do(func() {
-		if c.err = c.shake(); c.err == nil {
+		if c.err = c.shake(c); c.err == nil {
 			c.ready.Store(true)
 		}
 	})
@@ -49,13 +49,13 @@ func (c *conn) Identity() (node string, ok bool) {
 	if !c.ready.Load() {
 		return "", false
 	}
-	return c.peer.Node, true
+	return c.peer.Node, c.peer.Node != ""
 }
 
 // ReadFull opens records, straight into p where all of one fits.
 func (c *conn) ReadFull(p []byte) (n int, err error) {
 	if !c.ready.Load() {
-		if err := c.prove(); err != nil {
+		if err := c.begin(); err != nil {
 			return 0, err
 		}
 	}
@@ -143,7 +143,7 @@ func (c *conn) TryWrite(bufs ...[]byte) (int64, error) { return c.write(bufs, fa
 // sealed a second time.
 func (c *conn) write(bufs [][]byte, wait bool) (sent int64, err error) {
 	if !c.ready.Load() {
-		if err := c.prove(); err != nil {
+		if err := c.begin(); err != nil {
 			if c.plain && !c.dialed { // so that who dialed is told
 				return c.pass(bufs, wait)
 			}

@@ -27,10 +27,8 @@ const (
 // errUnbelieved begins the error of whoever was told that it is not believed.
 var errUnbelieved = errors.New("the other node does not believe this one")
 
-// shake makes one side's part of the handshake, and leaves the connection with the keys of both
-// directions.
-func (c *conn) shake() error {
-	own := c.current()
+// prove is the handshake by certificates.
+func (c *conn) prove(own *keys.Credentials) error {
 	s := &stream{Conn: c.inner}
 	var t *tls.Conn
 	if c.dialed {
@@ -65,7 +63,8 @@ func (c *conn) shake() error {
 
 // believe checks the other side's certificate and tells it the verdict, and hears its own: an empty
 // text is "yes". So both sides know why a connection comes to nothing, which an alert of TLS would not
-// say.
+// say. Each hears the other out, whatever it says itself: to close on what was not read would take the
+// verdict away again.
 func believe(t *tls.Conn, own *keys.Credentials) (keys.Identity, error) {
 	peer, fault := own.Verify(t.ConnectionState())
 	verdict := make([]byte, 1, 1+maxVerdictBytes)
@@ -74,23 +73,32 @@ func believe(t *tls.Conn, own *keys.Credentials) (keys.Identity, error) {
 		verdict = append(verdict, text[:min(len(text), maxVerdictBytes)]...)
 		verdict[0] = byte(len(verdict) - 1)
 	}
-	if _, err := t.Write(verdict); err != nil {
-		return peer, errors.Join(fault, shakeError(err))
-	}
-	if fault != nil {
+	_, unsent := t.Write(verdict)
+	heard, err := hear(t)
+	switch {
+	case fault != nil:
 		return peer, fault
-	}
-	if _, err := io.ReadFull(t, verdict[:1]); err != nil {
+	case heard != "":
+		return peer, fmt.Errorf("%w: %s", errUnbelieved, heard)
+	case unsent != nil:
+		return peer, shakeError(unsent)
+	case err != nil:
 		return peer, shakeError(err)
 	}
-	if n := int(verdict[0]); n > 0 {
-		text := make([]byte, n)
-		if _, err := io.ReadFull(t, text); err != nil {
-			return peer, shakeError(err)
-		}
-		return peer, fmt.Errorf("%w: %s", errUnbelieved, strings.ToValidUTF8(string(text), ""))
-	}
 	return peer, nil
+}
+
+// hear reads the other side's verdict.
+func hear(t *tls.Conn) (string, error) {
+	var n [1]byte
+	if _, err := io.ReadFull(t, n[:]); err != nil {
+		return "", err
+	}
+	text := make([]byte, n[0])
+	if _, err := io.ReadFull(t, text); err != nil {
+		return "", err
+	}
+	return strings.ToValidUTF8(string(text), "?"), nil
 }
 
 // shakeError words what ended a handshake.

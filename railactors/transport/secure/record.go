@@ -65,7 +65,7 @@ func (r *opening) open(dst []byte) error {
 		dst = sealed[:0]
 	}
 	if r.text, err = r.seal.aead.Open(dst, nonce, sealed, r.header[:]); err != nil {
-		return fmt.Errorf("record %d is not authentic", number)
+		return fmt.Errorf("record %d %s", number, r.seal.flaw)
 	}
 	r.got = 0
 	return nil

@@ -28,14 +28,15 @@ var errExhausted = errors.New("the connection has used up its record numbers")
 // nor change places: the number of each is its nonce.
 type sealer struct {
 	aead   cipher.AEAD
-	secret []byte // of the key in use
+	flaw   string // what is to be said of a record that does not open
+	secret []byte // of the key in use; none without keys
 	base   [nonceBytes]byte
 	number uint64 // of the next record
 	nonce  [nonceBytes]byte
 }
 
 func newSealer(secret []byte) (*sealer, error) {
-	s := &sealer{}
+	s := &sealer{flaw: "is not authentic"}
 	return s, s.use(secret)
 }
 
@@ -59,7 +60,7 @@ func (s *sealer) next() ([]byte, error) {
 	switch {
 	case s.number == lastRecord:
 		return nil, errExhausted
-	case s.number > 0 && s.number%rekeyRecords == 0:
+	case s.number > 0 && s.number%rekeyRecords == 0 && s.secret != nil:
 		secret, err := hkdf.Expand(sha256.New, s.secret, "polyrail next", secretBytes)
 		if err == nil {
 			err = s.use(secret)

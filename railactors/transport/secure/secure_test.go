@@ -67,20 +67,23 @@ func TestConformance(t *testing.T) {
 	k := authority(t, "test", "a", "b")
 	a, b := current(t, k, "test", "a"), current(t, k, "test", "b")
 	net := mem.NewNetwork()
+	socket := tcp.New(tcp.Options{})
 	for name, c := range map[string]struct {
 		a, b   transport.Transport
 		device string
 	}{
-		"tcp": {tcp.New(tcp.Options{}), tcp.New(tcp.Options{}), "127.0.0.1"},
-		"mem": {net.Transport("a"), net.Transport("b"), "eth0"},
+		"sealed tcp":  {secure.Wrap(socket, a), secure.Wrap(socket, b), "127.0.0.1"},
+		"sealed mem":  {secure.Wrap(net.Transport("a"), a), secure.Wrap(net.Transport("b"), b), "eth0"},
+		"checked tcp": {secure.Check(socket), secure.Check(socket), "127.0.0.1"},
+		"checked mem": {secure.Check(net.Transport("a")), secure.Check(net.Transport("b")), "eth1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, func(t *testing.T) (transport.Device, transport.Device) {
-				da, err := secure.Wrap(c.a, a).Open(c.device)
+				da, err := c.a.Open(c.device)
 				if err != nil {
 					t.Fatal(err)
 				}
-				db, err := secure.Wrap(c.b, b).Open(c.device)
+				db, err := c.b.Open(c.device)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -64,8 +65,9 @@ func (a Authority) Init(cluster string) error {
 }
 
 // Node makes, or makes anew, a node's certificate. Its host needs ca.pem, gossip.key and the two
-// files of the node.
-func (a Authority) Node(node string) error {
+// files of the node. Hosts are the names and addresses under which browsers and the like reach the
+// node; without any, those of the certificate that is there stay.
+func (a Authority) Node(node string, hosts ...string) error {
 	s, err := a.signer()
 	if err != nil {
 		return err
@@ -80,6 +82,9 @@ func (a Authority) Node(node string) error {
 	}
 	template := certificate(pkix.Name{CommonName: node}, nodeYears)
 	template.URIs = []*url.URL{id.url()}
+	if err := a.nameHosts(template, node, hosts); err != nil {
+		return err
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, own.Public(), s.key)
@@ -92,6 +97,30 @@ func (a Authority) Node(node string) error {
 	}
 	// Who reads in between finds two that don't fit, and keeps what it has.
 	return a.writeAll([]content{{node + keySuffix, key}, {node + certSuffix, certPEM(der)}})
+}
+
+// nameHosts puts names and addresses of hosts into a node's certificate.
+func (a Authority) nameHosts(template *x509.Certificate, node string, hosts []string) error {
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else if h == "" || strings.Trim(h, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") != "" {
+			return fmt.Errorf("%w: host %q of node %q: neither a name nor an address", ErrKeys, h, node)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	text, err := os.ReadFile(a.path(node + certSuffix))
+	if len(hosts) > 0 || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrKeys, err)
+	}
+	if there, err := certificates(text); err == nil { // what is no certificate is replaced
+		template.DNSNames, template.IPAddresses = there[0].DNSNames, there[0].IPAddresses
+	}
+	return nil
 }
 
 // Nodes lists the nodes that have a certificate here.

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -16,16 +17,23 @@ func Gossip(file string) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all [][]byte
-	for line := range strings.FieldsSeq(string(b)) {
+	all, err := parseGossip(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrKeys, file, err)
+	}
+	return all, nil
+}
+
+func parseGossip(text []byte) (all [][]byte, err error) {
+	for line := range strings.FieldsSeq(string(text)) {
 		k, err := base64.StdEncoding.DecodeString(line)
 		if n := len(k); err != nil || n != 16 && n != 24 && n != 32 {
-			return nil, fmt.Errorf("%w: %s: a key is base64 of 16, 24 or 32 bytes", ErrKeys, file)
+			return nil, errors.New("a key is base64 of 16, 24 or 32 bytes")
 		}
 		all = append(all, k)
 	}
 	if len(all) == 0 || len(all) > maxGossipKeys {
-		return nil, fmt.Errorf("%w: %s has %d keys, want 1 to %d", ErrKeys, file, len(all), maxGossipKeys)
+		return nil, fmt.Errorf("%d keys, want 1 to %d", len(all), maxGossipKeys)
 	}
 	return all, nil
 }

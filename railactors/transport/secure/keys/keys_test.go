@@ -2,8 +2,13 @@ package keys_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +75,50 @@ func TestNamesThatFitNoCertificateAreTurnedDown(t *testing.T) {
 	for _, cluster := range []string{"", "a b", "a/b", "a?b", "ä", strings.Repeat("x", 129)} {
 		if err := (keys.Authority{Dir: t.TempDir()}).Init(cluster); !errors.Is(err, keys.ErrKeys) {
 			t.Errorf("cluster %q: %v", cluster, err)
+		}
+	}
+}
+
+// Names of hosts are in a certificate until others are given.
+func TestACertificateKeepsTheNamesOfItsHost(t *testing.T) {
+	a := authority(t, "prod", "a")
+	check := func(host string, want bool) {
+		t.Helper()
+		text, err := os.ReadFile(a.Files("a").Cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(text)
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.VerifyHostname(host) == nil; got != want {
+			t.Errorf("%s is a host of it: %v", host, got)
+		}
+		load(t, a, "a")
+	}
+	check("a.example.org", false)
+	if err := a.Node("a", "a.example.org", "10.0.0.1", "::1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []keys.Step{"", keys.RotateAdd, keys.RotateUse, keys.RotateDrop} {
+		if step != "" {
+			if err := a.Rotate(step); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, host := range []string{"a.example.org", "10.0.0.1", "::1"} {
+			check(host, true)
+		}
+	}
+	if err := a.Node("a", "b.example.org"); err != nil {
+		t.Fatal(err)
+	}
+	check("a.example.org", false)
+	for _, host := range []string{"", "a b", "a/b"} {
+		if err := a.Node("a", host); !errors.Is(err, keys.ErrKeys) {
+			t.Errorf("host %q: %v", host, err)
 		}
 	}
 }
@@ -235,6 +284,57 @@ func TestGossipKeysAreChecked(t *testing.T) {
 		}
 		if _, err := keys.Gossip(file); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// What a node shows of itself over TLS: who may look is as on rails.
+func TestWhoLooksAtANodeIsVerified(t *testing.T) {
+	a, other := authority(t, "prod", "a", "b"), authority(t, "prod", "b")
+	s, err := keys.NewSource(a.Files("a"), keys.Identity{Cluster: "prod", Node: "a"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(with keys.Files, required bool) error {
+		client, err := with.DialHTTP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, far := net.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			err := tls.Server(far, s.ServeHTTP(required)).Handshake()
+			far.Close()
+			done <- err
+		}()
+		if err = tls.Client(near, client).Handshake(); err == nil {
+			_, _ = io.Copy(io.Discard, near) // the server's verdict comes after the client's
+		}
+		near.Close()
+		return errors.Join(err, <-done)
+	}
+	nobody := keys.Files{CA: a.Files("a").CA}
+	mixed := other.Files("b") // it believes the node, which does not believe it
+	mixed.CA = nobody.CA
+	for what, x := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a node":                        {look(a.Files("b"), true), ""},
+		"nobody":                        {look(nobody, false), ""},
+		"nobody, and that is not taken": {look(nobody, true), "certificate"},
+		"one who believes others":       {look(keys.Files{CA: other.Files("b").CA}, false), "unknown authority"},
+	} {
+		if (x.err == nil) != (x.want == "") || x.err != nil && !strings.Contains(x.err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", what, x.err, x.want)
+		}
+	}
+	if _, err := mixed.DialHTTP(); !errors.Is(err, keys.ErrKeys) {
+		t.Errorf("a certificate that nobody vouches for: %v", err)
+	}
+	for _, f := range []keys.Files{{}, {CA: nobody.CA, Key: "x"}, {Cert: "x", Key: "x"}, {CA: "no such file"}} {
+		if _, err := f.DialHTTP(); !errors.Is(err, keys.ErrKeys) {
+			t.Errorf("%+v: %v", f, err)
 		}
 	}
 }
