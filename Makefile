@@ -11,12 +11,13 @@ TABLES  ?= 10000
 CUTS    ?= 50
 PAIRS   ?= 20
 ROUNDS  ?= 200
+ROTATIONS ?= 20
 FAILURES ?= 50
 SCENARIOS ?= 1000
 NODES   ?= 64
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds fuzz bench demo python generate generated dist help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds rotations fuzz bench demo python generate generated dist help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +89,9 @@ scale: ## one process with NODES=n nodes, by default 64: what forming takes, and
 rounds: ## ROUNDS=n times a rank is lost and comes back, or leaves (3 s a round)
 	$(GO) test -count=1 -v -timeout 4h -run TestKillAndRejoinLeaveNothingBehind . -rounds $(ROUNDS)
 	$(GO) test -count=1 -v -timeout 12h ./test/rounds -rounds $(ROUNDS) -leavings $(ROUNDS)
+
+rotations: ## ROTATIONS=n times all keys of processes that add up, form and lose connections are rotated (7 s a rotation)
+	$(GO) test -count=1 -v -timeout 4h ./test/rotation -rotations $(ROTATIONS)
 
 fuzz: ## each fuzz test for FUZZTIME
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)

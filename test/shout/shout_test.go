@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -27,6 +28,7 @@ import (
 	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
@@ -41,12 +43,22 @@ const (
 	patience  = 20 * time.Second // until all that was opened is closed; it takes a second
 )
 
-func TestWhoeverShoutsReachesNothing(t *testing.T) {
+func TestWhoeverShoutsReachesNothing(t *testing.T) { shoutAt(t, nil) }
+
+// With keys they do not even reach what is refused without: those with no key, with keys of another
+// authority, and with another node's.
+func TestWhoeverShoutsReachesNothingBehindKeys(t *testing.T) { shoutAt(t, newLocksmith(t)) }
+
+// shoutAt shouts at a cluster, which has keys if there is a locksmith.
+func shoutAt(t *testing.T, keys *locksmith) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short leaves out what takes the time of a clock")
 	}
-	c, err := testbed.Start(t.Context(), testbed.Options{Nodes: nodes, Rails: rails,
-		Over: testbed.Loopback, Gossip: testbed.Loopback})
+	o := testbed.Options{Nodes: nodes, Rails: rails, Over: testbed.Loopback, Gossip: testbed.Loopback}
+	if keys != nil {
+		o.Adapt = keys.adapt
+	}
+	c, err := testbed.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +76,11 @@ func TestWhoeverShoutsReachesNothing(t *testing.T) {
 	for range 20 {
 		operate(t, comms)
 	}
+	devices := keys.devices(t)
 	before := use()
 
-	s := &shouter{t: t, cluster: c.Configs[0].Cluster, random: rand.New(rand.NewPCG(1, 2))}
+	s := &shouter{t: t, cluster: c.Configs[0].Cluster, random: rand.New(rand.NewPCG(1, 2)),
+		keyed: keys != nil, devices: devices}
 	for _, n := range c.Nodes {
 		s.victims = append(s.victims, victimOf(t, c.Nodes[0], n))
 	}
@@ -185,32 +199,42 @@ func victimOf(t *testing.T, seed, n *polyrail.Node) victim {
 	return victim{}
 }
 
-// shouter has no key, and knows all that is no secret.
+// shouter knows all that is no secret, and has no key of the cluster's but another node's.
 type shouter struct {
 	t       *testing.T
 	cluster string
 	random  *rand.Rand
 	victims []victim
-	conns   []net.Conn
+	conns   []io.Closer
+	keyed   bool // the cluster has keys
+	devices []transport.Device
 }
 
 // connect makes connections, and keeps them.
 func (s *shouter) connect() {
 	for i := range connections {
 		to := s.victims[i%nodes]
-		addr := to.rails[i/nodes%rails].Addr
-		if i%10 == 9 {
-			addr = to.gossip
-		}
-		c, err := net.DialTimeout("tcp", addr, time.Second)
+		c, err := s.dial(i, to)
 		if err != nil {
 			s.t.Errorf("connection %d: %v", i, err)
 			continue
 		}
 		s.conns = append(s.conns, c)
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = c.Write(s.first(i, to)) // it may be closed already
+		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // for a handshake
+		_, _ = c.Write(s.first(i, to))                     // it may be closed already
 	}
+}
+
+// dial makes a connection: to gossip, or to a rail, in plain text or with keys.
+func (s *shouter) dial(i int, to victim) (transport.Conn, error) {
+	d, addr := s.devices[i/10%len(s.devices)], to.rails[i/nodes%rails].Addr
+	if i%10 == 9 {
+		d, addr = s.devices[0], to.gossip
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	defer cancel()
+	return d.Dial(ctx, addr)
 }
 
 // first is what a connection begins with.
@@ -334,6 +358,14 @@ func (s *shouter) gossip(i int, to victim) []byte {
 		s.t.Fatal(err)
 	}
 	b := append([]byte{244, byte(len(label))}, label...)
+	if s.keyed && i%3 == 0 { // as if it was sealed, with a key that nobody has
+		const sealed, version, nonce = 10, 1, 12
+		if i%10 == 9 { // a stream says how long it is
+			b = binary.BigEndian.AppendUint32(append(b, sealed), uint32(1+nonce+len(body)))
+		}
+		b = append(append(b, version), make([]byte, nonce)...)
+		return append(b, body...)
+	}
 	b = append(append(b, kind), body...)
 	if i%16 == 15 { // what is none
 		for range 8 {
