@@ -60,7 +60,7 @@ func (o *Operation) sample() int {
 	return 1
 }
 
-// landing notes which rail carries a frame of a lane. Memory is timed as the lane where there is
+// landing notes which rail carries a frame of a lane, when its header has come. Memory is timed as the lane where there is
 // nothing else, and not at all where ranks of several hosts time their networks. Under mu.
 func (o *Operation) landing(lane, rail int, bytes uint32) {
 	if o.group.shared {
@@ -69,6 +69,9 @@ func (o *Operation) landing(lane, rail int, bytes uint32) {
 	if rail >= len(o.rails) {
 		return
 	}
+	if o.begun.IsZero() {
+		o.begun = time.Now()
+	}
 	o.rails[rail].bytes += int64(bytes)
 	o.strayed = o.strayed || rail != lane
 }
@@ -76,8 +79,8 @@ func (o *Operation) landing(lane, rail int, bytes uint32) {
 // clock notes an event on a rail. A rail's time ends with its last arrival; sends and
 // acknowledgements of ours are in some other rank's arrivals. It begins, for all rails alike, when
 // this rank takes part. An eager operation sends at once, so it begins at the launch. Others begin
-// with the first grant or frame of another rank: before it this rank only waits for one that is
-// late. What is left of such waiting, for ranks further round the ring, rank 0 takes out
+// with the first grant or the header of the first frame: before it this rank only waits for one that
+// is late. What is left of such waiting, for ranks further round the ring, rank 0 takes out
 // (balance.Collector). Under mu.
 func (o *Operation) clock(kind task.EventKind, rail int) {
 	if kind != task.Arrived && kind != task.Granted {

@@ -7,6 +7,7 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/task"
 )
 
 // timedOperation is one that has ended on two rails, of a communicator of nodes a and b.
@@ -55,6 +56,25 @@ func TestARailIsTimedByWhatItCarried(t *testing.T) {
 	}
 	if want := int64(1<<20) * 87 / 100; m.Rails[0].Bytes != want || m.Rails[1].Bytes != 1<<20-want-1 {
 		t.Errorf("the rails carried %d and %d bytes of %d", m.Rails[0].Bytes, m.Rails[1].Bytes, 1<<20)
+	}
+}
+
+// A rank that only receives, as a gather's root, takes part when the first frame begins to come. If it
+// took part when that has come, it would not see what its largest frames cost, on any rail.
+func TestTheFirstFrameOfARankThatOnlyReceivesIsTimed(t *testing.T) {
+	o := timedOperation(t)
+	o.begun, o.rails = time.Time{}, make([]railClock, 2)
+	o.landing(1, 1, 1<<10)
+	headed := o.begun
+	if headed.IsZero() {
+		t.Fatal("the clock does not run while the first frame comes")
+	}
+	o.clock(task.Arrived, 1)
+	o.landing(0, 0, 1<<10)
+	o.rails[1].last = headed.Add(time.Millisecond)
+	m := o.Timed()
+	if m == nil || len(m.Rails) != 1 || m.Rails[0].Rail != 1 || m.Rails[0].Elapsed != time.Millisecond {
+		t.Errorf("timed: %+v", m)
 	}
 }
 

@@ -291,6 +291,20 @@ func TestCollectorTakesTheFirstSetOfARankThatIsAhead(t *testing.T) {
 	}
 }
 
+func TestCollectorUsesEachSetOfARootThatMeasuresAlone(t *testing.T) {
+	c := NewCollector(3, 2, alike(1), 0).Some()
+	for i := range 4 {
+		set := []Window{{Rail: 0, Class: 20, Split: 1, Operations: 9, Bytes: 1, Elapsed: time.Duration(i + 1)}}
+		merged, complete, err := c.Observe(0, set)
+		if err != nil || complete != (i > 0) {
+			t.Fatalf("set %d: complete %v, %v", i, complete, err)
+		}
+		if complete && merged[0].Elapsed != time.Duration(i) {
+			t.Errorf("set %d ends a round of the one that took %v", i, merged[0].Elapsed)
+		}
+	}
+}
+
 func TestCollectorDropsWindowsOfAnotherTable(t *testing.T) {
 	c := NewCollector(2, 2, alike(4), 64<<10)
 	for _, version := range []uint32{3, 5} {

@@ -44,7 +44,8 @@ func NewCollector(ranks, rails int, splits func(Class) uint32, eagerBytes int64)
 }
 
 // Some lets rounds be complete without ranks that measure nothing: a round ends when a rank reports
-// its second set, too. It is for families of kinds in which a rank may receive nothing.
+// its second set, too, with which the next one begins. It is for families of kinds in which a rank
+// may receive nothing.
 func (c *Collector) Some() *Collector {
 	c.some = true
 	return c
@@ -97,24 +98,34 @@ func (c *Collector) Observe(rank int, set []Window) (merged []Window, complete b
 		return nil, false, nil
 	}
 	col := c.columns[class]
-	if col == nil {
-		col = &column{sets: make([][]Window, c.ranks), missing: c.ranks}
-		c.columns[class] = col
-	}
-	again := col.sets[rank] != nil
+	again := col != nil && col.sets[rank] != nil
 	if again && !c.some {
 		return nil, false, nil
 	}
 	if !again {
-		col.sets[rank] = set
-		col.missing--
+		col = c.add(rank, class, set)
 	}
 	if col.missing > 0 && !again {
 		return nil, false, nil
 	}
 	delete(c.columns, class)
+	if again {
+		c.add(rank, class, set)
+	}
 	col.sets = slices.DeleteFunc(col.sets, func(set []Window) bool { return set == nil })
 	return c.merge(class, col.sets), true, nil
+}
+
+// add notes a rank's first set of a round.
+func (c *Collector) add(rank int, class Class, set []Window) *column {
+	col := c.columns[class]
+	if col == nil {
+		col = &column{sets: make([][]Window, c.ranks), missing: c.ranks}
+		c.columns[class] = col
+	}
+	col.sets[rank] = set
+	col.missing--
+	return col
 }
 
 // merge makes one set of all ranks'.
