@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/plan"
 )
 
@@ -48,6 +49,11 @@ var kinds = []kind{
 	{"overlap, buckets", 1, func(seed uint64) simulation { return newOverlap(seed, true) }},
 	{"overlap, four sizes", 1, newFlow},
 	{"free order", 1, newFree},
+	{"broadcast", 1, newFabric(op.KindBroadcast)},
+	{"reduce", 1, newFabric(op.KindReduce)},
+	{"gather", 1, newFabric(op.KindGather)},
+	{"scatter", 1, newFabric(op.KindScatter)},
+	{"alltoall", 1, newFabric(op.KindAllToAll)},
 }
 
 // lines are rails of today's tests, whose operations come one after the other.
@@ -278,8 +284,8 @@ func (w *buckets) fluid(size int) float64 {
 	return bucketStart + float64(size)/sum
 }
 
-// best is the least that was found by moving ever fewer rounds from one rail to another.
-func (s *shapedRails) best(size int) (least float64) {
+// best is what operations of a size take with the best shares that were found.
+func (s *shapedRails) best(size int) float64 {
 	key := fmt.Sprint(size, "best")
 	if took, ok := s.took[key]; ok {
 		return took
@@ -290,7 +296,18 @@ func (s *shapedRails) best(size int) (least float64) {
 		clear(shares)
 		shares[0], step = n, n
 	}
-	least = s.takes(size, shares)
+	took := least(shares, step, func(shares []int) float64 { return s.takes(size, shares) })
+	s.took[key] = took
+	return took
+}
+
+// least is the least time that was found by moving ever fewer rounds from one rail to another.
+func least(shares []int, step int, takes func(shares []int) float64) (least float64) {
+	n := 0
+	for _, s := range shares {
+		n += s
+	}
+	least = takes(shares)
 	for move := n; move >= step; move /= 2 {
 		for moved := true; moved; {
 			moved = false
@@ -301,14 +318,13 @@ func (s *shapedRails) best(size int) (least float64) {
 					if from == to || tried[from] < 0 {
 						continue
 					}
-					if took := s.takes(size, tried); took < least*0.999 {
+					if took := takes(tried); took < least*0.999 {
 						least, shares, moved = took, tried, true
 					}
 				}
 			}
 		}
 	}
-	s.took[key] = least
 	return least
 }
 
