@@ -15,9 +15,10 @@ ROTATIONS ?= 20
 FAILURES ?= 50
 SCENARIOS ?= 1000
 NODES   ?= 64
+SHOTS   ?= screenshots
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds rotations fuzz bench demo python generate generated dist help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds rotations fuzz bench demo python screenshots packaging generate generated dist help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -105,6 +106,13 @@ demo: ## four nodes and two rails on this host
 
 python: ## the Python package: built, installed into a folder and tested (needs a C compiler; torch's part needs python3-torch)
 	.ci/python
+
+screenshots: ## pictures of the page into the directory SHOTS, of a stage and of nodes with 2 and 64 members (needs Chromium; five minutes)
+	@mkdir -p $(SHOTS)
+	$(GO) test -count=1 -v -timeout 30m -run Shots ./test/observe -shots $(abspath $(SHOTS))
+
+packaging: ## the Kubernetes manifest by Kubernetes' types, the Containerfile by BuildKit's linter (needs the module proxy)
+	cd cmd/node/packaging/lint && $(GO) vet . && $(GO) test -count=1 -v .
 
 generate: ## protobuf code and assembly (needs protoc, and the module proxy for avo)
 	$(GO) generate ./...

@@ -39,7 +39,15 @@ type viewer struct{ frames chan []byte }
 type Cluster struct {
 	Self   membership.Status
 	Others []Neighbour
+	// SilentAfter is when a node that has not answered counts as silent, in seconds.
+	SilentAfter float64
 }
+
+// askEvery is the pause between two questions to all others.
+func askEvery(others int) time.Duration { return frameEvery + time.Duration(others)*askPause }
+
+// silentAfter leaves room for two questions, and for an answer that is late.
+func silentAfter(others int) time.Duration { return 2 * (frameEvery + askEvery(others)) }
 
 // join adds a viewer, and begins to make frames for the first one. False: there are too many.
 func (h *hub) join() (*viewer, bool) {
@@ -109,7 +117,7 @@ func (h *hub) run(ctx context.Context, came <-chan struct{}) {
 			}
 		case <-ask.C:
 			h.source.AskOthers()
-			ask.Reset(frameEvery + time.Duration(len(h.source.Others()))*askPause)
+			ask.Reset(askEvery(len(h.source.Others())))
 		case <-next.C:
 			soon = false
 			next.Reset(frameEvery)
@@ -122,8 +130,9 @@ func (h *hub) run(ctx context.Context, came <-chan struct{}) {
 func (h *hub) make(ctx context.Context) []byte {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	f := Cluster{Self: h.source.Status(ctx, membership.Full)}
-	for _, o := range h.source.Others() {
+	others := h.source.Others()
+	f := Cluster{Self: h.source.Status(ctx, membership.Full), SilentAfter: silentAfter(len(others)).Seconds()}
+	for _, o := range others {
 		f.Others = append(f.Others, neighbourOf(&o, f.Self.Time))
 	}
 	text, err := json.Marshal(f)

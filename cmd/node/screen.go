@@ -14,22 +14,49 @@ import (
 	"github.com/polyrail/polyrail/cmd/internal/settings"
 )
 
-// screen writes a cluster for a terminal, with rates since another frame.
-func screen(w io.Writer, now, before *polyrail.ClusterStatus) error {
+// window is what a terminal has room for; 0: any number.
+type window struct{ lines, columns int }
+
+// fewestNodes are listed of the others, however small the window is.
+const fewestNodes = 3
+
+// screen writes a cluster for a terminal, with rates since another frame. What does not fit into the
+// window is left out: of the other nodes those that are well, and the ends of long lines.
+func screen(w io.Writer, now, before *polyrail.ClusterStatus, fit window) error {
 	self := &now.Self
 	seconds := self.Time.Sub(before.Self.Time).Seconds()
 	state := "ready"
 	if len(self.Obstacles) > 0 {
 		state = "not ready: " + printable(strings.Join(self.Obstacles, "; "))
 	}
-	_, err := fmt.Fprintf(w, "node %s of %s, up %v, %s; memory %s of %s\n\n", printable(self.Node), printable(self.Cluster),
+	var above, below strings.Builder
+	fmt.Fprintf(&above, "node %s of %s, up %v, %s; memory %s of %s\n\n", printable(self.Node), printable(self.Cluster),
 		self.Time.Sub(self.Started).Round(time.Second), state,
 		settings.FormatSize(int(self.Memory.InUse)), settings.FormatSize(int(self.Memory.Limit)))
-	return errors.Join(err, inColumns(w, func(out io.Writer) { railLines(out, now, before, seconds) }),
-		inColumns(w, func(out io.Writer) { nodeLines(out, now, before, seconds) }),
-		inColumns(w, func(out io.Writer) { operationLines(out, now, before, seconds) }),
-		inColumns(w, func(out io.Writer) { communicatorLines(out, self) }),
-		eventLines(w, now))
+	err := errors.Join(inColumns(&above, func(out io.Writer) { railLines(out, now, before, seconds) }),
+		inColumns(&below, func(out io.Writer) { operationLines(out, now, before, seconds) }),
+		inColumns(&below, func(out io.Writer) { communicatorLines(out, self) }),
+		eventLines(&below, now))
+	others := otherNodes(now, before, seconds)
+	listed := len(others)
+	if fit.lines > 0 {
+		room := fit.lines - strings.Count(above.String()+below.String(), "\n") - 4 // a title, the rest, an empty line, the cursor
+		listed = min(listed, max(room, fewestNodes))
+	}
+	err = errors.Join(err, inColumns(&above, func(out io.Writer) { nodeLines(out, others, listed) }))
+	for line := range strings.Lines(above.String() + below.String()) {
+		_, failed := io.WriteString(w, shortened(line, fit.columns))
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// shortened cuts a line off, where it has more than so many characters.
+func shortened(line string, columns int) string {
+	if text := []rune(strings.TrimSuffix(line, "\n")); columns > 0 && len(text) > columns {
+		return string(text[:columns-1]) + "…\n"
+	}
+	return line
 }
 
 // perSecond writes the rate of a counter of bytes.
@@ -37,7 +64,18 @@ func perSecond(now, before uint64, seconds float64) string {
 	if now < before || seconds <= 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.4g MB/s", float64(now-before)/seconds/1e6)
+	return megabytes(float64(now-before) / seconds)
+}
+
+// megabytes writes a rate in bytes per second.
+func megabytes(rate float64) string { return number(rate/1e6) + " MB/s" }
+
+// number writes a rate to four digits, or to the integer where it has more.
+func number(rate float64) string {
+	if rate >= 1000 {
+		return fmt.Sprintf("%.0f", rate)
+	}
+	return fmt.Sprintf("%.4g", rate)
 }
 
 func upDown(up bool) string {
@@ -69,7 +107,7 @@ func railLines(out io.Writer, now, before *polyrail.ClusterStatus, seconds float
 		}
 		busy := "-"
 		if rated > 0 {
-			busy = fmt.Sprintf("%.4g MB/s", rate/float64(rated)/1e6)
+			busy = megabytes(rate / float64(rated))
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\t%d\t%s\n", printable(r.Name), upDown(r.Up),
 			perSecond(r.BytesSent, old.BytesSent, seconds), perSecond(r.BytesReceived, old.BytesReceived, seconds),
@@ -78,40 +116,78 @@ func railLines(out io.Writer, now, before *polyrail.ClusterStatus, seconds float
 	fmt.Fprintln(out)
 }
 
-// silentAfter is when a node that does not answer is shown as silent, in seconds.
-const silentAfter = 4
+// otherNode is a line of another node.
+type otherNode struct {
+	well bool
+	text string
+}
 
-func nodeLines(out io.Writer, now, before *polyrail.ClusterStatus, seconds float64) {
-	if len(now.Others) == 0 {
-		return
-	}
+// otherNodes are the lines of all others: those that are not well come first.
+func otherNodes(now, before *polyrail.ClusterStatus, seconds float64) (all []otherNode) {
 	old := make(map[string]uint64)
 	for _, n := range before.Others {
 		for _, r := range n.Rails {
 			old[n.Node+"\x00"+r.Name] = r.BytesSent
 		}
 	}
-	fmt.Fprintln(out, "OTHER NODE\tSTATE\tRAILS\tSENT")
 	for _, n := range now.Others {
-		state, rails, sent := "well", []string{}, []string{}
+		line := otherNode{well: true}
+		state := "well"
+		trouble := func(what string) { line.well, state = false, what }
 		switch {
 		case n.Silent < 0:
-			state = "no answer yet"
-		case n.Silent > silentAfter:
-			state = fmt.Sprintf("SILENT for %.0f s", n.Silent)
+			trouble("no answer yet")
+		case n.Silent > now.SilentAfter:
+			trouble(fmt.Sprintf("SILENT for %.0f s", n.Silent))
 		case len(n.Obstacles) > 0:
-			state = printable(n.Obstacles[0])
+			trouble(printable(n.Obstacles[0]))
 		}
 		for _, c := range n.Communicators {
 			if c.Err != "" {
-				state = printable(c.Name) + " is BROKEN"
+				trouble(printable(c.Name) + " is BROKEN")
 			}
 		}
+		if line.well && n.Groups > 0 {
+			state = fmt.Sprintf("well, trees: %d", n.Groups)
+		}
+		var rails, sent []string
 		for _, r := range n.Rails {
+			line.well = line.well && r.Up
 			rails = append(rails, printable(r.Name)+" "+upDown(r.Up))
 			sent = append(sent, perSecond(r.BytesSent, old[n.Node+"\x00"+r.Name], seconds))
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", printable(n.Node), state, strings.Join(rails, ", "), strings.Join(sent, ", "))
+		line.text = fmt.Sprintf("%s\t%s\t%s\t%s\n", printable(n.Node), state, strings.Join(rails, ", "), strings.Join(sent, ", "))
+		all = append(all, line)
+	}
+	slices.SortStableFunc(all, func(a, b otherNode) int {
+		switch {
+		case a.well == b.well:
+			return 0
+		case b.well:
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// nodeLines writes the first lines of other nodes, and says what the rest is.
+func nodeLines(out io.Writer, others []otherNode, listed int) {
+	if len(others) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "OTHER NODE\tSTATE\tRAILS\tSENT")
+	for _, n := range others[:listed] {
+		fmt.Fprint(out, n.text)
+	}
+	if rest := others[listed:]; len(rest) > 0 {
+		ill := 0
+		for _, n := range rest {
+			if !n.well {
+				ill++
+			}
+		}
+		fmt.Fprintf(out, "%d more, %d of them not well\n", len(rest), ill)
 	}
 	fmt.Fprintln(out)
 }
@@ -140,8 +216,8 @@ func operationLines(out io.Writer, now, before *polyrail.ClusterStatus, seconds 
 			if k.Took.Count > 0 {
 				mean = k.Took.Sum / time.Duration(k.Took.Count)
 			}
-			fmt.Fprintf(out, "%s\t%s\t%s\t%.4g\t%s\t%v\t%d\n", printable(c.Name), k.Kind, size,
-				float64(k.Took.Count-was.count)/seconds, perSecond(k.Bytes, was.bytes, seconds), rounded(mean), k.Failed)
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%v\t%d\n", printable(c.Name), k.Kind, size,
+				number(float64(k.Took.Count-was.count)/seconds), perSecond(k.Bytes, was.bytes, seconds), rounded(mean), k.Failed)
 		}
 	}
 	if lines > 0 {
@@ -162,6 +238,9 @@ func communicatorLines(out io.Writer, self *polyrail.NodeStatus) {
 			state = "BROKEN: " + printable(c.Err)
 		case c.Degraded:
 			state = "a rail is down"
+		}
+		for _, t := range c.Trees {
+			state += fmt.Sprintf(", tree on %s at %s", printable(t.Rail), printable(t.Node))
 		}
 		for k := range c.Classes {
 			if c.Classes[k].Family == "allreduce" {

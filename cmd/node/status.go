@@ -15,22 +15,24 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 )
 
-const statusLong = `status shows what a node is and does, and what it knows of the others: their rails, rates over
-a second, communicators, and what happened last. The node was started with --http; the same is on
-its page.
+const statusLong = `status shows what a node is and does, and what it knows of the others: rails and their
+rates over a second, operations, communicators and their trees, and what happened last. The
+node must run with --http; its page shows the same, and more.
 
-  --http ADDR:PORT   of that node, or http://ADDR:PORT, or https://ADDR:PORT
-  --http-token       its token, if it has one; best in POLYRAIL_HTTP_TOKEN
-  --http-tls on      it speaks TLS with its keys (node run --http-tls on): --tls-ca says who vouches for
-                     it. With the certificate of any node, --tls-cert and --tls-key, no token is needed`
+--http may begin with http:// or https://. A token is best given as POLYRAIL_HTTP_TOKEN: other
+users of the host see command lines. With --http-tls on the node speaks TLS with its keys (as node
+run --http-tls on does): --tls-ca says who vouches for it. With the certificate of any node,
+--tls-cert and --tls-key, no token is needed.`
 
-const topLong = `top shows what status does, again each second, until a signal. The node was started with --http.`
+const topLong = `top shows what status does, again each second, until a signal. Of nodes that the terminal has
+no room for it counts those that are well, and lists the others first.`
 
 // watchFlags are where a node is looked at.
 type watchFlags struct {
@@ -69,7 +71,7 @@ func newStatus() *cobra.Command {
 				if f.json {
 					return false, json.NewEncoder(cmd.OutOrStdout()).Encode(now)
 				}
-				return false, screen(cmd.OutOrStdout(), now, before)
+				return false, screen(cmd.OutOrStdout(), now, before, window{})
 			})
 		},
 	}
@@ -89,11 +91,11 @@ func newTop() *cobra.Command {
 					return true, nil
 				}
 				var text strings.Builder
-				text.WriteString("\x1b[H\x1b[2J") // from the top left of an empty screen
-				if err := screen(&text, now, before); err != nil {
+				if err := screen(&text, now, before, windowOf(cmd.OutOrStdout())); err != nil {
 					return false, err
 				}
-				_, err := io.WriteString(cmd.OutOrStdout(), text.String())
+				// From the top left on, over what stands there: an emptied screen would flicker.
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "\x1b[H%s\x1b[J", strings.ReplaceAll(text.String(), "\n", "\x1b[K\n"))
 				return true, err
 			})
 			if cmd.Context().Err() != nil {
@@ -104,6 +106,16 @@ func newTop() *cobra.Command {
 	}
 	f.register(cmd.Flags())
 	return cmd
+}
+
+// windowOf is the size of a terminal; without limits for whatever is none.
+func windowOf(w io.Writer) (fit window) {
+	if f, ok := w.(*os.File); ok {
+		if columns, lines, err := term.GetSize(int(f.Fd())); err == nil {
+			fit = window{lines, columns}
+		}
+	}
+	return fit
 }
 
 // maxFrame bounds what a node is believed to say at once.

@@ -92,13 +92,14 @@ func (s *stage) advance() {
 	for i := range s.status {
 		k := &s.status[i]
 		k.Time = now
-		if s.scene == "rest" {
+		if s.scene == "rest" || s.scene == "loss" {
 			continue
 		}
 		for r := range k.Rails {
 			rate := []float64{31e6, 7.6e6}[r] * (0.9 + 0.2*s.rng.Float64())
-			down := s.scene == "cut" && r == 1 && i == 1 && phase >= 10 && phase < 25
-			if down {
+			gone := s.scene == "cut" && r == 1 && phase >= 10 && phase < 25
+			down := gone && i == 1
+			if down || gone && s.nodes == 2 {
 				rate = 0
 			}
 			if k.Rails[r].Up == down {

@@ -7,6 +7,7 @@ const before = new Map();  // by node and rail: the last counters
 let history = [];          // of this node's counts: the last 10 s
 let colors = [];           // names of rails by color
 let lastFrame = 0;
+let silentAfter = 4;       // seconds without an answer
 
 function railColor(name) {
   let i = colors.indexOf(name);
@@ -27,6 +28,7 @@ function perSecond(key, value, now) {
 function draw(frame) {
   const self = frame.Self, now = Date.parse(self.Time) / 1000;
   self.Rails = self.Rails || [];
+  silentAfter = frame.SilentAfter;
   frame.Others = frame.Others || [];
   const nodes = [asNeighbour(self), ...frame.Others].sort((a, b) => a.Node.localeCompare(b.Node, [], { numeric: true }));
   for (const n of nodes) measure(n, now - Math.max(n.Silent, 0));
@@ -60,7 +62,7 @@ function measure(n, now) {
   for (const r of n.Rails || []) {
     r.out = perSecond(`${n.Node} ${r.Name} out`, r.BytesSent, now);
     r.in = perSecond(`${n.Node} ${r.Name} in`, r.Received, now);
-    if (n.Silent > 4) r.out = r.in = 0; // nobody knows
+    if (n.Silent > silentAfter) r.out = r.in = 0; // nobody knows
   }
   n.ops = perSecond(`${n.Node} operations`, n.Operations, now);
 }
@@ -75,7 +77,7 @@ function prune(nodes) {
 function drawVerdict(self, nodes) {
   const down = [], silent = [], bad = [];
   for (const n of nodes) {
-    if (n.Silent > 4) { silent.push(n.Node); continue; }
+    if (n.Silent > silentAfter) { silent.push(n.Node); continue; }
     for (const r of n.Rails || []) if (!r.Up) down.push(`${r.Name} on ${n.Node}`);
     if (n.Obstacles && n.Obstacles.length) bad.push(`${n.Node}: ${n.Obstacles[0]}`);
     for (const c of n.Communicators || []) if (c.Err) bad.push(`${c.Name} is broken on ${n.Node}`);
@@ -94,7 +96,7 @@ function drawVerdict(self, nodes) {
 const brief = (list) => list.slice(0, 3).join(", ") + (list.length > 3 ? ` and ${list.length - 3} more` : "");
 
 function drawSummary(self, nodes, rows) {
-  const known = nodes.filter((n) => n.Silent >= 0 && n.Silent <= 4);
+  const known = nodes.filter((n) => n.Silent >= 0 && n.Silent <= silentAfter);
   let railsUp = 0, railsAll = 0, traffic = 0, ops = 0;
   for (const n of known) {
     for (const r of n.Rails || []) { railsAll++; railsUp += r.Up ? 1 : 0; traffic += r.out; }
@@ -150,7 +152,7 @@ function railCard(self, r, i, pairs, top, total, plan) {
   const rates = pairs.filter((p) => p.Rate > 0);
   const s = rails.get(r.Name);
   const failed = (self.Failovers || []).find((f) => f.Rail === r.Name);
-  const state = !r.Up ? ["bad", "down"] : broken.length ? ["bad", `down to ${broken.length} of ${pairs.length}`] : ["good", "up"];
+  const state = !r.Up ? ["bad", "down"] : broken.length ? ["bad", broken.length < pairs.length ? `down to ${broken.length} of ${pairs.length}` : "down"] : ["good", "up"];
   const fact = (name, value, bad) => el("div", bad ? { class: "bad" } : {}, el("dt", {}, name), el("dd", {}, value));
   const others = (r.Lanes || []).filter((l) => l.Lane !== r.Name && l.BytesSent > 0).map((l) => l.Lane);
   const meter = (label, part) => [el("span", {}, label), bar(only(part, self.Rails.indexOf(r))), el("b", {}, percent(part))];
@@ -174,29 +176,38 @@ function railCard(self, r, i, pairs, top, total, plan) {
 
 const only = (part, i) => { const parts = []; parts[i] = part; return Array.from(parts, (p) => p || 0); };
 
+const manyNodes = 24; // above it those in trouble come first
+
 function drawNodes(nodes) {
   let top = 1;
   for (const n of nodes) for (const r of n.Rails || []) top = Math.max(top, r.out);
-  text("nodes-note", `${nodes.length}; each rail's rate of sending`);
+  const many = nodes.length > manyNodes, trouble = ["bad", "gone", "warn", ""];
+  text("nodes-note", `${nodes.length}; each rail's rate of sending${many ? "; those in trouble first" : ""}`);
   const known = nodes.some((n) => (n.Rails || []).some((r) => !r.Up)); // which node it is that the others can't reach
-  show("nodes", nodes.map((n) => nodeCell(n, top, known)));
+  const list = nodes.map((n) => ({ n, ...condition(n, known) }));
+  if (many) list.sort((a, b) => trouble.indexOf(a.state) - trouble.indexOf(b.state));
+  document.getElementById("nodes").classList.toggle("many", many);
+  show("nodes", list.map((l) => nodeCell(l.n, l.state, l.why, top)));
 }
 
-function nodeCell(n, top, known) {
-  const broken = (n.Communicators || []).filter((c) => c.Err);
-  const gone = n.Silent > 4 || n.Silent < 0;
-  const down = (n.Rails || []).filter((r) => !r.Up);
-  const bad = broken.length || down.length || (n.Obstacles || []).length;
-  const degraded = !known && (n.Communicators || []).some((c) => c.Degraded);
-  const why = gone ? (n.Silent < 0 ? "no answer yet" : `no answer for ${Math.round(n.Silent)} s`) :
-    broken.length ? `${broken[0].Name}: ${broken[0].Err}` : (n.Obstacles || [])[0] || (degraded && !down.length ? "a rail to some node is down" : "");
-  const extra = [n.Self ? "this node" : "", n.Groups ? `${n.Groups} trees` : "", n.Self ? "" : n.Rack].filter(Boolean).join(" · ");
-  return el("div", { class: `cell ${gone ? "gone" : bad ? "bad" : degraded ? "warn" : ""}${n.Self ? " self" : ""}`, "data-node": n.Node,
-    "data-state": undefined, title: `${n.Node}${n.Rack ? " in " + n.Rack : ""}` },
+// condition is how a node is, and why: bad, gone (no answer), warn, or "" for well.
+function condition(n, known) {
+  if (n.Silent < 0) return { state: "gone", why: "no answer yet" };
+  if (n.Silent > silentAfter) return { state: "gone", why: `no answer for ${Math.round(n.Silent)} s` };
+  const broken = (n.Communicators || []).find((c) => c.Err), obstacle = (n.Obstacles || [])[0];
+  if (broken) return { state: "bad", why: `${broken.Name}: ${cause(broken)}` };
+  if (obstacle || (n.Rails || []).some((r) => !r.Up)) return { state: "bad", why: obstacle || "" };
+  if (!known && (n.Communicators || []).some((c) => c.Degraded)) return { state: "warn", why: "a rail to some node is down" };
+  return { state: "", why: "" };
+}
+
+function nodeCell(n, state, why, top) {
+  const extra = [n.Self ? "this node" : "", n.Groups ? `${n.Groups} tree${n.Groups > 1 ? "s" : ""}` : "", n.Self ? "" : (n.Rack || "").split("/").pop()].filter(Boolean).join(" · ");
+  return el("div", { class: `cell ${state}${n.Self ? " self" : ""}`, "data-node": n.Node, title: `${n.Node}${n.Rack ? " in " + n.Rack : ""}` },
     el("div", { class: "name" }, el("i", { class: "dot" }), el("span", {}, n.Node), el("em", {}, extra)),
     (n.Rails || []).map((r) => {
-      const b = bar([r.Up ? r.out / top : 1]);
-      if (r.Up && b.firstChild) b.firstChild.className = railColor(r.Name);
+      const b = bar([r.Up ? r.out / top : 0]);
+      if (b.firstChild) b.firstChild.className = railColor(r.Name);
       return el("div", { class: "lane" + (r.Up ? "" : " down"), title: r.Name }, b, el("span", {}, r.Up ? rate(r.out) : `${r.Name} down`));
     }),
     why ? el("div", { class: "why", title: why }, why) : "");
@@ -216,7 +227,7 @@ function words(e) {
     [`to ${Object.entries(e.To || {}).map(([r, b]) => `${r} (${size(b)})`).join(", ") || "no rail yet"}`]];
   case "rank lost": return [`rank ${e.Rank} (${e.Node}) of ${e.Communicator} is lost`, [e.Err]];
   case "communicator formed": return [`${e.Communicator} formed`, [`rank ${e.Rank} here`]];
-  case "communicator broken": return [`${e.Communicator} broke`, [e.Err]];
+  case "communicator broken": return [`${e.Communicator} broke`, [cause({ Name: e.Communicator, Err: e.Err })]];
   case "table changed": return [`table ${e.Version} divides ${e.Communicator}`, []];
   case "tree up": return [`tree on ${e.Rail}: ${e.Node} adds up for ${e.Communicator}`, []];
   case "tree down": return [`tree on ${e.Rail} of ${e.Communicator} is gone`, [e.Err, e.Repaired ? `${e.Repaired} operations were repaired` : ""]];
@@ -290,10 +301,13 @@ function drawOperations(rows) {
     el("thead", {}, el("tr", {}, head.map((h, i) => el("th", { class: i > 2 && "n" }, h)))),
     el("tbody", {}, rows.map((r) => el("tr", {},
       el("td", {}, r.communicator), el("td", {}, r.kind), el("td", {}, r.size),
-      el("td", { class: "n", title: `${r.total} in all` }, si(r.perSecond, "").trim()), el("td", { class: "n" }, rate(r.bytes)),
-      el("td", { class: "n" }, duration(r.median)), el("td", { class: "n" }, duration(r.tail)),
-      el("td", { class: r.failed ? "n bad" : "n" }, String(r.failed)))))));
+      number("per s", si(r.perSecond, "").trim(), { title: `${r.total} in all` }), number("", rate(r.bytes)),
+      number("median", duration(r.median)), number("99 %", duration(r.tail)),
+      number("failed", String(r.failed), { class: r.failed ? "n bad" : "n" }))))));
 }
+
+// number is a cell whose column's name stands beside it where the page is narrow.
+const number = (name, value, more) => el("td", { class: "n", "data-name": name || undefined, ...more }, value);
 
 function drawCommunicators(self) {
   const list = self.Communicators || [];
@@ -306,14 +320,14 @@ function communicator(self, c) {
   if (c.Degraded) facts.push("a rail to a member is down");
   const trees = new Set((c.Trees || []).map((t) => t.Rail));
   const rows = (c.Classes || []).map((k) => el("tr", {},
-    el("td", {}, k.Family === "allreduce" ? "" : k.Family, k.Family === "allreduce" ? "allreduce" : ""),
+    el("td", {}, k.Family),
     el("td", {}, k.MaxBytes ? "≤ " + size(k.MaxBytes) : "larger"), el("td", {}, k.Algorithm),
     el("td", {}, bar(k.Shares || [])), el("td", { class: "n" }, (k.Shares || []).map((s) => Math.round(100 * s)).join(" / ")),
     el("td", { class: "n" }, k.Now ? duration(k.Now / 1e9) : ""), el("td", { class: "why" }, k.Reason)));
   const keys = self.Rails.map((r, i) => el("span", { class: "key " + color(i) }, r.Name + (trees.has(r.Name) ? " (tree)" : "")));
   return el("article", { class: "card comm" },
     el("div", { class: "head" }, el("h3", {}, c.Name, el("small", {}, facts.filter(Boolean).join(" · "))),
-      c.Err ? el("p", { class: "bad" }, c.Err) : el("p", {}, "members: " + members(c.Nodes || [])), rows.length ? el("p", {}, keys) : ""),
+      c.Err ? el("p", { class: "bad" }, cause(c)) : el("p", {}, "members: " + members(c.Nodes || [])), rows.length ? el("p", {}, keys) : ""),
     rows.length ? el("div", { class: "scroll" }, el("table", { class: "classes" },
       el("thead", {}, el("tr", {}, ["operations", "size", "algorithm", "shares", "%", "time", "why"].map((h, i) => el("th", { class: i === 4 || i === 5 ? "n" : false }, h)))),
       el("tbody", {}, rows))) : "");
