@@ -187,6 +187,9 @@ func TestAnAggregationNodeDies(t *testing.T) {
 				for i := range uint64(4) { // the first ones are still of the table before
 					sums(b, comms, 170_000, 8+i, true)
 				}
+				if s, err := b.Nodes[0].Status(b.t.Context()); err != nil || len(s.Communicators) != 1 || len(s.Communicators[0].Trees) != 1 {
+					t.Errorf("with one tree after another was lost: %+v, %v", s.Communicators, err)
+				}
 				if b.Nodes[ranks] == node || b.Nodes[ranks].Rails()[0].BytesReceived == 0 {
 					t.Error("the node that came back aggregates nothing")
 				}

@@ -34,7 +34,11 @@ func (g *Group) fail(seq uint64, cause error) (open []pending, first bool) {
 	if g.broken != nil {
 		return nil, false
 	}
-	g.broken = fmt.Errorf("communicator %q: %w since seq %d: %w", g.Name, fault.ErrBroken, seq, cause)
+	since := "" // it broke between operations
+	if seq > 0 {
+		since = fmt.Sprintf(" since seq %d", seq)
+	}
+	g.broken = fmt.Errorf("communicator %q: %w%s: %w", g.Name, fault.ErrBroken, since, cause)
 	g.cause, g.since = cause, seq
 	close(g.Ended)
 	for seq, o := range g.open {

@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,10 +62,15 @@ func (n *node) describe(ctx context.Context, m *member, detail Detail) Communica
 	if t != nil {
 		s.Version = t.Version
 	}
-	for _, tree := range g.Trees() {
-		s.Trees = append(s.Trees, TreeStatus{n.fabric.RailName(tree.Rail), tree.Node.Node()})
+	if t == nil {
+		return s
 	}
-	if detail == Brief || t == nil {
+	for _, id := range t.Trees { // those that were given up are remembered for a while
+		if tree := g.Tree(id); tree != nil {
+			s.Trees = append(s.Trees, TreeStatus{n.fabric.RailName(tree.Rail), tree.Node.Node()})
+		}
+	}
+	if detail == Brief {
 		return s
 	}
 	s.Nodes = g.Nodes
@@ -114,19 +120,25 @@ func (n *node) classes(f table.Family, classes []balance.ClassReport) (all []Cla
 	for i := range classes {
 		c := &classes[i]
 		all = append(all, ClassStatus{Family: f.String(), MaxBytes: c.Class.MaxBytes(),
-			Algorithm: c.Algorithm.String(), Shares: c.Shares, Reason: n.reason(c), Now: c.Now, Alone: c.Alone})
+			Algorithm: c.Algorithm.String(), Shares: c.Shares, Reason: reason(c, n.fabric.RailName), Now: c.Now, Alone: c.Alone})
 	}
 	return all
 }
 
 // reason says in words why a class is divided as it is.
-func (n *node) reason(c *balance.ClassReport) string {
+func reason(c *balance.ClassReport, rail func(index int) string) string {
 	var words []string
-	best := n.fabric.RailName(c.BestRail)
-	if c.Hot() {
-		words = append(words, fmt.Sprintf("%.2f × the speed of rail %s alone", float64(c.Alone)/float64(max(c.Now, 1)), best))
-	} else {
-		words = append(words, fmt.Sprintf("rail %s alone is fastest", best))
+	carrier := slices.IndexFunc(c.Shares, func(share float64) bool { return share > 0 })
+	switch {
+	case c.Hot():
+		words = append(words, fmt.Sprintf("%.2f × the speed of rail %s alone", float64(c.Alone)/float64(max(c.Now, 1)), rail(c.BestRail)))
+	case carrier == c.BestRail:
+		words = append(words, fmt.Sprintf("rail %s alone is fastest", rail(carrier)))
+	default: // the difference is too small, or too new, to change a table
+		words = append(words, fmt.Sprintf("rail %s alone, rail %s may be faster", rail(carrier), rail(c.BestRail)))
+	}
+	if c.Treed {
+		words = append(words, "over its tree")
 	}
 	switch {
 	case c.Sets == 0:

@@ -109,9 +109,5 @@ func describe(log *slog.Logger, node *polyrail.Node) {
 	for _, m := range node.Members() {
 		members = append(members, m.Node)
 	}
-	what := []any{"node", node.Name(), "gossip", node.GossipAddr(), "rails", rails, "members", members}
-	if addr := node.HTTPAddr(); addr != "" { // the flag may have left the port open
-		what = append(what, "http", addr)
-	}
-	log.Info("node is up", what...)
+	log.Info("node is up", "node", node.Name(), "gossip", node.GossipAddr(), "rails", rails, "members", members)
 }

@@ -26,11 +26,11 @@ func (w *stopAt) Write(b []byte) (int, error) {
 func TestRunStaysUntilItIsToldToEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	log := &stopAt{text: "node is up", stop: cancel}
-	code := execute(ctx, []string{"run", "--name", "a", "--bind", "127.0.0.1:0", "--rail", "r0=tcp:127.0.0.1", "--http", "127.0.0.1:0"}, io.Discard, log)
+	code := execute(ctx, []string{"run", "--name", "a", "--bind", "127.0.0.1:0", "--rail", "r0=tcp:127.0.0.1"}, io.Discard, log)
 	if code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"node is up", "r0=tcp:lo 127.0.0.1", "members=[a]", "http=127.0.0.1:", "leaving the cluster"} {
+	for _, want := range []string{"node is up", "r0=tcp:lo 127.0.0.1", "members=[a]", "leaving the cluster"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%q is not logged:\n%s", want, log.String())
 		}

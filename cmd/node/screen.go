@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +21,10 @@ type window struct{ lines, columns int }
 // fewestNodes are listed of the others, however small the window is.
 const fewestNodes = 3
 
-// screen writes a cluster for a terminal, with rates since another frame. What does not fit into the
-// window is left out: of the other nodes those that are well, and the ends of long lines.
-func screen(w io.Writer, now, before *polyrail.ClusterStatus, fit window) error {
+// screen writes a cluster for a terminal, with rates since another frame; sent are those of other
+// nodes. What does not fit into the window is left out: of the other nodes those that are well, the
+// ends of long lines, and in a small window the last lines.
+func screen(w io.Writer, now, before *polyrail.ClusterStatus, sent rates, fit window) error {
 	self := &now.Self
 	seconds := self.Time.Sub(before.Self.Time).Seconds()
 	state := "ready"
@@ -37,14 +39,18 @@ func screen(w io.Writer, now, before *polyrail.ClusterStatus, fit window) error 
 		inColumns(&below, func(out io.Writer) { operationLines(out, now, before, seconds) }),
 		inColumns(&below, func(out io.Writer) { communicatorLines(out, self) }),
 		eventLines(&below, now))
-	others := otherNodes(now, before, seconds)
+	others := otherNodes(now, sent)
 	listed := len(others)
 	if fit.lines > 0 {
 		room := fit.lines - strings.Count(above.String()+below.String(), "\n") - 4 // a title, the rest, an empty line, the cursor
 		listed = min(listed, max(room, fewestNodes))
 	}
 	err = errors.Join(err, inColumns(&above, func(out io.Writer) { nodeLines(out, others, listed) }))
+	written := 0
 	for line := range strings.Lines(above.String() + below.String()) {
+		if written++; fit.lines > 0 && written >= fit.lines { // the last one is the cursor's
+			break
+		}
 		_, failed := io.WriteString(w, shortened(line, fit.columns))
 		err = errors.Join(err, failed)
 	}
@@ -122,14 +128,61 @@ type otherNode struct {
 	text string
 }
 
-// otherNodes are the lines of all others: those that are not well come first.
-func otherNodes(now, before *polyrail.ClusterStatus, seconds float64) (all []otherNode) {
-	old := make(map[string]uint64)
-	for _, n := range before.Others {
-		for _, r := range n.Rails {
-			old[n.Node+"\x00"+r.Name] = r.BytesSent
+// rates are what rails of other nodes send. Nodes answer at times of their own, so each has a time.
+type rates map[string]counted
+
+type counted struct {
+	bytes  uint64
+	at     time.Time // of the answer
+	second float64   // bytes per second between the last two answers; -1: there was one
+}
+
+func (r rates) key(node, rail string) string { return node + "\x00" + rail }
+
+// see takes what a frame says, and forgets nodes that are gone.
+func (r rates) see(now *polyrail.ClusterStatus) {
+	gone := maps.Clone(r)
+	for _, n := range now.Others {
+		if n.Silent < 0 {
+			continue
+		}
+		at := now.Self.Time.Add(-time.Duration(n.Silent * float64(time.Second)))
+		for _, rail := range n.Rails {
+			key := r.key(n.Node, rail.Name)
+			delete(gone, key)
+			old, known := r[key]
+			c := counted{rail.BytesSent, at, -1}
+			if known && at.Sub(old.at) < 10*time.Millisecond {
+				continue // the same answer
+			}
+			if known && c.bytes >= old.bytes {
+				c.second = float64(c.bytes-old.bytes) / at.Sub(old.at).Seconds()
+			}
+			r[key] = c
 		}
 	}
+	for key := range gone {
+		delete(r, key)
+	}
+}
+
+// complete reports whether each other node has answered twice.
+func (r rates) complete(now *polyrail.ClusterStatus) bool {
+	for _, n := range now.Others {
+		for _, rail := range n.Rails {
+			if r[r.key(n.Node, rail.Name)].second < 0 {
+				return false
+			}
+		}
+		if n.Silent < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// otherNodes are the lines of all others: those that are not well come first.
+func otherNodes(now *polyrail.ClusterStatus, sent rates) (all []otherNode) {
 	for _, n := range now.Others {
 		line := otherNode{well: true}
 		state := "well"
@@ -150,13 +203,17 @@ func otherNodes(now, before *polyrail.ClusterStatus, seconds float64) (all []oth
 		if line.well && n.Groups > 0 {
 			state = fmt.Sprintf("well, trees: %d", n.Groups)
 		}
-		var rails, sent []string
+		var rails, speeds []string
 		for _, r := range n.Rails {
 			line.well = line.well && r.Up
 			rails = append(rails, printable(r.Name)+" "+upDown(r.Up))
-			sent = append(sent, perSecond(r.BytesSent, old[n.Node+"\x00"+r.Name], seconds))
+			speed := "-"
+			if c, ok := sent[sent.key(n.Node, r.Name)]; ok && c.second >= 0 {
+				speed = megabytes(c.second)
+			}
+			speeds = append(speeds, speed)
 		}
-		line.text = fmt.Sprintf("%s\t%s\t%s\t%s\n", printable(n.Node), state, strings.Join(rails, ", "), strings.Join(sent, ", "))
+		line.text = fmt.Sprintf("%s\t%s\t%s\t%s\n", printable(n.Node), state, strings.Join(rails, ", "), strings.Join(speeds, ", "))
 		all = append(all, line)
 	}
 	slices.SortStableFunc(all, func(a, b otherNode) int {

@@ -34,16 +34,24 @@ func TestAScreenFitsItsWindow(t *testing.T) {
 		return c
 	}
 	before, now := frame(1, 0, 0), frame(2, 12_345_678_901, 71_428)
+	sent := make(rates)
+	sent.see(before)
+	sent.see(now)
+	again := frame(3, 12_345_678_901, 71_428)
+	for i := range again.Others {
+		again.Others[i].Silent++ // the same answers
+	}
+	sent.see(again)
 	show := func(fit window) (lines []string) {
 		t.Helper()
 		var text strings.Builder
-		if err := screen(&text, now, before, fit); err != nil {
+		if err := screen(&text, now, before, sent, fit); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Split(text.String(), "\n")
 	}
 	lines := show(window{})
-	for _, want := range []string{"host-01", "host-62", "12346 MB/s", "71428", "tree on fast at switch"} {
+	for _, want := range []string{"host-01", "host-62", "fast up    12346 MB/s", "71428", "tree on fast at switch"} {
 		if all := strings.Join(lines, "\n"); !strings.Contains(all, want) {
 			t.Errorf("without a limit: no %q in\n%s", want, all)
 		}
@@ -56,6 +64,12 @@ func TestAScreenFitsItsWindow(t *testing.T) {
 		if utf8.RuneCountInString(line) > 40 {
 			t.Errorf("%d characters in a window of 40: %s", utf8.RuneCountInString(line), line)
 		}
+	}
+	if lines := show(window{lines: 8, columns: 80}); len(lines) > 8 {
+		t.Errorf("%d lines in a window of 8", len(lines))
+	}
+	if sent.see(new(polyrail.ClusterStatus)); len(sent) > 0 {
+		t.Errorf("%d rails of nodes that are gone", len(sent))
 	}
 	all := strings.Join(lines, "\n")
 	for _, want := range []string{"host-40", "fast DOWN", "SILENT for 9 s", "more, 0 of them not well"} {

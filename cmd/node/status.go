@@ -56,6 +56,9 @@ func (f *watchFlags) register(fs *pflag.FlagSet) {
 	f.common.register(fs, slog.LevelWarn)
 }
 
+// patience is how many frames, one a second, status waits for two answers of each other node.
+const patience = 4
+
 func newStatus() *cobra.Command {
 	var f watchFlags
 	cmd := &cobra.Command{
@@ -64,14 +67,16 @@ func newStatus() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
+			sent, frames := make(rates), 0
 			return f.watch(ctx, func(now, before *polyrail.ClusterStatus) (more bool, err error) {
-				if before == nil {
+				sent.see(now)
+				if frames++; frames < 2 || frames < patience && !sent.complete(now) {
 					return true, nil // rates need two
 				}
 				if f.json {
 					return false, json.NewEncoder(cmd.OutOrStdout()).Encode(now)
 				}
-				return false, screen(cmd.OutOrStdout(), now, before, window{})
+				return false, screen(cmd.OutOrStdout(), now, before, sent, window{})
 			})
 		},
 	}
@@ -86,12 +91,14 @@ func newTop() *cobra.Command {
 		Use: "top", Short: "Show what a node and its cluster do, again and again", Long: topLong,
 		Example: "  node top --http 127.0.0.1:9321",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			sent := make(rates)
 			err := f.watch(cmd.Context(), func(now, before *polyrail.ClusterStatus) (bool, error) {
+				sent.see(now)
 				if before == nil {
 					return true, nil
 				}
 				var text strings.Builder
-				if err := screen(&text, now, before, windowOf(cmd.OutOrStdout())); err != nil {
+				if err := screen(&text, now, before, sent, windowOf(cmd.OutOrStdout())); err != nil {
 					return false, err
 				}
 				// From the top left on, over what stands there: an emptied screen would flicker.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,11 @@ func TestThePageShowsACutAndItsRepairWithinASecond(t *testing.T) {
 	var outside, address string
 	run("what the page objected to", chromedp.Evaluate(`complaints`, &said), chromedp.Location(&address),
 		chromedp.Evaluate(`performance.getEntriesByType("resource").map((r) => r.name).filter((n) => !n.startsWith(location.origin)).join()`, &outside))
+	var kept []float64 // a node's rate while it has not answered again
+	run("rates", chromedp.Evaluate(`[[100, 1], [300, 2], [300, 2.0004], [400, 3]].map(([bytes, at]) => perSecond("of a test", bytes, at))`, &kept))
+	if !slices.Equal(kept, []float64{0, 200, 200, 100}) {
+		t.Errorf("rates %v", kept)
+	}
 	if len(said) > 0 || outside != "" || strings.Contains(address, token) {
 		t.Errorf("complaints %q, from other hosts %q, address %s", said, outside, address)
 	}

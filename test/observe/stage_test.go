@@ -169,7 +169,7 @@ func (s *stage) Status(context.Context, membership.Detail) membership.Status {
 		}
 	}
 	if s.scene == "loss" {
-		err := fmt.Sprintf("communicator \"train\": broken since seq 4711: rank %d (node \"host-%02d\") is lost: its listeners refuse", s.nodes-1, s.nodes-1)
+		err := fmt.Sprintf("communicator \"train\": communicator is broken since seq 4711: rank %d (node \"host-%02d\") is lost: its listeners refuse", s.nodes-1, s.nodes-1)
 		k.Communicators = append([]membership.CommunicatorStatus(nil), k.Communicators...)
 		k.Communicators[0].Err = err
 		at := s.began.Add(89 * time.Minute)

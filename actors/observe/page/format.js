@@ -29,7 +29,7 @@ function duration(seconds) {
 
 const percent = (part) => (100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0) + " %";
 // cause is why a communicator broke, without its name, which stands beside it.
-const cause = (c) => (c.Err || "").replace(`communicator "${c.Name}": `, "");
+const cause = (c) => (c.Err || "").replace(/^communicator ".*?": communicator is broken/, "broken");
 const clock = (time) => new Date(time).toLocaleTimeString([], { hour12: false });
 
 // el makes an element; children are elements or text.

@@ -15,13 +15,13 @@ function railColor(name) {
   return color(i);
 }
 
-// perSecond is the rate of a counter since it was seen last. One that decreased has begun anew.
+// perSecond is the rate of a counter since it was seen last. One that decreased has begun anew. A node
+// that has not answered since keeps its rate; times are exact to a millisecond.
 function perSecond(key, value, now) {
   const old = before.get(key);
-  before.set(key, { value, now, rate: old ? old.rate : 0 });
-  if (!old || now <= old.now) return old ? old.rate : 0;
-  const r = value >= old.value ? (value - old.value) / (now - old.now) : 0;
-  before.get(key).rate = r;
+  if (old && now - old.now < 0.01) return old.rate;
+  const r = old && value >= old.value ? (value - old.value) / (now - old.now) : 0;
+  before.set(key, { value, now, rate: r });
   return r;
 }
 

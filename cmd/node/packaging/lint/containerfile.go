@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/moby/buildkit/client/llb"
 	"github.com/moby/buildkit/client/llb/sourceresolver"
 	"github.com/moby/buildkit/frontend/dockerfile/dockerfile2llb"
 	"github.com/opencontainers/go-digest"
@@ -11,7 +12,8 @@ import (
 
 // containerfile lists what BuildKit's linter says, which is that of "docker build --check".
 func containerfile(ctx context.Context, text []byte) (found []string, err error) {
-	results, err := dockerfile2llb.DockerfileLint(ctx, text, dockerfile2llb.ConvertOpt{MetaResolver: anyImage{}})
+	source := &llb.SourceMap{Definition: &llb.Definition{}, Filename: "Containerfile", Language: "Dockerfile", Data: text}
+	results, err := dockerfile2llb.DockerfileLint(ctx, text, dockerfile2llb.ConvertOpt{MetaResolver: anyImage{}, SourceMap: source})
 	if err != nil {
 		return nil, err
 	}

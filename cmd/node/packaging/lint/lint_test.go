@@ -62,7 +62,7 @@ func TestFaultsOfTheManifestAreFound(t *testing.T) {
 func TestFaultsOfTheContainerfileAreFound(t *testing.T) {
 	for _, c := range []struct{ right, wrong, say string }{
 		{"AS build", "as build", "FromAsCasing"},
-		{"--from=build", "--from=built", "built"},
+		{"--from=build", "--form=build", "unknown flag"},
 		{`ENTRYPOINT ["/node"]`, "ENTRYPOINT /node", "JSONArgsRecommended"},
 		{"COPY --from=build /node /node", "COPYY --from=build /node /node", "unknown instruction"},
 	} {
