@@ -11,38 +11,40 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// When the balancer changes a table. Gains are quotients of predicted times.
+// Gains, and how much longer something takes, as quotients of two times.
 const (
-	gainToSplit   = 1.03  // several rails must promise this over the best one alone (Eq. 1), for what the model leaves out
-	gainToAdjust  = 1.01  // between shares, while a class settles
-	gainToDisturb = 1.015 // once it has settled: hysteresis
-	gainToJump    = 1.02  // below it a change is one round, so that noise moves little
-	gainToMove    = 1.25  // from one single rail to another one: times of single rails carry the ranks' skew
+	gainToAdjust  = 1.01  // is worth another table, while a class settles
+	gainToDisturb = 1.015 // is, once it has settled: hysteresis
+	gainToJump    = 1.02  // is worth more than a step of one round, which noise may ask for
+	gainToSplit   = 1.03  // is worth several rails in place of the best one alone (Eq. 1)
+	clearly       = 1.35  // is no accident of a few operations, but for noise
+	greatly       = 1.5   // is too much to go on with
+	guessHarm     = 1.9   // is too much for a sample of a rail that was only probed: a busy moment is enough for that
+)
 
-	// What noise alone promises must not move a share: standard deviations that a gain must be above.
-	doubtWhileSettling = 0.5
-	doubtOnceSettled   = 2.0
-	doubtOfSplits      = 1.0 // of several rails over one: what was tried together is seldom, and one rail alone gives away most where it is wrong
+// What noise alone promises must not move a share: standard deviations that a gain must be above.
+const (
+	doubtWhileSettling = 0.5 // a mistake is corrected by the next set
+	likely             = 2.0 // what is above it is likely no noise
+)
 
-	// A wrong estimate must not cost much, and is corrected by the next windows.
-	leastToLead = 1.5 // a rail with that much less to carry than another isn't the better one alone, until it was measured alone, and no small operations go over it
-	mostGrowth  = 2   // of a share, where there is noise: so many times from one table to the next, which at worst doubles the time
-	firstShare  = 8   // or up to one part in so many
-	quietGrowth = 4   // where there is none, or a change was confirmed, so many times that
+// A wrong estimate must not cost much, and is corrected by the next windows.
+const (
+	mostGrowth = 2 // of a share, from one table to the next where there is noise: at worst it doubles the time
+	firstShare = 8 // or up to one part in so many
+)
 
-	settling     = 4    // sets before hysteresis begins
-	probeWeight  = 0.9  // of a probed point, in windows
-	trialRounds  = 8    // an operation of fewer rounds tries nothing: one of them would be too large a part
-	trialHarm    = 1.25 // a rail whose single round would take this many times the operation's time isn't tried
-	guessHarm    = 1.9  // the same for one of which only a probe has said so: a busy moment is enough for that
-	littleHelp   = 1.2  // times what the rail with the largest share carries, that an operation is at most where that rail is tried alone
-	rested       = 16   // sets without a change, after which that is done
-	leastStartup = 0.3  // of an operation's time, that smaller ones take alone: then one rail may do better than several
-	smallHarm    = 2.5  // and for operations that are never divided, of which a busy moment is most
-	firstTrial   = 8    // sets of windows until a rail that is out is tried
-	lastTrial    = 128  // the pause doubles up to this
-	largestClass = 40   // 1 TiB; what is larger is divided like it
-	largeClass   = 20   // 1 MiB: small operations begin on the rail that these are quickest on
+const (
+	settlingSets = 4  // sets before hysteresis begins; as many decide what is compared
+	rested       = 16 // sets of one split, after which what was before is no comparison
+
+	trialRounds  = 8   // an operation of fewer rounds tries nothing: one of them would be too large a part
+	littleHelp   = 1.2 // times what the main rail carries, that an operation is at most where that rail is tried alone
+	leastStartup = 0.3 // of an operation's time, that smaller ones take alone: then one rail may do better than several
+
+	probeWeight  = 0.9 // of a probed point, in windows: less than 1, so that what is measured takes its place
+	largestClass = 40  // 1 TiB; what is larger is divided like it
+	largeClass   = 20  // 1 MiB: small operations begin on the rail that these are quickest on
 )
 
 // Setup is what a Balancer knows from the start.
@@ -139,17 +141,9 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 		k.learnBurns(set, took)
 	}
 	k.learnBeyond(set)
-	atRest := k.atRest()
+	atRest := k.mode == settled
 	rescaled := b.learn(c, set)
-	k.idle++
-	if k.settled++; rescaled {
-		k.settled = 0
-		k.contest, k.idle, k.proof = nil, 0, firstProof
-	}
-	if rescaled && k.before == nil {
-		k.pause, k.waited = firstTrial, 0
-	}
-	if changed = b.decide(c, took); changed {
+	if changed = b.decide(c, took, rescaled); changed {
 		k.last = 0
 	}
 	if changed || rescaled || k.sets <= 3 {
@@ -166,49 +160,55 @@ type option struct {
 	need    float64 // gain over the shares in force that it must promise
 }
 
-// decide brings a measured class nearer to what the model says is best. Took is what the set's operations did, per byte in logarithms.
-func (b *Balancer) decide(c Class, took float64) (changed bool) {
+// decide takes a class from one mode to the next, with the split of its next sets. Took is what the
+// set's operations did, per byte in logarithms.
+func (b *Balancer) decide(c Class, took float64, rescaled bool) (changed bool) {
 	k := &b.classes[c]
 	now := slices.Clone(k.shares)
-	if k.contest != nil {
-		b.contend(c, took)
-		return !slices.Equal(now, k.shares)
-	}
-	if k.retreat(took) {
-		return true
-	}
-	tried := k.before != nil
-	if tried { // a trial takes one set: what it showed is in the models
-		copy(k.shares, k.before)
-		k.before = nil
-	}
-	want := b.better(c)
-	if want != nil && !b.doubtful(c, want) {
-		k.quiet = false
-		copy(k.shares, want)
-		return !slices.Equal(now, k.shares)
-	}
-	k.quiet = k.settled >= settling
-	shown := k.shown()
-	switch {
-	case tried:
-	case shown != nil:
-		k.quiet = false
-		copy(k.shares, shown)
-	case b.suspect(c):
-		b.begin(c, took)
-	default:
-		b.try(c)
-	}
+	b.step(c, took, rescaled)
 	return !slices.Equal(now, k.shares)
 }
 
-// try begins a trial, if one is due.
-func (b *Balancer) try(c Class) {
+// step asks the questions of docs/balancing.md in their order.
+func (b *Balancer) step(c Class, took float64, rescaled bool) {
 	k := &b.classes[c]
-	if shares := b.due(c); shares != nil {
-		k.before = slices.Clone(k.shares)
-		copy(k.shares, shares)
+	k.rest++
+	k.trials.tick()
+	sampled := k.mode == sampling
+	if rescaled {
+		k.rest, k.trials = 0, newPace(samplePause)
+		if !sampled {
+			k.samples = newPace(samplePause)
+		}
+		if k.mode == comparing {
+			k.settle(settling, k.shares)
+		}
+	}
+	if k.mode == comparing {
+		k.contend(took)
+		return
+	}
+	if best := k.retreat(took); best != nil {
+		k.settle(settling, best)
+		return
+	}
+	if sampled { // what it showed is in the lines
+		k.settle(k.resting(), k.before)
+	}
+	want := b.better(c)
+	if want != nil && !b.doubtful(c, want) {
+		k.settle(settling, want)
+		return
+	}
+	if k.settle(k.resting(), k.shares); sampled {
+		return
+	}
+	if shown := k.shown(); shown != nil && !b.doubtful(c, shown) {
+		k.settle(settling, shown)
+	} else if b.suspect(c) {
+		k.compare(took)
+	} else if shares := b.due(c); shares != nil {
+		k.sample(shares)
 	}
 }
 
@@ -226,7 +226,7 @@ func (b *Balancer) better(c Class) (shares []int) {
 		return nil
 	}
 	if now/chosen.seconds < gainToJump && count(chosen.shares) > 1 && sameRails(chosen.shares, k.shares) {
-		return step(k.shares, chosen.shares)
+		return towards(k.shares, chosen.shares)
 	}
 	return chosen.shares
 }
@@ -237,22 +237,22 @@ func (b *Balancer) options(c Class) (options []option) {
 	k := &b.classes[c]
 	single := count(k.shares) == 1
 	doubt := doubtWhileSettling
-	if k.quiet && k.bytes >= float64(b.setup.SplitBytes) { // one that is never divided loses little by another rail, and has few measurements of it
-		doubt = doubtOnceSettled
+	if k.mode != settling && k.bytes >= float64(b.setup.SplitBytes) { // one that is never divided loses little by another rail, and has few measurements of it
+		doubt = likely
 	}
 	together := b.evidence(c, k.shares, false)
 	if shares, seconds := b.hot(c); shares != nil {
 		o := option{shares, seconds, gainToSplit}
 		switch {
-		case !single && k.quiet:
-			o.need = gainToDisturb
-		case !single:
+		case !single && k.mode == settling:
 			o.need = gainToAdjust
+		case !single:
+			o.need = gainToDisturb
 		}
 		if !single {
 			o.need *= math.Exp(doubt * k.own.deviation() / math.Sqrt(max(together, 1)))
 		} else if joint := b.evidence(c, shares, false); joint >= 0.5 { // that they are worth it was tried
-			o.need *= k.doubt(min(doubt, doubtOfSplits), joint, b.evidence(c, k.shares, true))
+			o.need *= k.doubt(min(doubt, 1), joint, b.evidence(c, k.shares, true))
 		}
 		if b.bound(k, o.shares); b.predict(c, o.shares) < b.predict(c, k.shares) { // each step is to be one forward
 			options = append(options, o)
@@ -267,9 +267,9 @@ func (b *Balancer) options(c Class) (options []option) {
 		o := option{b.cold(c, rail), seconds, gainToAdjust}
 		known := together
 		if single {
-			o.need, known = gainToMove, b.evidence(c, k.shares, true)
+			o.need, known = clearly, b.evidence(c, k.shares, true)
 			if rail == main {
-				o.need = 1 / gainToMove
+				o.need = 1 / clearly
 			}
 		}
 		if !single && k.littleHelp() && b.tested(c, rail) {
@@ -290,16 +290,18 @@ func (k *class) doubt(deviations, one, other float64) float64 {
 // bound keeps each share from growing by more than mostGrowth, and to what it was burned with. In a division that is right, twice
 // a rail's share is twice the time, which is at most twice the best single rail's.
 func (b *Balancer) bound(k *class, shares []int) {
-	over, factor := 0, 1
-	if k.burns == nil && (k.own.quiet() || k.settled == 0) {
-		factor = quietGrowth
-	}
+	over := 0
+	free := k.burns == nil && (k.own.quiet() || k.rest == 0) // nothing is in doubt
 	for i, s := range shares {
 		has := k.shares[i]
 		if k.burns != nil && k.best.shares != nil { // what went well may be had again
 			has = max(has, k.best.shares[i])
 		}
-		if most := k.unburned(i, min(s, max(factor*mostGrowth*has, factor*k.rounds/firstShare, 1))); s > most {
+		most := s
+		if !free {
+			most = k.unburned(i, min(s, max(mostGrowth*has, k.rounds/firstShare, 1)))
+		}
+		if s > most {
 			over += s - most
 			shares[i] = most
 		}

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// settled counts the cases that are within 5 % of the best after so many sets of windows.
-func settled(t *testing.T, cases uint64, sets int, probe bool) (good int) {
+// settlesWithin counts the cases that are within 5 % of the best after so many sets of windows.
+func settlesWithin(t *testing.T, cases uint64, sets int, probe bool) (good int) {
 	t.Helper()
 	for seed := range cases {
 		w := randomWorld(seed)
@@ -38,14 +38,14 @@ func cases() uint64 {
 
 func TestBalancerSettlesWithinThreeWindows(t *testing.T) {
 	n := cases()
-	if good := settled(t, n, 3, true); good < int(n)*99/100 {
+	if good := settlesWithin(t, n, 3, true); good < int(n)*99/100 {
 		t.Errorf("%d of %d cases are within 5 %% of the best after three windows, want 99 %%", good, n)
 	}
 }
 
 func TestBalancerSettlesWithoutAProbe(t *testing.T) {
 	n := cases() / 4
-	if good := settled(t, n, 4, false); good < int(n)*98/100 {
+	if good := settlesWithin(t, n, 4, false); good < int(n)*98/100 {
 		t.Errorf("%d of %d cases are within 5 %% of the best after four windows, want 98 %%", good, n)
 	}
 }
@@ -193,7 +193,7 @@ func TestARailThatBecomesUsefulIsFoundByATrial(t *testing.T) {
 		t.Fatalf("a rail whose startup is above the whole operation's time carries %v", got)
 	}
 	w.alpha[1] = 50e-6
-	for range firstTrial + 20 {
+	for range samplePause + 20 {
 		w.set(size)
 	}
 	if got := w.shares(size); got[1] == 0 {
@@ -212,7 +212,7 @@ func TestARailThatAProbeHasMisjudgedComesIn(t *testing.T) {
 	}
 	w.alpha, w.rate = []float64{100e-6, 100e-6}, []float64{1.3e9, 1.3e9}
 	w.known = nil
-	for range firstTrial + 15 {
+	for range samplePause + 15 {
 		w.set(size)
 	}
 	split, _ := w.best(size)
@@ -231,13 +231,13 @@ func TestRailsThatStartSlowlyAreTriedAlone(t *testing.T) {
 	w.start(true)
 	w.rate = []float64{3e9, 3e9}
 	w.known = nil
-	for range settling {
+	for range settlingSets {
 		w.set(size)
 	}
 	if got := w.shares(size); got[0] == 0 || got[1] == 0 {
 		t.Fatalf("begins on one rail: %v", got)
 	}
-	for range firstTrial + 5 {
+	for range samplePause + 5 {
 		w.set(size)
 	}
 	if got := w.shares(size); got[0] > 0 && got[1] > 0 {
@@ -273,7 +273,7 @@ func TestSmallOperationsLeaveARailThatAProbeHasPreferred(t *testing.T) {
 	}
 	w.alpha[0] = 15e-6
 	w.known = nil
-	for range firstTrial + 5 {
+	for range samplePause + 5 {
 		w.set(size)
 	}
 	if got := w.shares(size); got[1] != 0 {

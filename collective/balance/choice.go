@@ -10,20 +10,7 @@ import (
 )
 
 // When an algorithm is tried, and what it takes to be chosen (order: free). Times are of whole operations.
-const (
-	gainToChoose = 1.05 // over the algorithm in use, beyond the noise: hysteresis
-	guessToTry   = 1.3  // one that was never measured isn't tried where it should take so many times the one in use
-	harmOfTrial  = 1.5  // a trial ends with the first set that takes so many times the one in use, beyond the noise
-
-	setsToCompare = 2   // sets at rest that the algorithm in use is known by
-	trialSets     = 4   // of a trial, and up to twice as many while its shares still change
-	trialCounts   = 2   // the last of them are what counts
-	firstChoice   = 16  // sets until an algorithm that has lost is tried again
-	lastChoice    = 512 // the pause doubles up to this
-	choiceMemory  = 8   // sets that a time is the mean of
-
-	smaller = 4 // times smaller is an operation that tells startup from transfer
-)
+const trialCounts = 2 // the last sets of a trial are what counts
 
 // choice is how a class comes to its algorithm where all ranks may run any of several: by trying them in turn. Each has
 // a state of the class for itself, which rests while another one is in force: its rounds, shares
@@ -44,8 +31,7 @@ type rival struct {
 	took  float64 // by whole operations, in logarithms of seconds
 	known float64 // sets that took is the mean of; 0: none
 	bytes float64 // size of these operations
-	wait  int     // sets until it may be tried
-	pause int     // the next wait
+	pace          // of its trials
 }
 
 // newChoice is nil for a class that is run in one way: its algorithm is settled by the user, or has no
@@ -56,12 +42,12 @@ func (b *Balancer) newChoice(c Class, inUse op.Algorithm) *choice {
 	if b.setup.Free != nil && algorithmOf(largest, b.setup.Ranges) == op.Auto && algorithmOf(largest/2+1, b.setup.Ranges) == op.Auto {
 		for _, a := range b.setup.Free(largest) {
 			if a != inUse {
-				x.rivals = append(x.rivals, rival{form: form{algorithm: a}, pause: firstChoice})
+				x.rivals = append(x.rivals, rival{form: form{algorithm: a}})
 			}
 		}
 	}
 	if largest <= b.setup.TreeBytes {
-		x.rivals = append(x.rivals, rival{form: form{inUse, true}, pause: firstChoice})
+		x.rivals = append(x.rivals, rival{form: form{inUse, true}})
 	}
 	if len(x.rivals) < 2 {
 		return nil
@@ -97,9 +83,9 @@ func (b *Balancer) choose(c Class, took float64, atRest, rescaled, moved bool) (
 		x.measure(took, bytes)
 	}
 	for i := range x.rivals {
-		x.rivals[i].wait = max(x.rivals[i].wait-1, 0)
+		x.rivals[i].tick()
 	}
-	if !b.classes[c].atRest() || home.known < setsToCompare {
+	if b.classes[c].mode != settled || home.known < trialCounts {
 		return false
 	}
 	next := b.challenger(c)
@@ -121,21 +107,18 @@ func (x *choice) measure(took, bytes float64) {
 	case home.known == 0:
 	case home.unlike(bytes):
 		home.known = 0
-	case math.Abs(off) <= x.scatter.limit(changedRatio):
+	case math.Abs(off) <= x.scatter.limit(clearly):
 		x.scatter.learn(off)
 	case x.suspect*off > 0:
 		x.forget()
 	default:
-		x.scatter.learn(math.Copysign(x.scatter.limit(changedRatio), off))
+		x.scatter.learn(math.Copysign(x.scatter.limit(clearly), off))
 		x.suspect = off
 		return
 	}
 	x.suspect = 0
-	home.note(took, bytes, choiceMemory)
+	home.note(took, bytes, noiseMemory)
 }
-
-// atRest reports whether the class's shares are no trial, in no contest and promise no change.
-func (k *class) atRest() bool { return k.quiet && k.before == nil && k.contest == nil }
 
 // note takes the logarithm of what a set took.
 func (r *rival) note(took, bytes, memory float64) {
@@ -153,7 +136,7 @@ func (r *rival) unlike(bytes float64) bool {
 func (x *choice) forget() {
 	for i := range x.rivals {
 		r := &x.rivals[i]
-		r.known, r.pause, r.wait = 0, firstChoice, min(r.wait, firstChoice)
+		r.known, r.pace = 0, pace{left: min(r.left, choicePause)}
 	}
 }
 
@@ -164,7 +147,7 @@ func (b *Balancer) challenger(c Class) (next int) {
 	next = -1
 	for i := range x.rivals {
 		r := &x.rivals[i]
-		if i == x.home || r.wait > 0 || r.treed && !slices.Contains(b.trees, true) {
+		if i == x.home || !r.due() || r.treed && !slices.Contains(b.trees, true) {
 			continue
 		}
 		expected := r.took
@@ -173,7 +156,7 @@ func (b *Balancer) challenger(c Class) (next int) {
 		case r.treed: // its form says nothing of a tree: the first set of a trial does
 			expected = home.took
 		default:
-			if expected = b.guess(c, r.algorithm); expected > home.took+math.Log(guessToTry) {
+			if expected = b.guess(c, r.algorithm); expected > home.took+math.Log(clearly) {
 				continue
 			}
 		}
@@ -225,7 +208,7 @@ func (b *Balancer) startup(c Class, seconds float64) (startup float64, known boo
 		}
 	}
 	bytes := k.bytes * float64(k.shares[main]) / float64(k.rounds)
-	if small == nil || smaller*small.bytes > bytes {
+	if small == nil || farOff*small.bytes > bytes {
 		return 0, false
 	}
 	large, little := b.setup.Cost(k.algorithm), b.setup.Cost(by)
@@ -248,14 +231,14 @@ func (b *Balancer) judge(c Class, took float64, moved bool) (changed bool) {
 	switch {
 	case home.unlike(r.bytes): // they can't be compared
 		home.known, r.known = 0, 0
-		r.wait = firstChoice
+		r.left = choicePause
 		return b.goHome(c)
-	case took-home.took > math.Log(harmOfTrial)+certain*deviation:
+	case took-home.took > math.Log(greatly)+certain*deviation:
 		r.took, r.known = took, 1
-	case x.sets < trialSets || moved && x.sets < 2*trialSets:
+	case x.sets < settlingSets || moved && x.sets < 2*settlingSets:
 		return false
-	case home.took-r.took > math.Log(gainToChoose)+doubtOnceSettled*deviation*math.Sqrt(1/home.known+1/r.known):
-		home.pause = firstChoice // if that was chance, it comes back
+	case home.took-r.took > math.Log(gainToSplit)+likely*deviation*math.Sqrt(1/home.known+1/r.known):
+		home.pace = pace{} // if that was chance, it comes back
 		home.lost(r)
 		x.home, x.trial = x.trial, -1
 		return false
@@ -266,9 +249,9 @@ func (b *Balancer) judge(c Class, took float64, moved bool) (changed bool) {
 
 // lost: another one is in use.
 func (r *rival) lost(to *rival) {
-	r.wait, r.pause = r.pause, min(2*r.pause, lastChoice)
-	if r.took-to.took > math.Log(guessToTry) {
-		r.wait = lastChoice
+	r.double(choicePause)
+	if r.took-to.took > math.Log(clearly) {
+		r.left = lastPause
 	}
 }
 
@@ -310,7 +293,7 @@ func (b *Balancer) restore(c Class, a op.Algorithm) (ok bool) {
 		return false
 	}
 	for i := range x.rivals { // they were tried then
-		x.rivals[i].wait, x.rivals[i].pause = firstChoice, 2*firstChoice
+		x.rivals[i].pace = newPace(choicePause)
 	}
 	if at != x.home {
 		b.enforce(c, at)
@@ -344,11 +327,11 @@ func (b *Balancer) decided(c Class) bool {
 		return true
 	case x.trial >= 0:
 		return false
-	case x.rivals[x.home].known >= setsToCompare:
+	case x.rivals[x.home].known >= trialCounts:
 		return b.challenger(c) < 0
 	}
 	for i := range x.rivals {
-		if i != x.home && x.rivals[i].wait == 0 && !x.rivals[i].treed {
+		if i != x.home && x.rivals[i].due() && !x.rivals[i].treed {
 			return false
 		}
 	}

@@ -7,18 +7,9 @@ import (
 
 // When two splits are compared by what whole operations take, and what decides.
 const (
-	mostPairs   = 4    // of sets, one of each split
-	proven      = 1.5  // standard deviations that shares must gain over the baseline
-	surely      = 0.7  // standard deviations that end a contest early
-	gainToLeave = 1.01 // and this at least
-	mostAtHome  = 1.7  // times the best rail alone, what home may cost by the probe
-	likely      = 2.5  // deviations of the rails' own noise that a promise must be above to leave home
-	plain       = 1.35 // and this at least: rails of one processor that are served in turn promise as much
-	suspicious  = 1.1  // the rails alone promise this of equal shares, over what others take together
-	riskAtHome  = 1.3  // what home may cost by the model
-
-	firstProof = 4 // sets until shares that aren't equal are to prove themselves
-	lastProof  = 512
+	proven     = 1.5 // standard deviations that shares must gain over the baseline
+	surely     = 0.7 // standard deviations that end a contest early
+	suspicious = 1.1 // the rails alone promise this of equal shares, over what others take together
 )
 
 // contest compares the shares in force with the class's equal ones, its home, by what whole operations
@@ -61,12 +52,12 @@ const (
 // outcome is what the pairs say so far, where the times of one set scatter by deviation.
 func (t *contest) outcome(deviation float64) outcome {
 	doubt := deviation * math.Sqrt(2/float64(t.pairs))
-	need := max(math.Log(gainToLeave), proven*doubt)
+	need := max(math.Log(gainToAdjust), proven*doubt)
 	mean := t.gain / float64(t.pairs)
 	switch {
-	case mean > need+surely*doubt || mean > need && t.pairs >= mostPairs:
+	case mean > need+surely*doubt || mean > need && t.pairs >= settlingSets:
 		return leave
-	case mean < need-surely*doubt || t.pairs >= mostPairs:
+	case mean < need-surely*doubt || t.pairs >= settlingSets:
 		return stay
 	}
 	return open
@@ -83,13 +74,13 @@ func (k *class) atHome() bool { return slices.Equal(k.shares, k.home) }
 // seconds: a probe that met a busy moment promises as much, and the first set of windows tells.
 func (b *Balancer) harmlessAtHome(c Class, best float64) bool {
 	k := &b.classes[c]
-	if b.predict(c, k.home) >= best*max(plain, math.Exp(likely*k.own.deviation())) {
+	if b.predict(c, k.home) >= best*max(clearly, math.Exp(likely*k.own.deviation())) {
 		return false
 	}
 	defer func(bytes float64) { k.bytes = bytes }(k.bytes)
 	for _, bytes := range []float64{k.bytes, k.bytes / 2} { // of the class's smallest operations startup is a larger part
 		k.bytes = bytes
-		if _, alone := b.bestAlone(c); b.predict(c, k.home) >= alone*mostAtHome {
+		if _, alone := b.bestAlone(c); b.predict(c, k.home) >= alone*greatly {
 			return false
 		}
 	}
@@ -105,22 +96,21 @@ func (k *class) note(took float64) {
 }
 
 // contend goes on with the contest, and ends it when it is decided.
-func (b *Balancer) contend(c Class, took float64) {
-	k := &b.classes[c]
+func (k *class) contend(took float64) {
 	t := k.contest
 	if !t.add(k.atHome(), took) {
-		k.take(k.turn())
+		k.use(k.turn())
 		return
 	}
 	switch t.outcome(k.whole.deviation()) {
 	case open: // the next pair begins with the split that is in force
 		return
 	case stay:
-		k.take(k.home)
+		k.settle(k.resting(), k.home)
 	case leave:
-		k.take(t.away)
+		k.settle(k.resting(), t.away)
 	}
-	k.contest, k.idle, k.proof = nil, 0, min(2*k.proof, lastProof)
+	k.trials.double(samplePause)
 }
 
 // turn is the contest's split that isn't in force.
@@ -131,18 +121,8 @@ func (k *class) turn() []int {
 	return k.home
 }
 
-func (k *class) take(shares []int) { copy(k.shares, shares) }
-
-// begin starts a contest of the shares in force, with the set that was just measured.
-func (b *Balancer) begin(c Class, took float64) {
-	k := &b.classes[c]
-	k.contest = &contest{away: slices.Clone(k.shares)}
-	k.contest.add(false, took)
-	k.take(k.home)
-}
-
-// doubtful reports whether a class may not leave home for shares that the model wants: where there is
-// noise, what rails take by themselves is weak evidence.
+// doubtful reports whether a class may not leave home for other shares: where there is noise, what rails
+// take by themselves is weak evidence, and so is the best of some splits that were sampled.
 func (b *Balancer) doubtful(c Class, want []int) bool {
 	k := &b.classes[c]
 	if !b.homely(k) || !k.atHome() || k.own.quiet() {
@@ -150,14 +130,14 @@ func (b *Balancer) doubtful(c Class, want []int) bool {
 	}
 	gain := math.Log(b.predict(c, k.shares) / b.predict(c, want))
 	noise := k.own.deviation() / math.Sqrt(max(b.evidence(c, k.home, false), 1))
-	return gain < max(math.Log(plain), likely*noise)
+	return gain < max(math.Log(clearly), likely*noise)
 }
 
 // suspect reports whether home is to be compared with the shares in force: the rails alone promise that
 // it is better, so one of the two must be wrong.
 func (b *Balancer) suspect(c Class) bool {
 	k := &b.classes[c]
-	if k.idle < k.proof || !b.homely(k) || k.atHome() || k.burned(k.home) {
+	if !k.trials.due() || !b.homely(k) || k.atHome() || k.burned(k.home) {
 		return false
 	}
 	now := b.predict(c, k.shares)
@@ -165,7 +145,7 @@ func (b *Balancer) suspect(c Class) bool {
 	if count(k.shares) > 1 {
 		alone *= suspicious
 	}
-	return known && alone < now && b.predict(c, k.home) <= now*riskAtHome // more is too much to be tried
+	return known && alone < now && b.predict(c, k.home) <= now*clearly // more is too much to be tried
 }
 
 // apart is what a division takes if its rails don't hinder each other at all.

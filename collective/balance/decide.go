@@ -39,7 +39,7 @@ func (b *Balancer) withLarge(c Class, main, best int, alone float64) (rail int, 
 	if main < 0 {
 		return best, alone
 	}
-	if l := b.line(c, main, true); l.known && l.at(b.classes[c].bytes) < alone*gainToMove {
+	if l := b.line(c, main, true); l.known && l.at(b.classes[c].bytes) < alone*clearly {
 		return main, l.at(b.classes[c].bytes)
 	}
 	return best, alone
@@ -133,10 +133,10 @@ func (b *Balancer) predict(c Class, shares []int) float64 {
 // the balancer would choose if it knew more of it, or one in which a rail that is out has a round. nil: none.
 func (b *Balancer) due(c Class) (shares []int) {
 	k := &b.classes[c]
-	k.waited++
+	k.samples.tick()
 	now := b.predict(c, k.shares)
-	soon := k.sets > settling && b.startsSlowly(c, now) || k.settled > rested && b.gainsLittle(c)
-	if k.waited < k.pause && !soon {
+	soon := k.sets > settlingSets && b.startsSlowly(c, now) || k.rest > rested && b.gainsLittle(c)
+	if !k.samples.due() && !soon {
 		return nil
 	}
 	rail, alone := b.bestAlone(c)
@@ -160,8 +160,10 @@ func (b *Balancer) due(c Class) (shares []int) {
 		shares[most(shares)]--
 		shares[rail] = 1
 	}
-	if k.waited = 0; !b.promises(c, rail, alone, now) {
-		k.pause = min(2*k.pause, lastTrial)
+	if b.promises(c, rail, alone, now) {
+		k.samples.repeat()
+	} else {
+		k.samples.double(samplePause)
 	}
 	return shares
 }
@@ -203,7 +205,7 @@ func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
 // doubtAlone is the quotient that noise alone may make between what a class's operations take now and on one rail alone.
 func (b *Balancer) doubtAlone(c Class, rail int) float64 {
 	k := &b.classes[c]
-	return k.doubt(doubtOfSplits, b.evidence(c, k.shares, false), b.evidence(c, b.cold(c, rail), true))
+	return k.doubt(1, b.evidence(c, k.shares, false), b.evidence(c, b.cold(c, rail), true))
 }
 
 // tested reports whether a rail has worked alone for operations near the class.
@@ -220,7 +222,7 @@ func (b *Balancer) candidate(c Class) (rail int) {
 // other is the rail that operations which are never divided are to be tried on; -1: none. A probe of few small operations is
 // easily disturbed, and would be believed for ever.
 func (b *Balancer) other(c Class) (rail int) {
-	return b.outsider(c, true, b.classes[c].bytes, smallHarm)
+	return b.outsider(c, true, b.classes[c].bytes, farOff)
 }
 
 // outsider is of the rails that are out the one that would end first with so many bytes; -1 if there is none, or it would hold
@@ -233,7 +235,7 @@ func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int
 		if share > 0 {
 			continue
 		}
-		l, harm := b.line(c, i, alone), trialHarm
+		l, harm := b.line(c, i, alone), clearly
 		if alone || !b.rails[i].of(k.form).measured(c) { // one that was disturbed would be believed for ever
 			harm = guess
 		}
@@ -274,8 +276,8 @@ func sameRails(a, b []int) bool {
 	return true
 }
 
-// step moves about 1 %, a round at least, from the rail that has most too many to the one that has most too few.
-func step(from, to []int) []int {
+// towards moves about 1 %, a round at least, from the rail that has most too many to the one that has most too few.
+func towards(from, to []int) []int {
 	next, over, under, rounds := slices.Clone(from), 0, 0, 0
 	for i := range from {
 		rounds += from[i]

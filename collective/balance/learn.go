@@ -2,11 +2,12 @@ package balance
 
 import "math"
 
-// follow is how much of what all rails deviate by in common is taken for a new level of all of them.
-const follow = 0.25
+// changedFar is measured against expected time, above which the rail itself has changed, where what was to
+// be expected is that of other sizes or shares. With 1.5 small operations behind a shaper stayed on a slow rail.
+const changedFar = 1.8
 
-// lineError is how far a line may be off where nothing was measured yet, in logarithms.
-const lineError = 0.4
+// follow is how much of what all rails deviate by in common is taken for a new level of all of them.
+const follow = 1.0 / settlingSets
 
 // learn takes a set of windows into the rails' models, and reports whether a rail has changed.
 //
@@ -41,7 +42,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	for i := range set {
 		p, rail := pointOf(&set[i], alone), set[i].Rail
 		p.seconds *= math.Exp(-common)
-		rest, limit := residuals[i]-common, own.limit(changedRatio)
+		rest, limit := residuals[i]-common, own.limit(clearly)
 		if footings[i] == near {
 			limit = own.limit(changedFar)
 		}
@@ -70,7 +71,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 			m.observe(p, own.memory())
 		}
 		if footings[i] == near {
-			rest = math.Copysign(max(math.Abs(rest)-lineError, 0), rest)
+			rest = math.Copysign(max(math.Abs(rest)-math.Log(greatly), 0), rest)
 		}
 		if math.Abs(rest) > math.Abs(worst) {
 			worst = rest

@@ -15,14 +15,11 @@ const (
 	neighbour         = 0.3   // weight of a point per size class that it is away
 	otherMode         = 1e-3  // weight of a point that was taken alone when rails together are asked for, and the reverse
 	leanToZero        = 0.003 // pull of α towards 0, in squares of relative error: decides where points can't
-	changedRatio      = 1.35  // measured against expected time, above which the rail itself has changed
-	changedFar        = 1.8   // the same where what was to be expected is that of other sizes or shares
-	beyondReach       = 4     // times the bytes that have shown a change are those of which it says nothing
-	nearClasses       = 3     // how far away these may be
 
-	// outweighed is a time against its line, above which bursts of smaller operations have bent that,
-	// also where operations are not brief.
-	outweighed = 4.0
+	// farOff is a quotient of two sizes, or times, one of which says little of the other: a change at one size
+	// is none of those that are so many times as large; a time against its line, above which bursts of
+	// smaller operations have bent that, also where operations are not brief.
+	farOff = 4.0
 )
 
 // point is what a rail took for some bytes, over some windows.
@@ -110,7 +107,7 @@ func (m *model) measured(class Class) bool {
 
 // speaksFor reports whether a point was measured near a class, and has not been doubted since.
 func (p point) speaksFor(class Class) bool {
-	return p.weight >= 1 && math.Abs(float64(p.class)-float64(class)) <= nearClasses
+	return p.weight >= 1 && math.Abs(float64(p.class)-float64(class)) <= reach
 }
 
 // same is the point that a measurement belongs to; -1 if there is none.
@@ -164,7 +161,7 @@ func (m *model) rescale(p point, want, ratio, lean float64) {
 	}
 	for i := range m.points {
 		q := &m.points[i]
-		if q.seconds > base && q.bytes <= beyondReach*p.bytes {
+		if q.seconds > base && q.bytes <= farOff*p.bytes {
 			q.seconds = base + factor*(q.seconds-base)
 		}
 		q.weight = min(q.weight, 0.2)
@@ -217,9 +214,9 @@ func (m *model) through(l line, class Class, alone bool, bytes float64) line {
 	if at < 0 || m.points[at].weight < 1 {
 		return l
 	}
-	p, limit := &m.points[at], changedRatio
+	p, limit := &m.points[at], clearly
 	if p.seconds > brief {
-		limit = outweighed
+		limit = farOff
 	}
 	if factor := p.seconds / l.at(p.bytes); factor > limit {
 		l.startup *= factor

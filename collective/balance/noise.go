@@ -14,7 +14,6 @@ const (
 	maxResidual    = 0.7  // in logarithms: more than a factor of 2 is no noise
 	certain        = 3    // standard deviations that noise doesn't go beyond
 	mostLean       = 25   // times leanToZero
-	leastMemory    = 4    // windows that a point is the mean of, on a quiet network
 	mostMemory     = 32   // and at most
 )
 
@@ -73,14 +72,14 @@ func (s *spread) limit(ratio float64) float64 { return max(math.Log(ratio), cert
 // quiet reports whether what is far off must be a change. Where there is noise, it must be seen twice.
 func (s *spread) quiet() bool { return s.deviation() < quietDeviation }
 
-// memory is how many windows a mean is made of, so that it is good to 2 %.
+// memory is how many windows a mean is made of, so that it is as good as one on a quiet network.
 func (s *spread) memory() float64 {
-	const good = 0.02
-	d := s.deviation() / good
-	return min(max(d*d, leastMemory), mostMemory)
+	d := s.deviation() / priorDeviation
+	return min(max(d*d, settlingSets), mostMemory)
 }
 
-// lean is the pull of α towards 0: the more a line's points scatter, the less its slope can be told from them.
+// lean is the pull of α towards 0: the more a line's points scatter, the less its slope can be told from
+// them.
 func (s *spread) lean() float64 {
 	d := s.deviation() / priorDeviation
 	return leanToZero * min(max(d*d, 1), mostLean)

@@ -8,10 +8,8 @@ import (
 
 // What is remembered of the divisions that brief operations ran with.
 const (
-	mostRemembered = 8   // divisions
-	remembered     = 64  // sets since the last one with a division
-	inARow         = 3   // sets that say what a division takes: the first ones live on what a rail has saved up
-	muchWorse      = 1.5 // times what operations took under the best division: that one is in force again at once
+	mostRemembered = 8  // divisions
+	remembered     = 64 // sets since the last one with a division
 )
 
 // division is what operations took with shares that were in force.
@@ -33,7 +31,7 @@ func (k *class) remember(took float64) {
 	}
 	k.tried = slices.DeleteFunc(k.tried, func(d division) bool { return d.age > remembered })
 	d := k.recall(k.shares)
-	if d != nil && math.Abs(took-d.took) > k.beyondNoise(muchWorse) { // the network is another one
+	if d != nil && math.Abs(took-d.took) > k.beyondNoise(greatly) { // the network is another one
 		k.tried, d = nil, nil
 	}
 	if d == nil {
@@ -68,28 +66,26 @@ func (k *class) disproved(shares []int) bool {
 // isn't, or too little is known.
 func (k *class) shown() (shares []int) {
 	now := k.recall(k.shares)
-	if !k.quiet || k.burns == nil || now == nil || now.sets < inARow {
+	if k.mode == settling || k.burns == nil || now == nil || now.sets < settlingSets {
 		return nil
 	}
 	best := slices.MinFunc(k.tried, func(a, b division) int { return cmp.Compare(a.took, b.took) })
-	if now.took-best.took < k.beyondNoise(worse) {
+	if now.took-best.took < k.beyondNoise(gainToSplit) {
 		return nil
 	}
 	return best.shares
 }
 
-// retreat goes back to the best division from one that is much worse, and reports whether it did.
-func (k *class) retreat(took float64) bool {
-	if k.burns == nil || k.best.shares == nil || k.before != nil || slices.Equal(k.shares, k.best.shares) ||
-		took-k.best.took <= k.beyondNoise(muchWorse) {
-		return false
+// retreat is the best split, where the one in force is much worse; nil: it isn't.
+func (k *class) retreat(took float64) (best []int) {
+	if k.burns == nil || k.best.shares == nil || k.mode == sampling || slices.Equal(k.shares, k.best.shares) ||
+		took-k.best.took <= k.beyondNoise(greatly) {
+		return nil
 	}
-	k.quiet = false
-	copy(k.shares, k.best.shares)
-	return true
+	return k.best.shares
 }
 
 // beyondNoise is a factor, and what noise makes of two sets' times on top, in logarithms.
 func (k *class) beyondNoise(factor float64) float64 {
-	return math.Log(factor) + beyondTheNoise*k.whole.deviation()
+	return math.Log(factor) + likely*k.whole.deviation()
 }

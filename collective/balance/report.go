@@ -81,7 +81,7 @@ func (b *Balancer) Report() (r Report) {
 		}
 		cr := ClassReport{
 			Class: c, Algorithm: k.algorithm, Treed: k.treed, BestRail: rail, Alone: duration(alone), Now: duration(b.predict(c, k.shares)),
-			Sets: k.sets, Settled: k.sets > 0 && k.quiet && b.decided(c), Algorithms: b.algorithms(c),
+			Sets: k.sets, Settled: k.sets > 0 && k.mode != settling && b.decided(c), Algorithms: b.algorithms(c),
 		}
 		for i, share := range k.shares {
 			cr.Shares = append(cr.Shares, float64(share)/float64(k.rounds))

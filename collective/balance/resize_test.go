@@ -77,7 +77,7 @@ func TestASizeKeepsWhatAnotherOneOfItsClassHasLearned(t *testing.T) {
 	k := &w.b.classes[ClassOf(large)]
 	away := slices.Clone(k.home)
 	away[0], away[1] = away[0]+8, away[1]-8
-	k.contest = &contest{away: away, pairs: 2}
+	k.mode, k.contest = comparing, &contest{away: away, pairs: 2}
 	k.tried = []division{{shares: slices.Clone(away), took: -10, sets: 3}}
 	k.burns = make([]burn, len(w.rate))
 	k.best = champion{shares: slices.Clone(away), took: -10}

@@ -157,7 +157,7 @@ func (b *Balancer) saveClass(c Class, k *class) SavedClass {
 	if k.before != nil {
 		shares = k.before
 	}
-	saved := SavedClass{Class: c, Algorithm: k.algorithm, Bytes: min(max(int64(k.bytes), c.MaxBytes()/2+1), c.MaxBytes()), Windows: k.sets, Settled: k.quiet}
+	saved := SavedClass{Class: c, Algorithm: k.algorithm, Bytes: min(max(int64(k.bytes), c.MaxBytes()/2+1), c.MaxBytes()), Windows: k.sets, Settled: k.mode != settling}
 	for rail, share := range shares {
 		saved.Shares = append(saved.Shares, uint32(share))
 		saved.Model = append(saved.Model, b.rails[rail].of(k.form).fit(c, count(shares) == 1, k.own.lean()).report())
@@ -202,7 +202,10 @@ func (b *Balancer) Restore(classes []SavedClass) []table.Entry {
 		k := &b.classes[s.Class]
 		b.resize(k, float64(s.Bytes))
 		k.shares = plan.Rounds(k.rounds, s.Shares)
-		k.sets, k.settled, k.quiet = min(s.Windows, settling), min(s.Windows, settling), s.Settled
+		k.sets, k.rest = min(s.Windows, settlingSets), min(s.Windows, settlingSets)
+		if s.Settled {
+			k.mode = settled
+		}
 	}
 	for c := range b.classes {
 		if b.classes[c].sets > 0 {

@@ -112,7 +112,7 @@ func TestSharesOfOtherSettingsAreLeftOut(t *testing.T) {
 		return w.b
 	}
 	class := SavedClass{Class: 20, Algorithm: op.Ring, Bytes: 1 << 20, Shares: []uint32{1, 7}, Windows: 5, Settled: true}
-	if b := restore(class); b.classes[20].shares[0] >= b.classes[20].shares[1] || !b.classes[20].quiet {
+	if b := restore(class); b.classes[20].shares[0] >= b.classes[20].shares[1] || b.classes[20].mode != settled {
 		t.Errorf("a class of these settings is not restored: %+v", b.classes[20])
 	}
 	other := class

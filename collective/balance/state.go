@@ -15,11 +15,10 @@ type class struct {
 	bytes  float64 // mean size of the operations that were seen; its largest before
 	shares []int   // rounds by rail, in force
 
-	sets    int   // of windows, one of each rail that carries something
-	settled int   // sets since a rail has changed
-	quiet   bool  // settled, and the last set promised no change
-	waited  int   // sets since the last trial
-	pause   int   // sets until the next one
+	sets    int // of windows, one of each rail that carries something
+	rest    int // sets since a rail has changed
+	mode    mode
+	samples pace  // of trials of a rail
 	before  []int // the shares that a trial has interrupted; nil: none goes on
 
 	suspects []float64 // by rail: how far off its last time was, where that may have been noise; 0: it wasn't
@@ -28,8 +27,7 @@ type class struct {
 
 	home    []int    // equal shares
 	contest *contest // of home and other shares; nil: none goes on
-	idle    int      // sets since it
-	proof   int      // sets until the next one
+	trials  pace     // of the next ones
 	last    float64  // what the set before took per byte, in logarithms; 0: it was under other shares
 	whole   spread   // of that
 	best    champion
@@ -45,9 +43,9 @@ func (b *Balancer) newClass(c Class, f form) class {
 	k.rounds = b.roundsOf(&k)
 	k.shares = plan.Rounds(k.rounds, b.setup.Start.Lookup(size).Weights)
 	k.home = slices.Clone(k.shares)
-	k.pause, k.proof = firstTrial, firstProof
+	k.samples, k.trials = newPace(samplePause), newPace(samplePause)
 	if size < b.setup.SplitBytes {
-		k.pause = 1 // a trial costs next to nothing, and nothing else tells
+		k.samples = pace{1, 1} // a trial costs next to nothing, and nothing else tells
 	}
 	k.suspects = make([]float64, b.setup.Rails)
 	return k

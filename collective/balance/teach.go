@@ -5,11 +5,7 @@ import (
 	"slices"
 )
 
-// What a measured class says of others.
-const (
-	reach       = 6   // classes that a measurement teaches to either side
-	gainToTeach = 1.1 // for a class that was never measured, to be worth a table
-)
+const reach = 6 // classes that a measurement teaches to either side
 
 // teach applies the model to near classes that have no measurements of their own.
 func (b *Balancer) teach(c Class) (changed bool) {
@@ -27,7 +23,7 @@ func (b *Balancer) teach(c Class) (changed bool) {
 		if gain < gainToAdjust {
 			continue
 		}
-		if gain > gainToTeach*math.Exp(doubtOnceSettled*b.classes[c].own.deviation()) {
+		if gain > gainToSplit*math.Exp(likely*b.classes[c].own.deviation()) {
 			changed = true
 		}
 		copy(k.shares, want) // goes out with the next table, worth one of its own or not
@@ -53,5 +49,5 @@ func (b *Balancer) lead(c Class) (changed bool) {
 
 // leads reports whether a rail carries about as much as any.
 func (k *class) leads(rail int) bool {
-	return leastToLead*float64(k.shares[rail]) >= float64(k.shares[most(k.shares)])
+	return greatly*float64(k.shares[rail]) >= float64(k.shares[most(k.shares)])
 }

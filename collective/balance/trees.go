@@ -31,7 +31,7 @@ func (b *Balancer) Trees(up []bool) (changed bool) {
 		}
 		for i := range x.rivals {
 			if r := &x.rivals[i]; r.treed { // another tree may be a quicker one
-				r.known, r.wait, r.pause = 0, 0, firstChoice
+				r.known, r.pace = 0, pace{}
 				if x.home != i {
 					r.rest = nil
 				}

@@ -1,0 +1,37 @@
+package balance
+
+// pace spaces out what may be in vain: samples, trials of the baseline, penalties, and algorithms. Each
+// pause is twice as long as the one before.
+type pace struct {
+	left  int // sets until it is time
+	pause int // the latest one; 0: there was none
+}
+
+// First pauses, in sets, and the longest of all.
+const (
+	samplePause  = 8   // a rail that is out costs an operation a little. The baseline's trials begin alike
+	choicePause  = 16  // another algorithm takes sets to find its shares
+	penaltyPause = 32  // what a rail has saved up in a pause takes operations to use up
+	lastPause    = 512 // of a change that nothing else shows
+)
+
+// newPace waits for the first pause.
+func newPace(first int) pace { return pace{first, first} }
+
+// due reports whether it is time.
+func (p *pace) due() bool { return p.left <= 0 }
+
+// tick is once a set.
+func (p *pace) tick() { p.left = max(p.left-1, 0) }
+
+// double begins a pause of twice the length.
+func (p *pace) double(first int) {
+	if p.pause *= 2; p.pause == 0 {
+		p.pause = first
+	}
+	p.pause = min(p.pause, lastPause)
+	p.left = p.pause
+}
+
+// repeat begins a pause of the same length.
+func (p *pace) repeat() { p.left = p.pause }
