@@ -168,3 +168,16 @@ func TestRailsOfOneProcessorAreLeftEqual(t *testing.T) {
 		t.Errorf("%d tables in %d sets of windows", tables, int(hosts)*sets/2)
 	}
 }
+
+// Of the splits that this host has sampled for a set each, one took less by luck. It must not lead away
+// from equal shares.
+func TestALuckySampleDoesNotEndTheBaseline(t *testing.T) {
+	h := randomHost(0)
+	size := (32 << 10) << h.rng.IntN(10)
+	for range 200 {
+		h.set(size)
+	}
+	if over := h.exact(size, h.shares(size)) / h.exact(size, h.equal(size)); over > 1.05 {
+		t.Errorf("shares %v take %.3f times what equal ones do", h.shares(size), over)
+	}
+}
