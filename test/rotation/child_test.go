@@ -88,10 +88,10 @@ func child(config string) error {
 // work runs operations of all ranks until standard input ends. The ranks agree on all that they do
 // together by what they add up.
 func work(ctx context.Context, node *polyrail.Node, rails []*fault.Transport, pause time.Duration) (r report) {
-	var end atomic.Bool
+	var enough atomic.Bool
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		end.Store(true)
+		enough.Store(true)
 	}()
 	fail := func(what string, err error) {
 		r.Failures = append(r.Failures, fmt.Sprintf("%s %d: %v", what, r.Operations, err))
@@ -107,6 +107,16 @@ func work(ctx context.Context, node *polyrail.Node, rails []*fault.Transport, pa
 		r.Formed++
 		return comm
 	}
+	end := func(comm *polyrail.Communicator) {
+		if comm == nil {
+			return
+		}
+		closing, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if err := comm.Close(closing); err != nil {
+			fail("end of a communicator at operation", err)
+		}
+	}
 	comm := form("train")
 	formed, dropped := time.Now(), time.Now()
 	for data := make([]float32, elements); comm != nil && len(r.Failures) == 0; {
@@ -116,7 +126,7 @@ func work(ctx context.Context, node *polyrail.Node, rails []*fault.Transport, pa
 			data[i] = 1
 		}
 		data[0], data[1] = 0, 0
-		if end.Load() {
+		if enough.Load() {
 			data[0] = 1
 		}
 		if comm.Rank() == 0 && time.Since(formed) > reformed {
@@ -142,15 +152,10 @@ func work(ctx context.Context, node *polyrail.Node, rails []*fault.Transport, pa
 		}
 		if data[1] > 0 {
 			formed = time.Now()
-			if again := form(fmt.Sprint("train-", r.Operations)); again != nil {
-				closing, cancel := context.WithTimeout(ctx, patience)
-				if err := again.Close(closing); err != nil {
-					fail("end of a communicator at operation", err)
-				}
-				cancel()
-			}
+			end(form(fmt.Sprint("train-", r.Operations)))
 		}
 		if data[0] > 0 {
+			end(comm) // the others may not have the last sum yet
 			break
 		}
 	}
