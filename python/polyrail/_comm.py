@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import inspect
 import threading
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Concatenate, NamedTuple, Optional, ParamSpec, Sequence
 
 from . import _abi
 from ._abi import OPS, CBuffer, CError, COperation, check, lib
@@ -41,8 +43,49 @@ class Uneven(NamedTuple):
 class _Call(NamedTuple):
     """A collective call, ready to be made."""
 
-    operation: COperation
+    function: Callable[..., int]
+    args: tuple
     keep: Any
+    """The memory that it uses."""
+
+
+_P = ParamSpec("_P")
+
+
+def _blocking(
+    prepare: Callable[Concatenate[Communicator, _P], _Call],
+) -> Callable[Concatenate[Communicator, _P], None]:
+    """The method that makes a call and waits for its end."""
+
+    @functools.wraps(prepare)
+    def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        c = prepare(self, *args, **kwargs)
+        call(c.function, *c.args)
+
+    return _returns(method, "None")
+
+
+def _started(
+    blocking: Callable[Concatenate[Communicator, _P], None],
+) -> Callable[Concatenate[Communicator, _P], Work]:
+    """The method that begins what blocking does."""
+    prepare = blocking.__wrapped__  # type: ignore[attr-defined]
+
+    @functools.wraps(prepare)
+    def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> Work:
+        c = prepare(self, *args, **kwargs)
+        return self._launch(c.keep, c.function, *c.args)
+
+    method.__name__ = "start_" + prepare.__name__
+    method.__qualname__ = "Communicator." + method.__name__
+    method.__doc__ = f"Begins what {prepare.__name__} does, with the same arguments."
+    return _returns(method, "Work")
+
+
+def _returns(method: Any, type_: str) -> Any:
+    """Has help show what a method returns, and not what prepares it."""
+    method.__signature__ = inspect.signature(method).replace(return_annotation=type_)
+    return method
 
 
 class Communicator:
@@ -99,12 +142,6 @@ class Communicator:
 
     # --- How calls are made.
 
-    def _run(self, c: _Call) -> None:
-        call(lib.run, self._handle, ctypes.byref(c.operation))
-
-    def _start(self, c: _Call) -> Work:
-        return self._launch(c, lib.run, self._handle, ctypes.byref(c.operation))
-
     def _launch(self, keep: Any, function: Any, *args: Any, work: Optional[Work] = None) -> Work:
         work = work or Work(keep)
         with self._lock:
@@ -128,6 +165,7 @@ class Communicator:
         root: int = 0,
         name: Optional[str] = None,
         counts: Optional[Sequence[int]] = None,
+        exchange: Optional[tuple[Sequence[int], Sequence[int]]] = None,
     ) -> _Call:
         if dst is not None and src is not None and dst.dtype != src.dtype:
             raise TypeError("the buffers have different element types")
@@ -146,11 +184,14 @@ class Communicator:
         )
         if name is not None:
             o.name = name.encode()
-        array = None
+        arrays = None
         if counts is not None:
-            array = self._counts(counts)
-            o.counts = ctypes.addressof(array)
-        return _Call(o, (dst, src, array))
+            arrays = self._counts(counts)
+            o.counts = ctypes.addressof(arrays)
+        elif exchange is not None:
+            arrays = sent, received = self._counts(exchange[0]), self._counts(exchange[1])
+            o.send_counts, o.recv_counts = ctypes.addressof(sent), ctypes.addressof(received)
+        return _Call(lib.run, (self._handle, ctypes.byref(o)), (dst, src, arrays))
 
     def _counts(self, counts: Sequence[int]) -> Any:
         if len(counts) != self.size:
@@ -159,6 +200,7 @@ class Communicator:
 
     # --- Collectives.
 
+    @_blocking
     def all_reduce(
         self,
         buffer: Any,
@@ -167,50 +209,29 @@ class Communicator:
         out: Any = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """Replaces each element by its combination on all ranks; with out it goes there instead."""
-        self._run(self._all_reduce(buffer, op, out, dtype, name))
-
-    def start_all_reduce(
-        self,
-        buffer: Any,
-        op: str = "sum",
-        *,
-        out: Any = None,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins an all_reduce."""
-        return self._start(self._all_reduce(buffer, op, out, dtype, name))
-
-    def _all_reduce(self, buffer, op, out, dtype, name) -> _Call:
         src = view(buffer, out is None, dtype)
         dst = src if out is None else view(out, True, dtype)
         return self._call(_abi.ALLREDUCE, dst, src, op, name=name)
 
+    start_all_reduce = _started(all_reduce)
+
+    @_blocking
     def all_reduce_batch(
         self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
-    ) -> None:
+    ) -> _Call:
         """An all_reduce of many small buffers as one operation, in place."""
-        keep, args = self._batch(buffers, op, dtype)
-        call(lib.batch, *args)
-        del keep
-
-    def start_all_reduce_batch(
-        self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
-    ) -> Work:
-        """Begins an all_reduce_batch."""
-        keep, args = self._batch(buffers, op, dtype)
-        return self._launch(keep, lib.batch, *args)
-
-    def _batch(self, buffers, op, dtype):
         views = [view(b, True, dtype) for b in buffers]
         kinds = {v.dtype for v in views}
         if len(kinds) != 1:
             raise TypeError("a batch needs buffers, of one element type")
         array = (CBuffer * len(views))(*((v.address, v.count) for v in views))
-        return (views, array), (self._handle, array, len(views), kinds.pop(), _op(op))
+        return _Call(lib.batch, (self._handle, array, len(views), kinds.pop(), _op(op)), (views, array))
 
+    start_all_reduce_batch = _started(all_reduce_batch)
+
+    @_blocking
     def reduce(
         self,
         src: Any,
@@ -220,43 +241,24 @@ class Communicator:
         root: int = 0,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """Puts the combination of src on all ranks into dst on the root; others need no dst."""
-        self._run(self._reduce(src, dst, op, root, dtype, name))
-
-    def start_reduce(
-        self,
-        src: Any,
-        dst: Any = None,
-        op: str = "sum",
-        *,
-        root: int = 0,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins a reduce."""
-        return self._start(self._reduce(src, dst, op, root, dtype, name))
-
-    def _reduce(self, src, dst, op, root, dtype, name) -> _Call:
         target = view(dst, True, dtype) if dst is not None and root == self.rank else None
         return self._call(_abi.REDUCE, target, view(src, False, dtype), op, root, name)
 
+    start_reduce = _started(reduce)
+
+    @_blocking
     def broadcast(
         self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
-    ) -> None:
+    ) -> _Call:
         """Copies the root's buffer into that of all others."""
-        self._run(self._broadcast(buffer, root, dtype, name))
-
-    def start_broadcast(
-        self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
-    ) -> Work:
-        """Begins a broadcast."""
-        return self._start(self._broadcast(buffer, root, dtype, name))
-
-    def _broadcast(self, buffer, root, dtype, name) -> _Call:
         b = view(buffer, root != self.rank, dtype)
         return self._call(_abi.BROADCAST, b, b, None, root, name)
 
+    start_broadcast = _started(broadcast)
+
+    @_blocking
     def all_gather(
         self,
         dst: Any,
@@ -265,26 +267,14 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """Puts the src of all ranks into dst, by rank. counts: elements of each, if they differ."""
-        self._run(self._all_gather(dst, src, counts, dtype, name))
-
-    def start_all_gather(
-        self,
-        dst: Any,
-        src: Any,
-        *,
-        counts: Optional[Sequence[int]] = None,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins an all_gather."""
-        return self._start(self._all_gather(dst, src, counts, dtype, name))
-
-    def _all_gather(self, dst, src, counts, dtype, name) -> _Call:
         target, source = view(dst, True, dtype), view(src, False, dtype)
         return self._call(_abi.ALLGATHER, target, source, name=name, counts=counts)
 
+    start_all_gather = _started(all_gather)
+
+    @_blocking
     def reduce_scatter(
         self,
         dst: Any,
@@ -294,27 +284,14 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """Divides src into a part for each rank, and puts the combination of its part into dst."""
-        self._run(self._reduce_scatter(dst, src, op, counts, dtype, name))
-
-    def start_reduce_scatter(
-        self,
-        dst: Any,
-        src: Any,
-        op: str = "sum",
-        *,
-        counts: Optional[Sequence[int]] = None,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins a reduce_scatter."""
-        return self._start(self._reduce_scatter(dst, src, op, counts, dtype, name))
-
-    def _reduce_scatter(self, dst, src, op, counts, dtype, name) -> _Call:
         target, source = view(dst, True, dtype), view(src, False, dtype)
         return self._call(_abi.REDUCESCATTER, target, source, op, name=name, counts=counts)
 
+    start_reduce_scatter = _started(reduce_scatter)
+
+    @_blocking
     def gather(
         self,
         src: Any,
@@ -324,27 +301,14 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """Puts the src of all ranks into the root's dst, by rank; others need no dst."""
-        self._run(self._gather(src, dst, root, counts, dtype, name))
-
-    def start_gather(
-        self,
-        src: Any,
-        dst: Any = None,
-        *,
-        root: int = 0,
-        counts: Optional[Sequence[int]] = None,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins a gather."""
-        return self._start(self._gather(src, dst, root, counts, dtype, name))
-
-    def _gather(self, src, dst, root, counts, dtype, name) -> _Call:
         target = view(dst, True, dtype) if dst is not None and root == self.rank else None
         return self._call(_abi.GATHER, target, view(src, False, dtype), None, root, name, counts)
 
+    start_gather = _started(gather)
+
+    @_blocking
     def scatter(
         self,
         dst: Any,
@@ -354,27 +318,14 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """Divides the root's src into a part for each rank, which gets it in dst."""
-        self._run(self._scatter(dst, src, root, counts, dtype, name))
-
-    def start_scatter(
-        self,
-        dst: Any,
-        src: Any = None,
-        *,
-        root: int = 0,
-        counts: Optional[Sequence[int]] = None,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins a scatter."""
-        return self._start(self._scatter(dst, src, root, counts, dtype, name))
-
-    def _scatter(self, dst, src, root, counts, dtype, name) -> _Call:
         source = view(src, False, dtype) if src is not None and root == self.rank else None
         return self._call(_abi.SCATTER, view(dst, True, dtype), source, None, root, name, counts)
 
+    start_scatter = _started(scatter)
+
+    @_blocking
     def all_to_all(
         self,
         dst: Any,
@@ -384,37 +335,21 @@ class Communicator:
         recv_counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """Sends a part of src to each rank, and puts what they have for this one into dst, by rank.
 
         Parts are equal, or send_counts[j] elements to rank j and recv_counts[j] from it.
         """
-        self._run(self._all_to_all(dst, src, send_counts, recv_counts, dtype, name))
-
-    def start_all_to_all(
-        self,
-        dst: Any,
-        src: Any,
-        *,
-        send_counts: Optional[Sequence[int]] = None,
-        recv_counts: Optional[Sequence[int]] = None,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins an all_to_all."""
-        return self._start(self._all_to_all(dst, src, send_counts, recv_counts, dtype, name))
-
-    def _all_to_all(self, dst, src, send_counts, recv_counts, dtype, name) -> _Call:
         target, source = view(dst, True, dtype), view(src, False, dtype)
         if send_counts is None and recv_counts is None:
             return self._call(_abi.ALLTOALL, target, source, name=name)
         if send_counts is None or recv_counts is None:
             raise ValueError("both send_counts and recv_counts, or none")
-        c = self._call(_abi.ALLTOALLV, target, source, name=name)
-        arrays = self._counts(send_counts), self._counts(recv_counts)
-        c.operation.send_counts, c.operation.recv_counts = map(ctypes.addressof, arrays)
-        return _Call(c.operation, (c.keep, arrays))
+        return self._call(_abi.ALLTOALLV, target, source, name=name, exchange=(send_counts, recv_counts))
 
+    start_all_to_all = _started(all_to_all)
+
+    @_blocking
     def scan(
         self,
         buffer: Any,
@@ -424,27 +359,13 @@ class Communicator:
         exclusive: bool = False,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> None:
+    ) -> _Call:
         """The combination of ranks 0 to r on rank r; exclusive: 0 to r-1, rank 0 keeps its own."""
-        self._run(self._scan(buffer, op, out, exclusive, dtype, name))
-
-    def start_scan(
-        self,
-        buffer: Any,
-        op: str = "sum",
-        *,
-        out: Any = None,
-        exclusive: bool = False,
-        dtype: Optional[str] = None,
-        name: Optional[str] = None,
-    ) -> Work:
-        """Begins a scan."""
-        return self._start(self._scan(buffer, op, out, exclusive, dtype, name))
-
-    def _scan(self, buffer, op, out, exclusive, dtype, name) -> _Call:
         src = view(buffer, out is None, dtype)
         dst = src if out is None else view(out, True, dtype)
         return self._call(_abi.EXSCAN if exclusive else _abi.SCAN, dst, src, op, name=name)
+
+    start_scan = _started(scan)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Returns when all ranks have called it. After timeout seconds it breaks the communicator."""

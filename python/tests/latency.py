@@ -1,49 +1,94 @@
-"""What an allreduce takes from Python: medians of two processes on this host's loopback.
+"""What an allreduce takes from Python: medians over processes of this host.
 
-    python3 python/tests/latency.py [SIZE...]
+    python3 python/tests/latency.py [--ranks N] [--through polyrail|torch|gloo] [--shm on] [SIZE...]
 
-Beside the same from Go: node bench --local 2 --shm=off --sizes 8,1MiB
+By default through polyrail's own calls and over loopback. torch and gloo: torch's all_reduce, by the
+backend polyrail and by Gloo. Beside the same from Go: node bench --local N [--shm=off] --sizes 8,1MiB
 """
 
+import argparse
+import contextlib
 import multiprocessing
 import os
+import socket
 import statistics
-import sys
 import time
+from datetime import timedelta
+
+RAILS = ["a=tcp:127.0.0.1", "b=tcp:127.0.0.2"]
 
 
-def rank(name, pipe, sizes):
-    os.environ["POLYRAIL_SHM"] = os.environ.get("POLYRAIL_SHM", "off")
+@contextlib.contextmanager
+def by_polyrail(rank, ranks, port):
+    """Buffers of so many bytes, and what reduces them."""
     import polyrail
 
-    with polyrail.Node(name, bind="127.0.0.1:0", join=pipe.recv() if name == "b" else None, probe=False,
-                       rails=["a=tcp:127.0.0.1", "b=tcp:127.0.0.2"], log_level="error") as node:  # fmt: skip
-        if name == "a":
-            pipe.send(node.address)
-        with node.communicator("latency", 2, timeout=30) as comm:
-            for size in sizes:
-                buffer, times = bytearray(size), []
-                end = time.perf_counter() + 3
-                going = bytearray(1)
-                while not going[0]:
-                    for _ in range(200):
-                        begun = time.perf_counter()
-                        comm.all_reduce(buffer)
-                        times.append(time.perf_counter() - begun)
-                    going[0] = time.perf_counter() > end
-                    comm.all_reduce(going, "max")  # both stop after the same operation
-                if name == "a":
-                    times.sort()
-                    print(f"{size:>10} B  {len(times):>7} operations  p50 {statistics.median(times) * 1e6:9.1f} µs  "
-                          f"mean {statistics.mean(times) * 1e6:9.1f} µs", flush=True)  # fmt: skip
+    seed = f"127.0.0.1:{port}"
+    with polyrail.Node(f"n{rank}", bind="127.0.0.1:0" if rank else seed, join=seed if rank else None, probe=False,
+                       rails=RAILS, log_level="error") as node:  # fmt: skip
+        with node.communicator("latency", ranks, timeout=30) as comm:
+            yield bytearray, comm.all_reduce
 
 
-if __name__ == "__main__":
+@contextlib.contextmanager
+def by_torch(backend, rank, ranks, port):
+    """The same of torch."""
+    import torch
+    import torch.distributed as dist
+
+    if backend == "polyrail":
+        import polyrail.torch  # noqa: F401, registers the backend
+    torch.set_num_threads(1)
+    dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks,
+                            timeout=timedelta(seconds=60))  # fmt: skip
+    yield lambda size: torch.zeros(size, dtype=torch.uint8), dist.all_reduce
+    dist.destroy_process_group()
+
+
+WAYS = {
+    "polyrail": by_polyrail,
+    "torch": lambda *args: by_torch("polyrail", *args),
+    "gloo": lambda *args: by_torch("gloo", *args),
+}
+
+
+def run(rank, ranks, port, arguments):
+    os.environ.update(POLYRAIL_SHM=arguments.shm, POLYRAIL_RAILS=" ".join(RAILS))
+    with WAYS[arguments.through](rank, ranks, port) as (buffer_of, all_reduce):
+        for size in arguments.sizes:
+            buffer, times = buffer_of(size), []
+            ended = buffer_of(1)
+            end = time.perf_counter() + arguments.seconds
+            while not ended[0]:
+                for _ in range(max(5, min(200, (64 << 20) // size))):
+                    begun = time.perf_counter()
+                    all_reduce(buffer)
+                    times.append(time.perf_counter() - begun)
+                ended[0] = int(rank == 0 and time.perf_counter() > end)
+                all_reduce(ended)  # all stop after the same operation
+            if rank == 0:
+                p50, mean = statistics.median(times) * 1e6, statistics.mean(times) * 1e6
+                print(f"{size:>10} B  {len(times):>7} operations  p50 {p50:9.1f} µs  mean {mean:9.1f} µs", flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--through", choices=WAYS, default="polyrail")
+    p.add_argument("--shm", choices=("on", "off"), default="off", help="whether ranks share memory (off)")
+    p.add_argument("--seconds", type=float, default=3, help="for which a size is measured (3)")
+    p.add_argument("sizes", metavar="SIZE", type=int, nargs="*", default=[8, 1 << 20], help="in bytes")
+    arguments = p.parse_args()
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
     spawn = multiprocessing.get_context("spawn")
-    mine, theirs = spawn.Pipe()
-    sizes = [int(s) for s in sys.argv[1:]] or [8, 1 << 20]
-    ranks = [spawn.Process(target=rank, args=a) for a in (("a", mine, sizes), ("b", theirs, sizes))]
+    ranks = [spawn.Process(target=run, args=(r, arguments.ranks, port, arguments)) for r in range(arguments.ranks)]
     for r in ranks:
         r.start()
     for r in ranks:
         r.join()
+
+
+if __name__ == "__main__":
+    main()
