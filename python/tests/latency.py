@@ -7,6 +7,7 @@ backend polyrail and by Gloo. Beside the same from Go: node bench --local N [--s
 """
 
 import argparse
+import array
 import contextlib
 import multiprocessing
 import os
@@ -20,14 +21,14 @@ RAILS = ["a=tcp:127.0.0.1", "b=tcp:127.0.0.2"]
 
 @contextlib.contextmanager
 def by_polyrail(rank, ranks, port):
-    """Buffers of so many bytes, and what reduces them."""
+    """Makes buffers of so many bytes, of float32 as Go's bench, and reduces them."""
     import polyrail
 
     seed = f"127.0.0.1:{port}"
     with polyrail.Node(f"n{rank}", bind="127.0.0.1:0" if rank else seed, join=seed if rank else None, probe=False,
                        rails=RAILS, log_level="error") as node:  # fmt: skip
         with node.communicator("latency", ranks, timeout=30) as comm:
-            yield bytearray, comm.all_reduce
+            yield lambda size: array.array("f", bytes(size)), comm.all_reduce
 
 
 @contextlib.contextmanager
@@ -41,7 +42,7 @@ def by_torch(backend, rank, ranks, port):
     torch.set_num_threads(1)
     dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks,
                             timeout=timedelta(seconds=60))  # fmt: skip
-    yield lambda size: torch.zeros(size, dtype=torch.uint8), dist.all_reduce
+    yield lambda size: torch.zeros(size // 4), dist.all_reduce
     dist.destroy_process_group()
 
 
@@ -57,7 +58,7 @@ def run(rank, ranks, port, arguments):
     with WAYS[arguments.through](rank, ranks, port) as (buffer_of, all_reduce):
         for size in arguments.sizes:
             buffer, times = buffer_of(size), []
-            ended = buffer_of(1)
+            ended = buffer_of(4)
             end = time.perf_counter() + arguments.seconds
             while not ended[0]:
                 for _ in range(max(5, min(200, (64 << 20) // size))):
@@ -77,7 +78,7 @@ def main():
     p.add_argument("--through", choices=WAYS, default="polyrail")
     p.add_argument("--shm", choices=("on", "off"), default="off", help="whether ranks share memory (off)")
     p.add_argument("--seconds", type=float, default=3, help="for which a size is measured (3)")
-    p.add_argument("sizes", metavar="SIZE", type=int, nargs="*", default=[8, 1 << 20], help="in bytes")
+    p.add_argument("sizes", metavar="SIZE", type=int, nargs="*", default=[8, 1 << 20], help="in bytes: multiples of 4")
     arguments = p.parse_args()
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
