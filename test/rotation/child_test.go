@@ -43,7 +43,7 @@ const (
 	ranks    = 3
 	elements = 64 << 10
 	reformed = 200 * time.Millisecond // communicators are formed so often …
-	broken   = 50 * time.Millisecond  // … and the connections of a rail broken
+	broken   = 500 * time.Millisecond // … and the connections of a rail broken
 	patience = 30 * time.Second       // for what takes a second when nothing is broken
 )
 
