@@ -17,6 +17,7 @@ const (
 	gainToDisturb = 1.015 // is, once it has settled: hysteresis
 	gainToJump    = 1.02  // is worth more than a step of one round, which noise may ask for
 	gainToSplit   = 1.03  // is worth several rails in place of the best one alone (Eq. 1)
+	gainToMove    = 1.25  // is worth another single rail: times of single rails carry the ranks' skew
 	clearly       = 1.35  // is no accident of a few operations, but for noise
 	greatly       = 1.5   // is too much to go on with
 	guessHarm     = 1.9   // is too much for a sample of a rail that was only probed: a busy moment is enough for that
@@ -267,9 +268,9 @@ func (b *Balancer) options(c Class) (options []option) {
 		o := option{b.cold(c, rail), seconds, gainToAdjust}
 		known := together
 		if single {
-			o.need, known = clearly, b.evidence(c, k.shares, true)
+			o.need, known = gainToMove, b.evidence(c, k.shares, true)
 			if rail == main {
-				o.need = 1 / clearly
+				o.need = 1 / gainToMove
 			}
 		}
 		if !single && k.littleHelp() && b.tested(c, rail) {

@@ -39,7 +39,7 @@ func (b *Balancer) withLarge(c Class, main, best int, alone float64) (rail int, 
 	if main < 0 {
 		return best, alone
 	}
-	if l := b.line(c, main, true); l.known && l.at(b.classes[c].bytes) < alone*clearly {
+	if l := b.line(c, main, true); l.known && l.at(b.classes[c].bytes) < alone*gainToMove {
 		return main, l.at(b.classes[c].bytes)
 	}
 	return best, alone
