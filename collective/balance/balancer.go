@@ -79,7 +79,7 @@ type Balancer struct {
 	rails   []models
 	classes [largestClass + 1]class
 	choices [largestClass + 1]*choice // nil: the class's algorithm is fixed
-	probe   spread                    // of operations, while nothing was known of windows
+	probed  [Classes]spread           // of operations, while nothing was known of windows
 	told    *table.Table              // the last one that was asked for, or the one at the start
 	trees   []bool                    // by rail: it has a tree
 }
@@ -105,7 +105,7 @@ func (b *Balancer) Probed(rail int, bytes int64, elapsed ...time.Duration) {
 	quickest := max(slices.Min(elapsed), 1)
 	m.points = append(m.points, point{class: c, alone: true, bytes: float64(max(bytes, 1)), seconds: quickest.Seconds(), weight: probeWeight})
 	if bytes >= b.setup.SplitBytes {
-		b.noise(elapsed)
+		b.noise(c, elapsed)
 	}
 }
 

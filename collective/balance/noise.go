@@ -93,17 +93,31 @@ func (s *spread) over(longer float64) spread {
 	return spread{variance: min(s.variance, max(s.variance/longer, priorDeviation*priorDeviation))}
 }
 
-// noise takes the times of like operations, of a probe's rounds: what they scatter by is what windows are assumed to,
-// at first. Much of it is the mood of the host, which a mean of ten operations keeps. One of them is the quickest, and shows nothing.
-func (b *Balancer) noise(elapsed []time.Duration) {
+// noise takes the times of like operations, of a probe's rounds: what they scatter by is what windows of
+// such operations and larger ones are assumed to, at first. Much of it is the mood of the host, which a
+// mean of ten operations keeps. One of them is the quickest, and shows nothing.
+func (b *Balancer) noise(size Class, elapsed []time.Duration) {
+	seen := &b.probed[size]
 	sorted := slices.Sorted(slices.Values(elapsed))
 	quickest := max(sorted[0], 1)
 	for _, e := range sorted[1:] {
-		b.probe.learn(min(math.Log(max(e, quickest).Seconds()/quickest.Seconds()), maxResidual))
+		seen.learn(min(math.Log(max(e, quickest).Seconds()/quickest.Seconds()), maxResidual))
 	}
 	for c := range b.classes {
-		if k := &b.classes[c]; k.sets == 0 && b.probe.deviation() > priorDeviation {
-			k.own, k.common, k.whole = b.probe.anew(), b.probe.anew(), b.probe.anew()
+		if k := &b.classes[c]; k.sets == 0 {
+			first := b.assumed(Class(c))
+			k.own, k.common, k.whole = first, first, first
 		}
 	}
+}
+
+// assumed is the noise of the largest operations that were probed and are no larger than the class's, or
+// else of the smallest ones.
+func (b *Balancer) assumed(c Class) (s spread) {
+	for size, seen := range b.probed {
+		if seen.variance > 0 && (s.variance == 0 || size <= int(c)) {
+			s = spread{variance: max(seen.variance, priorDeviation*priorDeviation)}
+		}
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"testing"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/table"
 )
@@ -154,5 +155,30 @@ func TestTheBestRailAloneIsFoundThoughOthersWouldHelp(t *testing.T) {
 	}
 	if divided > worlds*last/4 {
 		t.Errorf("%d of %d sets divide", divided, worlds*last)
+	}
+}
+
+// A probe's small operations scatter by half on this host, and its large ones by 2 %. Large operations
+// leave equal shares as soon as on a quiet host.
+func TestLargeOperationsAreAsNoisyAsTheLargestOfTheProbe(t *testing.T) {
+	w := randomWorld(1)
+	w.alpha, w.rate, w.noise, w.ranks = []float64{50e-6, 50e-6}, []float64{30e6, 20e6}, 0.01, 4
+	w.start(false)
+	for rail := range w.rate {
+		for i, bytes := range probedSizes {
+			scatter := time.Duration(3)
+			if i == len(probedSizes)-1 {
+				scatter = 50
+			}
+			took := seconds(w.once(rail, float64(bytes), 1))
+			w.b.Probed(rail, int64(bytes), took, took+took/scatter, took+took/scatter)
+		}
+	}
+	w.table = &table.Table{Entries: w.b.Decide()}
+	const size = 16 << 20
+	w.set(size)
+	w.set(size)
+	if best, _ := w.best(size); w.exact(size, w.shares(size)) > 1.05*best {
+		t.Errorf("shares %v after two sets", w.shares(size))
 	}
 }
