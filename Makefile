@@ -16,9 +16,10 @@ FAILURES ?= 50
 SCENARIOS ?= 1000
 NODES   ?= 64
 SHOTS   ?= screenshots
+RANKS   ?= 0
 SEED    ?=
 
-.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim tables trees treefaults worlds faults steady scale rounds rotations fuzz bench demo python screenshots packaging generate generated dist help
+.PHONY: check fmt vet lint build test race arch netlab cuts pairs conformance sim many tables trees treefaults worlds faults steady scale rounds rotations fuzz bench demo python screenshots packaging generate generated dist help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -61,8 +62,11 @@ pairs: ## PAIRS=n pairs of runs over all rails and over the best alone on unequa
 conformance: ## every form, type, size and number of rails of 3 ranks; a sample of up to 32
 	$(GO) test -count=1 -v -timeout 4h ./test/conformance -all
 
-sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one again, with its events
-	$(GO) test -count=1 -v -timeout 4h ./test/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) -every)
+sim: ## SEEDS=n schedules of the cores and each two steps cut, or SEED=s: one again, with its events (of many ranks: RANKS=n)
+	$(GO) test -count=1 -v -timeout 4h ./test/sim $(if $(SEED),-seed $(SEED) -ranks $(RANKS),-seeds $(SEEDS) -every)
+
+many: ## SEEDS=n groups of 64 and of 256 ranks that form, operate and lose ranks
+	$(GO) test -count=1 -v -timeout 12h -run Many ./collective/view ./test/sim -seeds $(SEEDS)
 
 tables: ## TABLES=n schedules in which the balancer's measured tables are agreed on and settle, or SEED=s: one again
 	$(GO) test -count=1 -v -timeout 4h ./test/sim -measured $(if $(SEED),-seed $(SEED),-seeds $(TABLES))

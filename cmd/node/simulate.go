@@ -56,6 +56,7 @@ type simulateFlags struct {
 	algorithms []polyrail.Algorithm
 	sizes      []int
 	tree       string
+	treeRails  []int // that have trees; empty: all
 	node       simulate.Tree
 	faults     []simulate.Fault
 	notice     time.Duration
@@ -106,6 +107,7 @@ func (f *simulateFlags) registerCluster(fs *pflag.FlagSet) {
 	settings.Var(fs, &c.Ranks.Fold, "fold", "RATE", parseRateBytes, formatRateBytes, "rate at which a processor adds")
 	fs.IntVar(&c.Shared, "shared", 0, "processors that all ranks share, as on a test bed; 0: each has its own")
 	settings.Var(fs, &f.tree, "tree", "WHERE", parseTreeKind, settings.AsIs, "aggregation trees: none; switch: at switches, at the rate of their ports; host: by processes like the ranks")
+	settings.List(fs, &f.treeRails, "tree-rails", "RAIL,...", ",", strconv.Atoi, strconv.Itoa, "rails that have trees, by number from 0 (all)")
 	fs.IntVar(&f.node.Radix, "tree-radix", f.node.Radix, "most children of an aggregation node; 0: any number")
 	settings.SizeVar(fs, &f.node.Fragment, "tree-fragment", "what an aggregation node adds at a time")
 	settings.List(fs, &f.faults, "kill", "RAIL@TIME,...", ",", parseFault, formatFault, "rails that die, by number from 0, and when")
@@ -115,6 +117,11 @@ func (f *simulateFlags) registerCluster(fs *pflag.FlagSet) {
 func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.FlagSet) error {
 	if f.op == everyOperation {
 		return usagef("--op %s: simulate takes one operation", f.op)
+	}
+	for _, rail := range f.treeRails {
+		if rail < 0 || rail >= len(f.rails) {
+			return usagef("--tree-rails %d: there are rails 0 to %d", rail, len(f.rails)-1)
+		}
 	}
 	if f.calibrate {
 		if err := f.measureProcessor(ctx, stdout, fs); err != nil {
@@ -234,6 +241,9 @@ func (t *simTable) simulate(ctx context.Context, hosts, bytes int, a op.Algorith
 	}
 	if withTree {
 		for i := range c.Rails {
+			if len(f.treeRails) > 0 && !slices.Contains(f.treeRails, i) {
+				continue
+			}
 			node := f.node
 			node.Node = c.Ranks
 			if f.tree == "switch" {

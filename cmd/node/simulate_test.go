@@ -31,6 +31,21 @@ func TestSimulateMarksWhatItExtrapolates(t *testing.T) {
 	}
 }
 
+func TestATreeOfOneRailLeavesTheOtherToTheRanks(t *testing.T) {
+	carried := func(args ...string) string {
+		args = append([]string{"simulate", "--hosts", "4", "--sizes", "1MiB", "--rails", "5us:1Gbit,5us:1Gbit", "--tree", "switch", "--csv"}, args...)
+		code, table, errs := node(t, args...)
+		if code != exitOK {
+			t.Fatal(errs)
+		}
+		lines := strings.Split(strings.TrimSpace(table), "\n")
+		return strings.Split(lines[len(lines)-1], ",")[8] // by the ranks
+	}
+	if all, one := carried(), carried("--tree-rails", "0"); all == one {
+		t.Errorf("ranks carry %s bytes beside a tree on one rail, and beside trees on both", one)
+	}
+}
+
 func TestWrongClustersAreUsageErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -41,6 +56,7 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		{[]string{"--rails", "5us:-1Gbit"}, "rate"},
 		{[]string{"--tree", "roof"}, "roof"},
 		{[]string{"--kill", "1"}, "RAIL@TIME"},
+		{[]string{"--tree", "host", "--tree-rails", "1"}, "rails 0 to 0"},
 		{[]string{"--kill", "0@1ms"}, "another"},
 		{[]string{"--op", "all"}, "one operation"},
 	} {

@@ -45,7 +45,11 @@ type shrinkWorld struct {
 }
 
 func newShrinkWorld(seed int64, logf func(string, ...any)) *shrinkWorld {
-	w := &shrinkWorld{world: newWorld(seed, logf), now: map[string]*View{},
+	return newShrinkWorldIn(newWorld(seed, logf))
+}
+
+func newShrinkWorldIn(world *world) *shrinkWorld {
+	w := &shrinkWorld{world: world, now: map[string]*View{},
 		formedBy: map[uint64]map[string]bool{}, children: map[uint64][]*View{}}
 	w.onFormed = w.record
 	return w

@@ -100,15 +100,23 @@ func (q *queue) Pop() any {
 	return e
 }
 
+// newWorld has as many nodes as the seed says, a few.
 func newWorld(seed int64, logf func(string, ...any)) *world {
+	return newWorldOf(0, seed, logf)
+}
+
+// newWorldOf has n nodes; 0: as newWorld.
+func newWorldOf(n int, seed int64, logf func(string, ...any)) *world {
 	w := &world{
 		rng: rand.New(rand.NewSource(seed)), now: time.Unix(1000, 0), logf: logf,
 		byName: map[string]*simNode{}, sizes: map[string]int{}, cut: map[[2]string]bool{},
 		views: map[uint64]*View{}, barriers: map[uint64]*simBarrier{}, rough: true,
 	}
-	n := 1 + w.rng.Intn(7)
+	if n == 0 {
+		n = 1 + w.rng.Intn(7)
+	}
 	for i := range n {
-		w.nodes = append(w.nodes, &simNode{name: fmt.Sprintf("n%d", i)})
+		w.nodes = append(w.nodes, &simNode{name: fmt.Sprintf("n%03d", i)})
 		w.byName[w.nodes[i].name] = w.nodes[i]
 	}
 	for _, name := range []string{"x", "y"} {
@@ -137,7 +145,7 @@ func (w *world) run(until time.Time) {
 		e := heap.Pop(&w.queue).(simEvent)
 		w.now = e.at
 		e.run()
-		if w.pushed > 2_000_000 {
+		if w.pushed > 2_000_000+5_000*len(w.nodes)*len(w.nodes) {
 			w.failf("the cores do not come to rest")
 		}
 	}
@@ -257,7 +265,7 @@ func (w *world) carryOut(n *simNode, a Action) {
 			w.sweepBarriers()
 		}
 	case Connect:
-		w.connect(n, a.View)
+		w.connect(n, a.View, a.Ranks)
 	case Barrier:
 		w.enter(n, a.View)
 	case Formed:

@@ -9,12 +9,10 @@ import (
 
 // This file is the simulation's pairs and barriers, and what they check.
 
-func (w *world) connect(n *simNode, v *View) {
+func (w *world) connect(n *simNode, v *View, ranks []int) {
 	inc := n.incarnation
-	for _, m := range v.Members {
-		if m.Node == n.name {
-			continue
-		}
+	for _, rank := range ranks {
+		m := v.Members[rank]
 		w.after(w.delay(), func() {
 			if n.incarnation != inc {
 				return
@@ -47,7 +45,7 @@ func (w *world) enter(n *simNode, v *View) {
 	if b.entered[n.name] {
 		w.failf("%s entered the barrier of %x twice", n.name, v.ID)
 	}
-	if len(n.joined[v.ID]) != len(v.Members) {
+	if len(n.joined[v.ID]) != len(Links(len(v.Members), v.Rank(n.name)))+1 {
 		w.failf("%s entered the barrier of %x having reached %v only", n.name, v.ID, n.joined[v.ID])
 	}
 	b.entered[n.name], b.open[n.name] = true, true

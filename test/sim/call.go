@@ -20,7 +20,7 @@ type call struct {
 	root      int
 	bytes     int
 	counts    plan.Parts // nil: as the kind divides it
-	inPlace   uint32     // by bit: which ranks call it in place
+	inPlace   uint32     // by bit of rank mod 32: which ranks call it in place
 	subtract  bool       // instead of adding, which shows each operand's place
 
 	// Settled by the first rank that begins it.

@@ -77,7 +77,7 @@ func (s *Sim) drawChosen() {
 	p.ranks, p.base, p.rails, p.calls = s.Chosen.Ranks, s.Chosen.Base, 2, chosenCalls
 	p.hosts = s.Chosen.Hosts
 	p.miniature, p.fine, p.perSpan, p.proposals, p.cuts = true, true, chosenSpan, 0, 0
-	s.met = make([]bool, len(s.Chosen.Cuts))
+	s.wereMade = make([]bool, len(s.Chosen.Cuts))
 }
 
 // fix makes a call one of the chosen run's: every part has two spans on each rail.
@@ -95,8 +95,8 @@ func (s *Sim) meet(e *end, f *frame, when Moment) {
 		return
 	}
 	for i, c := range s.Chosen.Cuts {
-		if !s.met[i] && c.When == when && c.Point == (Point{f.from.id, f.to.id, f.step}) {
-			s.met[i] = true
+		if !s.wereMade[i] && c.When == when && c.Point == (Point{f.from.id, f.to.id, f.step}) {
+			s.wereMade[i] = true
 			s.schedule(event{kind: chosenCut, at: s.now, end: e})
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Sim) allMet() {
 	if s.Chosen == nil {
 		return
 	}
-	if i := slices.Index(s.met, false); i >= 0 {
+	if i := slices.Index(s.wereMade, false); i >= 0 {
 		s.fail("the frame of cut %v never came", s.Chosen.Cuts[i])
 	}
 }

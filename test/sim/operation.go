@@ -60,7 +60,7 @@ func (s *Sim) begin(r *rank, seq uint64, t *table.Table) {
 	s.replay(o)
 }
 
-func (o *operation) inPlace() bool { return o.call.inPlace>>o.rank.id&1 == 1 }
+func (o *operation) inPlace() bool { return o.call.inPlace>>(o.rank.id%32)&1 == 1 }
 
 // allocate makes the caller's memory. In place the smaller one of source and destination is a
 // part of the other: the rank's own, where there is one for each rank.

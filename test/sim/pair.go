@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/peer"
@@ -51,32 +52,47 @@ type packet struct {
 	placed      bool
 }
 
-func (s *Sim) side(me, other *rank) *side { return s.sides[me.id*s.setup.ranks+other.id] }
-
-// connectAll makes the peers and their first connections.
-func (s *Sim) connectAll() {
-	s.sides = s.sides[:0]
-	for _, me := range s.ranks {
-		for _, other := range s.ranks {
-			d := &side{me: me, other: other, ends: make([]*end, s.setup.rails)}
-			s.sides = append(s.sides, d)
-			if me == other {
-				continue
-			}
-			d.core = peer.New[*frame](peer.Config{
-				Rails: s.setup.rails, InFlightBytes: s.setup.inFlightBytes, AckBytes: s.setup.ackBytes,
-				CreditBytes: s.setup.creditBytes / 4, AckDelay: time.Duration(s.setup.ackDelay) * tick,
-			})
-			fx := s.effects()
-			d.core.Limit(uint64(s.setup.creditBytes), fx)
-			s.carryOut(d, fx)
+// side connects two ranks that have not met: of many ranks a few pairs alone do.
+func (s *Sim) side(me, other *rank) *side {
+	d := s.met(me, other)
+	if d == nil {
+		d = s.newSide(me, other)
+		s.newSide(other, me)
+		s.pairs = append(s.pairs, d)
+		for rail := range s.setup.rails {
+			s.connect(d, rail)
 		}
+	}
+	return d
+}
+
+// met is nil where two ranks have not met.
+func (s *Sim) met(me, other *rank) *side { return s.sides[me.id*s.setup.ranks+other.id] }
+
+func (s *Sim) newSide(me, other *rank) *side {
+	d := &side{me: me, other: other, ends: make([]*end, s.setup.rails)}
+	s.sides[me.id*s.setup.ranks+other.id] = d
+	d.core = peer.New[*frame](peer.Config{
+		Rails: s.setup.rails, InFlightBytes: s.setup.inFlightBytes, AckBytes: s.setup.ackBytes,
+		CreditBytes: s.setup.creditBytes / 4, AckDelay: time.Duration(s.setup.ackDelay) * tick,
+	})
+	fx := s.effects()
+	d.core.Limit(uint64(s.setup.creditBytes), fx)
+	s.carryOut(d, fx)
+	return d
+}
+
+// connectAll makes few ranks meet before they begin.
+func (s *Sim) connectAll() {
+	s.sides = slices.Grow(s.sides[:0], s.setup.ranks*s.setup.ranks)[:s.setup.ranks*s.setup.ranks]
+	clear(s.sides)
+	s.pairs = s.pairs[:0]
+	if s.Ranks > 0 {
+		return
 	}
 	for a := range s.ranks {
 		for b := range a {
-			for rail := range s.setup.rails {
-				s.connect(s.side(s.ranks[a], s.ranks[b]), rail)
-			}
+			s.side(s.ranks[a], s.ranks[b])
 		}
 	}
 }
@@ -109,12 +125,11 @@ func (s *Sim) connect(a *side, rail int) {
 
 // cut breaks a random connection.
 func (s *Sim) cut() {
-	a, b := s.rng.IntN(s.setup.ranks), s.rng.IntN(s.setup.ranks)
-	rail := s.rng.IntN(s.setup.rails)
-	if a == b {
+	if len(s.pairs) == 0 {
 		return
 	}
-	if e := s.side(s.ranks[a], s.ranks[b]).ends[rail]; e != nil {
+	d := s.pairs[s.rng.IntN(len(s.pairs))]
+	if e := d.ends[s.rng.IntN(s.setup.rails)]; e != nil {
 		s.sever(e)
 	}
 }

@@ -198,10 +198,10 @@ func (s *Sim) leftovers(r *rank) {
 			r.id, len(r.early), len(r.grants), len(r.wants), r.pooled)
 	}
 	for _, other := range s.ranks {
-		if other == r {
+		d := s.met(r, other)
+		if d == nil {
 			continue
 		}
-		d := s.side(r, other)
 		if !d.core.Idle() {
 			s.fail("rank %d has %d frames queued and %d generations unsettled for rank %d at the end",
 				r.id, d.core.Queued(), d.core.Unsettled(), other.id)

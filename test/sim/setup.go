@@ -15,7 +15,7 @@ type setup struct {
 	calls              int     // operations that each rank calls
 	only               op.Kind // that is called, with one root, and with nothing of rank 1; 0: any
 	inFlight           int     // operations of a rank that may be unresolved
-	windows            [maxRanks]int
+	windows            []int   // by rank
 
 	miniature bool // small spans, so that many of them cost little data
 	fine      bool // rounds of a cache line, in miniature; some blocks have none
@@ -127,10 +127,27 @@ func (s *Sim) draw() setup {
 			op.KindScatter, op.KindScan)
 	}
 	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
-	for i := range p.windows {
-		p.windows[i] = s.between(1, 3)
-	}
+	p.windows = s.drawWindows(maxRanks)
 	return p
+}
+
+func (s *Sim) drawWindows(ranks int) []int {
+	windows := make([]int, ranks)
+	for i := range windows {
+		windows[i] = s.between(1, 3)
+	}
+	return windows
+}
+
+// drawMany is a run of many ranks: fewer operations, of the fewest bytes that have parts for all.
+func (s *Sim) drawMany() {
+	p := &s.setup
+	p.ranks, p.rails = s.Ranks, s.between(1, 2)
+	p.calls, p.only = s.between(1, 3), 0
+	p.miniature, p.maxBytes = true, 16*p.ranks
+	p.cuts = pick(s, 0, 3, 30)
+	p.span = uint64(p.calls) * (p.thinkTime + p.delay + p.jitter + p.ackDelay + 10)
+	p.windows = s.drawWindows(p.ranks)
 }
 
 // drawHosts says where ranks run: in blocks or dealt in turn, equally many on each host, or most on the

@@ -91,6 +91,7 @@ func (s *Stats) add(o *Stats) {
 type Sim struct {
 	Measured bool    // tables are what a balancer makes of the ranks' measurements; else they are invented
 	Chosen   *Chosen // cuts that aren't left to the seed; nil: none
+	Ranks    int     // many, which meet when they first send to each other; 0: the seed says how many
 
 	log   io.Writer // nil: no log
 	stats Stats
@@ -103,9 +104,10 @@ type Sim struct {
 	now    uint64
 	ranks  []*rank
 	calls  []*call // by seq-1
-	sides  []*side // by (me, other)
+	sides  []*side // by (me, other); nil: they have not met
+	pairs  []*side // one of each two that have
 	helm
-	met []bool // which of the chosen cuts were made
+	wereMade []bool // which of the chosen cuts were
 
 	// Kept between runs.
 	programs map[schedule.Spec]*schedule.Program
@@ -185,6 +187,9 @@ func (s *Sim) start(seed uint64) {
 	case s.Chosen != nil:
 		s.drawChosen()
 	default:
+		if s.Ranks > 0 {
+			s.drawMany()
+		}
 		s.setup.hosts = s.drawHosts(s.setup.ranks)
 	}
 	s.calls = s.calls[:0]

@@ -34,7 +34,7 @@ func TestSeeds(t *testing.T) {
 	}
 	count := seeds.Count(ordinarySeeds, shortSeeds)
 	start := time.Now()
-	stats := play(t, *from, count, false)
+	stats := play(t, *from, count, func(*Sim) {}, "make sim")
 	elapsed := time.Since(start)
 	t.Logf("%d seeds in %v, %.0f a second: %+v", stats.Seeds, elapsed.Round(time.Millisecond), float64(stats.Seeds)/elapsed.Seconds(), stats)
 	if t.Failed() {
@@ -61,7 +61,7 @@ func TestMeasuredTablesSettle(t *testing.T) {
 		count = shortMeasuredSeeds
 	}
 	start := time.Now()
-	stats := play(t, *from, count, true)
+	stats := play(t, *from, count, func(s *Sim) { s.Measured = true }, "make tables")
 	t.Logf("%d seeds in %v: %+v", stats.Seeds, time.Since(start).Round(time.Millisecond), stats)
 	if t.Failed() {
 		return
@@ -98,8 +98,9 @@ func requireEverythingMet(t *testing.T, s *Stats) {
 	}
 }
 
-// play runs seeds first … first+count-1, each on one goroutine.
-func play(t *testing.T, first, count uint64, measured bool) Stats {
+// play runs seeds first … first+count-1, each on one goroutine, in simulators that are set up so.
+// A failure says which command replays it.
+func play(t *testing.T, first, count uint64, set func(*Sim), replay string) Stats {
 	var (
 		next   atomic.Uint64
 		failed atomic.Bool
@@ -110,7 +111,7 @@ func play(t *testing.T, first, count uint64, measured bool) Stats {
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			s := New(nil)
-			s.Measured = measured
+			set(s)
 			for !failed.Load() {
 				i := next.Add(1) - 1
 				if i >= count {
@@ -118,7 +119,7 @@ func play(t *testing.T, first, count uint64, measured bool) Stats {
 				}
 				if err := s.Run(first + i); err != nil {
 					failed.Store(true)
-					t.Errorf("seed %d: %v\nreplay it with: make %s SEED=%d", first+i, err, map[bool]string{false: "sim", true: "tables"}[measured], first+i)
+					t.Errorf("seed %d: %v\nreplay it with: %s SEED=%d", first+i, err, replay, first+i)
 				}
 			}
 			mu.Lock()
@@ -138,7 +139,7 @@ func TestReplay(t *testing.T) {
 		t.Skip("no -seed")
 	}
 	s := New(os.Stdout)
-	s.Measured = *measured
+	s.Measured, s.Ranks = *measured, *many
 	if err := s.Run(seed); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
