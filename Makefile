@@ -116,7 +116,7 @@ screenshots: ## pictures of the page into the directory SHOTS, of a stage and of
 	$(GO) test -count=1 -v -timeout 30m -run Shots ./test/observe -shots $(abspath $(SHOTS))
 
 packaging: ## the Kubernetes manifest by Kubernetes' types, the Containerfile by BuildKit's linter (needs the module proxy)
-	cd cmd/node/packaging/lint && $(GO) vet . && $(GO) test -count=1 -v .
+	cd cmd/node/packaging/lint && $(GO) test -count=1 -v .
 
 generate: ## protobuf code and assembly (needs protoc, and the module proxy for avo)
 	$(GO) generate ./...
