@@ -88,8 +88,9 @@ faults: ## SEEDS=n random scenarios on whole nodes, or SEED=s: one again, with w
 steady: ## 100,000 small and 200 large operations leave nothing behind; 1,000 idle communicators
 	$(GO) test -count=1 -v -timeout 1h ./test/steady -long
 
-scale: ## one process with NODES=n nodes, by default 64: what forming takes, and each collective; ARGS=-loopback
+scale: ## one process with NODES=n nodes, by default 64, and as many processes: what forming takes, and each collective; ARGS=-loopback
 	$(GO) test -count=1 -v -timeout 1h -run Figures ./test/scale -nodes $(NODES) $(ARGS)
+	$(GO) test -count=1 -v -timeout 20m -run Processes ./test/scale -processes $(NODES)
 
 rounds: ## ROUNDS=n times a rank is lost and comes back, or leaves (3 s a round)
 	$(GO) test -count=1 -v -timeout 4h -run TestKillAndRejoinLeaveNothingBehind . -rounds $(ROUNDS)
