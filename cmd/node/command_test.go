@@ -163,8 +163,10 @@ func sample(flag *pflag.Flag) string {
 		return "never"
 	case "order":
 		return "free"
-	case "probe", "pin-frames", "shm":
+	case "probe", "shm":
 		return "off"
+	case "pin-frames", "http-tls", "integrity":
+		return "on"
 	case "log-level":
 		return "error"
 	case "op":
