@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/polyrail/polyrail/cmd/internal/settings"
 	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 )
 
@@ -132,7 +133,8 @@ Nodes need no names of hosts to find each other. Browsers and Prometheus do, to 
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&hosts, "host-name", nil, "`NAME,...` or addresses of the node's host, for who looks at it with --http-tls on")
+	settings.List(cmd.Flags(), &hosts, "host-name", "NAME,...", ",", func(s string) (string, error) { return s, nil },
+		settings.AsIs, "names or addresses of the node's host, for who looks at it with --http-tls on")
 	f.register(cmd.Flags())
 	return cmd
 }
