@@ -3,7 +3,11 @@
 import array
 import multiprocessing
 import os
+import pathlib
+import shutil
 import signal
+import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -19,8 +23,15 @@ os.environ["POLYRAIL_SHM"] = "off"
 RAILS = ["x=tcp:127.0.0.1", "y=tcp:127.0.0.2"]
 
 
+ROOT = pathlib.Path(__file__).parents[2]
+KEYS = "POLYRAIL_TEST_KEYS"  # a directory of keys, for both processes
+
+
 def node(name, **settings):
     settings = {"bind": "127.0.0.1:0", "rails": RAILS, "probe": False, "log_level": "error", **settings}
+    if keys := os.environ.get(KEYS):
+        settings |= {"cluster": "lab", "tls_cert": f"{keys}/{name}.pem", "tls_key": f"{keys}/{name}-key.pem",
+                     "tls_ca": f"{keys}/ca.pem", "gossip_key": f"{keys}/gossip.key"}
     return polyrail.Node(name, **settings)
 
 
@@ -165,6 +176,20 @@ class Pair(unittest.TestCase):
         self.start("calls")
         calls(self.node, self.comm, self.pipe)
         self.finish()
+
+    @unittest.skipUnless(shutil.which("go"), "SKIPPED: there is no go to make keys with")
+    def test_every_call_under_keys(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        keys = f"{folder}/keys"
+        for args in (["init", "--cluster", "lab", "--dir", keys], ["node", "--dir", keys, "a", "b"]):
+            subprocess.run(["go", "run", "./cmd/node", "keys", *args], cwd=ROOT, check=True, capture_output=True)
+        with unittest.mock.patch.dict(os.environ, {KEYS: keys}):
+            self.test_every_call()
+        with self.assertRaisesRegex(polyrail.Error, "no seed reached"):  # who has none is turned away
+            stranger = node("c", join=self.node.address)
+            self.addCleanup(stranger.close)
+            stranger.communicator("test", 2, timeout=3)
 
     def test_a_lost_rank_is_an_error_that_names_it(self):
         self.start("quiet")
