@@ -79,7 +79,7 @@ type Balancer struct {
 	rails   []models
 	classes [largestClass + 1]class
 	choices [largestClass + 1]*choice // nil: the class's algorithm is fixed
-	probed  [Classes]spread           // of operations, while nothing was known of windows
+	probed  [Classes]spread           // of the probe's operations, by their size
 	told    *table.Table              // the last one that was asked for, or the one at the start
 	trees   []bool                    // by rail: it has a tree
 }
