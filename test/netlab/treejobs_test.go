@@ -80,7 +80,11 @@ func TestJobsShareTreesOfTwoLevels(t *testing.T) {
 	if slices.Contains(done[:], false) || operations.Load() != want {
 		t.Errorf("%d of %d operations, hosts that ended well: %v", operations.Load(), want, done)
 	}
-	if len(watched.Over) > 0 || watched.Inner == 0 || watched.Fragments == 0 || watched.Jobs < 2 {
+	seen := watched.Fragments > 0
+	if *treeRounds > 10 { // who looks now and then may miss in a few rounds what lasts some 100 ms
+		seen = seen && watched.Inner > 0 && watched.Jobs > 1
+	}
+	if len(watched.Over) > 0 || !seen {
 		t.Errorf("the aggregation nodes: %+v", watched)
 	}
 }
