@@ -40,6 +40,7 @@ var layers = []layer{
 		external: []string{prometheus, "github.com/google/pprof/profile", "github.com/chromedp"}},
 	{dir: "test/bubble"},
 	{dir: "test/seeds"},
+	{dir: "test/program"},
 	{dir: "actors"}, // no package of its own: those below stand here
 	{dir: "actors/membership", internal: []string{"actors", "cluster", "railactors", "messages",
 		"collective"}, external: []string{actorLib, protobuf}},

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/polyrail/polyrail/test/program"
 )
 
 const (
@@ -27,16 +29,10 @@ const (
 var node string
 
 func TestMain(m *testing.M) {
-	for env, run := range map[string]func(config string) error{childEnv: child, pairsEnv: pairsChild, captureEnv: captureChild,
-		treeJobsEnv: treeJobsChild} {
-		if config := os.Getenv(env); config != "" {
-			if err := run(config); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			return
-		}
-	}
+	program.Live(childEnv, child)
+	program.Live(pairsEnv, pairsChild)
+	program.Live(captureEnv, captureChild)
+	program.Live(treeJobsEnv, treeJobsChild)
 	dir, err := os.MkdirTemp("", "polyrail-netlab-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

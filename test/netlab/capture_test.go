@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
+	"github.com/polyrail/polyrail/test/program"
 )
 
 // captureEnv makes this test's program a rank that sends a known text; its value is a captureConfig.
@@ -34,11 +34,7 @@ const (
 	knownName    = "communicator-that-everybody-may-know"
 )
 
-func captureChild(config string) error {
-	var c captureConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return err
-	}
+func captureChild(c captureConfig) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cfg := polyrail.DefaultConfig()
@@ -88,14 +84,13 @@ func captured(t *testing.T, b *Bed, set func(c *captureConfig)) []byte {
 	for host := 1; host <= 2; host++ {
 		c := captureConfig{Name: nameOf(host), Bind: b.Addr(host, 0) + ":7946", Join: b.Addr(1, 0) + ":7946"}
 		set(&c)
-		config, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
 		cmd := b.Command(host, os.Args[0])
-		cmd.Env = append(os.Environ(), captureEnv+"="+string(config))
 		cmd.Stderr = new(bytes.Buffer)
-		if err := cmd.Start(); err != nil {
+		err := program.Tell(cmd, captureEnv, c)
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		ranks = append(ranks, cmd)

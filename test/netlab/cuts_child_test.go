@@ -41,11 +41,7 @@ type line struct {
 }
 
 // child runs operation after operation until its standard input ends at rank 0.
-func child(config string) error {
-	var c childConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return err
-	}
+func child(c childConfig) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cfg := polyrail.DefaultConfig()

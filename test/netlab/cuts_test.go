@@ -17,6 +17,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/polyrail/polyrail/test/program"
 )
 
 var cuts = flag.Int("cuts", 0, "how often each way of cutting a rail is measured (about 8 s each); 0: not at all")
@@ -67,13 +69,11 @@ func ranksOn(t *testing.T, b *Bed, protocol string, jobs, bytes int) (d *diary, 
 // spawn runs this test's program on a host, as what an environment variable makes of it.
 func spawn(t *testing.T, b *Bed, host int, env string, config any, errs io.Writer) (*exec.Cmd, io.WriteCloser, io.Reader) {
 	t.Helper()
-	text, err := json.Marshal(config)
-	if err != nil {
+	cmd := b.Command(host, os.Args[0])
+	cmd.Stderr = errs
+	if err := program.Tell(cmd, env, config); err != nil {
 		t.Fatal(err)
 	}
-	cmd := b.Command(host, os.Args[0])
-	cmd.Env = append(os.Environ(), env+"="+string(text))
-	cmd.Stderr = errs
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -40,15 +40,11 @@ type pairsLine struct {
 
 // pairsChild runs pairs of blocks of operations, one over all rails and one over the best, size
 // after size. A block lasts about blockTime.
-func pairsChild(config string) error {
+func pairsChild(c pairsConfig) error {
 	const (
 		blockTime  = 100 * time.Millisecond
 		leastTimed = 20 // operations that aren't paired: those are after a pause, which TCP begins slowly after
 	)
-	var c pairsConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return err
-	}
 	ctx := context.Background()
 	all, err := join(ctx, c, "all", "7946", c.Rails)
 	if err != nil {

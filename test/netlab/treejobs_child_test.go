@@ -47,11 +47,7 @@ type treeWatch struct {
 	Over      []string // what went beyond a limit
 }
 
-func treeJobsChild(config string) error {
-	var c treeJobsConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return err
-	}
+func treeJobsChild(c treeJobsConfig) error {
 	ctx := context.Background()
 	cfg := polyrail.DefaultConfig()
 	cfg.Name, cfg.Bind, cfg.Join = nameOf(c.Host), c.Bind, []string{c.Join}

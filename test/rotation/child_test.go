@@ -48,11 +48,7 @@ const (
 )
 
 // child is a member's life.
-func child(config string) error {
-	var c childConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return err
-	}
+func child(c childConfig) error {
 	ctx := context.Background()
 	cfg := polyrail.DefaultConfig()
 	cfg.Name, cfg.Host, cfg.Join = c.Name, c.Name, c.Join // no memory is shared: the rails are what is tested

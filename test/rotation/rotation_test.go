@@ -26,6 +26,7 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/secure"
 	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
+	"github.com/polyrail/polyrail/test/program"
 )
 
 var rotations = flag.Int("rotations", 0, "how often all keys are rotated, with operations one after the other; 0: once, with pauses")
@@ -38,13 +39,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if config := os.Getenv(childEnv); config != "" {
-		if err := child(config); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	program.Live(childEnv, child)
 	os.Exit(m.Run())
 }
 
@@ -210,15 +205,15 @@ func (c *cluster) greeted(with func() *keys.Credentials) error {
 // start runs a member and hears where it is.
 func (m *member) start(dir string, config childConfig) {
 	m.t.Helper()
-	text, err := json.Marshal(config)
+	m.Cmd = exec.Command(os.Args[0])
+	err := program.Tell(m.Cmd, childEnv, config)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	if m.said, err = os.Create(filepath.Join(dir, m.name+".log")); err != nil {
 		m.t.Fatal(err)
 	}
-	m.Cmd = exec.Command(os.Args[0])
-	m.Env, m.Stderr = append(os.Environ(), childEnv+"="+string(text)), m.said
+	m.Stderr = m.said
 	if m.stdin, err = m.StdinPipe(); err != nil {
 		m.t.Fatal(err)
 	}

@@ -84,11 +84,7 @@ type member struct {
 }
 
 // child is a member's life.
-func child(config string) error {
-	var c childConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return err
-	}
+func child(c childConfig) error {
 	ctx := context.Background()
 	cfg := polyrail.DefaultConfig()
 	cfg.Balance = polyrail.BalanceStatic // what is tested relies on equal shares

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/test/program"
 )
 
 var rounds = flag.Int("rounds", 0, "how often a process is killed or stopped, and comes back; 0: a few, without limits on time and memory")
@@ -39,13 +40,7 @@ var names = []string{"a", "b", "c", "d"}
 var victims = []int{0, 3}
 
 func TestMain(m *testing.M) {
-	if config := os.Getenv(childEnv); config != "" {
-		if err := child(config); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	program.Live(childEnv, child)
 	os.Exit(m.Run())
 }
 
@@ -92,12 +87,12 @@ func (c *cluster) start(i int) {
 			join = append(join, p.addr)
 		}
 	}
-	config, err := json.Marshal(childConfig{Name: names[i], Join: join})
+	p := &process{Cmd: exec.Command(os.Args[0]), name: names[i], reports: make(chan report, 16)}
+	p.Stderr = &p.errs
+	err := program.Tell(p.Cmd, childEnv, childConfig{Name: names[i], Join: join})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	p := &process{Cmd: exec.Command(os.Args[0]), name: names[i], reports: make(chan report, 16)}
-	p.Env, p.Stderr = append(os.Environ(), childEnv+"="+string(config)), &p.errs
 	if p.stdin, err = p.StdinPipe(); err != nil {
 		c.t.Fatal(err)
 	}

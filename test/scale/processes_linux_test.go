@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/test/program"
 )
 
 var processes = flag.Int("processes", 0, "form a communicator of this many processes with default timeouts, kill one of them, "+
@@ -40,23 +41,13 @@ type told struct {
 }
 
 func TestMain(m *testing.M) {
-	if config := os.Getenv(memberEnv); config != "" {
-		if err := belong(config); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	program.Live(memberEnv, belong)
 	os.Exit(m.Run())
 }
 
 // belong is a member's life: it forms, runs every collective, goes on until one member is lost, shrinks,
 // runs every collective again and closes.
-func belong(config string) error {
-	var c memberConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return err
-	}
+func belong(c memberConfig) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cfg := polyrail.DefaultConfig()
@@ -121,13 +112,13 @@ func TestProcessesFormOperateLoseOneShrinkAndClose(t *testing.T) {
 	commands := make([]*exec.Cmd, n)
 	news := make(chan string, 8*n)
 	spawn := func(i int, join ...string) {
-		config, err := json.Marshal(memberConfig{Name: fmt.Sprintf("p%03d", i), Join: join, Ranks: n})
+		cmd := exec.Command(os.Args[0])
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		err := program.Tell(cmd, memberEnv, memberConfig{Name: fmt.Sprintf("p%03d", i), Join: join, Ranks: n})
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(os.Args[0])
-		var errs strings.Builder
-		cmd.Env, cmd.Stderr = append(os.Environ(), memberEnv+"="+string(config)), &errs
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
