@@ -20,7 +20,7 @@ const (
 	gainToMove    = 1.25  // is worth another single rail: times of single rails carry the ranks' skew
 	clearly       = 1.35  // is no accident of a few operations, but for noise
 	greatly       = 1.5   // is too much to go on with
-	guessHarm     = 1.9   // is too much for a sample of a rail that was only probed: a busy moment is enough for that
+	guessHarm     = 1.9   // is too much for a sample of a rail that was only probed, in a busy moment perhaps
 )
 
 // What noise alone promises must not move a share: standard deviations that a gain must be above.
@@ -40,8 +40,8 @@ const (
 	rested       = 16 // sets of one split, after which what was before is no comparison
 
 	trialRounds  = 8   // an operation of fewer rounds tries nothing: one of them would be too large a part
-	littleHelp   = 1.2 // times what the main rail carries, that an operation is at most where that rail is tried alone
-	leastStartup = 0.3 // of an operation's time, that smaller ones take alone: then one rail may do better than several
+	littleHelp   = 1.2 // times what the main rail carries: a smaller operation is tried on that rail alone
+	leastStartup = 0.3 // of an operation's time, if smaller ones take it: one rail alone may do better
 
 	probeWeight  = 0.9 // of a probed point, in windows: less than 1, so that what is measured takes its place
 	largestClass = 40  // 1 TiB; what is larger is divided like it
@@ -112,8 +112,13 @@ func (b *Balancer) Probed(rail int, bytes int64, elapsed ...time.Duration) {
 // Decide makes shares for all classes from what is known, and returns the table.
 func (b *Balancer) Decide() []table.Entry {
 	for c := range b.classes {
+		k := &b.classes[c]
+		if k.sets == 0 {
+			noise := b.assumed(Class(c))
+			k.own, k.common, k.whole = noise, noise, noise
+		}
 		if shares, _, ok := b.best(Class(c)); ok {
-			copy(b.classes[c].shares, shares)
+			copy(k.shares, shares)
 		}
 	}
 	return b.Table()
@@ -238,7 +243,8 @@ func (b *Balancer) options(c Class) (options []option) {
 	k := &b.classes[c]
 	single := count(k.shares) == 1
 	doubt := doubtWhileSettling
-	if k.mode != settling && k.bytes >= float64(b.setup.SplitBytes) { // one that is never divided loses little by another rail, and has few measurements of it
+	// One that is never divided loses little by another rail, and has few measurements of it.
+	if k.mode != settling && k.bytes >= float64(b.setup.SplitBytes) {
 		doubt = likely
 	}
 	together := b.evidence(c, k.shares, false)

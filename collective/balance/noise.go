@@ -103,12 +103,6 @@ func (b *Balancer) noise(size Class, elapsed []time.Duration) {
 	for _, e := range sorted[1:] {
 		seen.learn(min(math.Log(max(e, quickest).Seconds()/quickest.Seconds()), maxResidual))
 	}
-	for c := range b.classes {
-		if k := &b.classes[c]; k.sets == 0 {
-			first := b.assumed(Class(c))
-			k.own, k.common, k.whole = first, first, first
-		}
-	}
 }
 
 // assumed is the noise of the largest operations that were probed and are no larger than the class's, or
