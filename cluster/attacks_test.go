@@ -35,6 +35,19 @@ func newAttacker(t testing.TB, network *memnet.Network, addr string) *attacker {
 	return &attacker{h, t}
 }
 
+// shout opens a stream to a member, says something and hears out what comes. Either side may end it.
+func (a *attacker) shout(to string, text []byte) {
+	a.t.Helper()
+	c, err := a.DialTimeout(to, time.Second)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	_, _ = c.Write(text) // it may be refused meanwhile
+	_, _ = io.Copy(io.Discard, c)
+}
+
 // gossipOf is a message of memberlist's, as a packet or the beginning of a stream.
 func gossipOf(label string, kind byte, values ...any) []byte {
 	b := append([]byte{244, byte(len(label))}, label...)
@@ -217,18 +230,11 @@ func TestAStreamExpelsNobody(t *testing.T) {
 				s.Name, s.Addr, s.Port, s.Meta, s.Vsn = honest.Node, honest.Addr, honest.Port, honest.Meta, honest.Vsn
 				pass(settleTime + time.Second)
 				for i := range peers {
-					c, err := a.DialTimeout(fmt.Sprintf("10.0.0.%d:7946", i+1), time.Second)
-					if err != nil {
-						t.Fatal(err)
-					}
-					_ = c.SetDeadline(time.Now().Add(time.Second))
 					header := struct {
 						Nodes, UserStateLen int
 						Join                bool
 					}{Nodes: 1}
-					_, _ = c.Write(gossipOf("polyrail", msgPushPull, header, s)) // it may be refused meanwhile
-					_, _ = io.Copy(io.Discard, c)
-					c.Close()
+					a.shout(fmt.Sprintf("10.0.0.%d:7946", i+1), gossipOf("polyrail", msgPushPull, header, s))
 				}
 				pass(10 * time.Second)
 				for _, p := range peers {

@@ -164,14 +164,7 @@ func TestWhoHasNoKeyOfGossipReachesNothing(t *testing.T) {
 					}
 				}
 				for i := range streams / len(outsiders) {
-					c, err := a.DialTimeout(fmt.Sprintf("10.0.0.%d:7946", 1+i%3), time.Second)
-					if err != nil {
-						t.Fatal(err)
-					}
-					_ = c.SetDeadline(time.Now().Add(time.Second))
-					_, _ = c.Write(o.stream(large[i/3%len(large)])) // it may be refused meanwhile
-					_, _ = io.Copy(io.Discard, c)
-					c.Close()
+					a.shout(fmt.Sprintf("10.0.0.%d:7946", 1+i%3), o.stream(large[i/3%len(large)]))
 				}
 				pass(time.Minute)
 				synctest.Wait()
@@ -255,14 +248,7 @@ func TestAStolenKeyOfGossipDecidesOnNothing(t *testing.T) {
 				if text != nil {
 					b[len("polyrail")+7] = 0
 				}
-				c, err := a.DialTimeout(to, time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = c.SetDeadline(time.Now().Add(time.Second))
-				_, _ = c.Write(b) // it is refused meanwhile
-				_, _ = io.Copy(io.Discard, c)
-				c.Close()
+				a.shout(to, b)
 			}
 		}
 		pass(time.Minute)

@@ -133,8 +133,8 @@ Nodes need no names of hosts to find each other. Browsers and Prometheus do, to 
 			return nil
 		},
 	}
-	settings.List(cmd.Flags(), &hosts, "host-name", "NAME,...", ",", func(s string) (string, error) { return s, nil },
-		settings.AsIs, "names or addresses of the node's host, for who looks at it with --http-tls on")
+	settings.List(cmd.Flags(), &hosts, "host-name", "NAME,...", ",", settings.ParseAsIs, settings.AsIs,
+		"names or addresses of the node's host, for who looks at it with --http-tls on")
 	f.register(cmd.Flags())
 	return cmd
 }

@@ -24,7 +24,7 @@ func Register(fs *pflag.FlagSet, cfg *polyrail.Config) {
 		"a rail: DEVICE is an interface, an address, a CIDR or auto; once for each rail. weight=W is its "+
 			"share, cpus=0-3+8 its cores. Rails of equal names on different nodes belong together. With "+
 			"sharp in place of tcp its sums are made by aggregation nodes where there are any")
-	settings.List(fs, &cfg.Aggregate, "aggregate", "NAME,...", ",", asName, settings.AsIs,
+	settings.List(fs, &cfg.Aggregate, "aggregate", "NAME,...", ",", settings.ParseAsIs, settings.AsIs,
 		"rails on which this node is an aggregation node: it adds up for others what they send it")
 	settings.Var(fs, &cfg.AggregateMemory, "aggregate-memory", "SIZE", parseLimit, formatLimit,
 		"memory for what it adds up")
@@ -66,7 +66,7 @@ func RegisterKeys(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.TLS.CA, "tls-ca", cfg.TLS.CA, "`FILE` with the authorities whose certificates are believed")
 	fs.StringVar(&cfg.GossipKeys, "gossip-key", cfg.GossipKeys,
 		"`FILE` with the keys of gossip, one a line in base64: the first seals, all open")
-	settings.List(fs, &cfg.Plaintext, "plaintext", "NAME,...", ",", asName, settings.AsIs,
+	settings.List(fs, &cfg.Plaintext, "plaintext", "NAME,...", ",", settings.ParseAsIs, settings.AsIs,
 		"rails, and gossip, that go in plain text although there are keys; on all nodes alike")
 	settings.Var(fs, &cfg.Integrity, "integrity", "on|off", settings.ParseSwitch, settings.FormatSwitch,
 		"rails without keys check what arrives by a CRC32C, against accidents; on all nodes alike")
@@ -121,8 +121,6 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Congestion, "congestion", cfg.Congestion, "congestion control `NAME` of tcp rails, like cubic; by default the system's")
 	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")
 }
-
-func asName(s string) (string, error) { return s, nil }
 
 func address(s string) (string, error) {
 	if !strings.Contains(s, ":") {

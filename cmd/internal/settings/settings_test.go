@@ -32,7 +32,7 @@ func parse(t *testing.T, args ...string) (*flags, error) {
 	fs.IntVar(&f.ranks, "ranks", 1, "")
 	fs.BoolVar(&f.check, "check", false, "")
 	fs.DurationVar(&f.wait, "rank-timeout", time.Second, "")
-	List(fs, &f.join, "join", "ADDR,...", ", ", echo, format, "")
+	List(fs, &f.join, "join", "ADDR,...", ", ", ParseAsIs, format, "")
 	SizesVar(fs, &f.sizes, "sizes", "")
 	SizeVar(fs, &f.eager, "eager-bytes", "")
 	if err := fs.Parse(args); err != nil {
@@ -41,8 +41,7 @@ func parse(t *testing.T, args ...string) (*flags, error) {
 	return f, Apply(fs, func(key string) bool { return fs.Lookup(key) != nil || key == "of-another-command" })
 }
 
-func echo(s string) (string, error) { return s, nil }
-func format(s string) string        { return s }
+func format(s string) string { return s }
 
 func mustParse(t *testing.T, args ...string) *flags {
 	t.Helper()

@@ -105,3 +105,6 @@ func FormatSwitch(on bool) string {
 
 // AsIs formats a text.
 func AsIs(s string) string { return s }
+
+// ParseAsIs is the inverse of AsIs.
+func ParseAsIs(s string) (string, error) { return s, nil }

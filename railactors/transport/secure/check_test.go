@@ -102,26 +102,4 @@ func TestCheckedConnectionsAreOnBothSides(t *testing.T) {
 }
 
 // BenchmarkChecked writes and reads frames of 64 KiB.
-func BenchmarkChecked(b *testing.B) {
-	s := &script{}
-	out, in := &conn{inner: s}, &conn{inner: s}
-	out.ready.Store(true)
-	in.ready.Store(true)
-	out.out.seal, in.in.seal = newChecker(), newChecker()
-	header, text := make([]byte, 116), make([]byte, maxText)
-	b.SetBytes(maxText)
-	b.ReportAllocs()
-	for b.Loop() {
-		s.got.Reset()
-		if _, err := out.Write(header, text); err != nil {
-			b.Fatal(err)
-		}
-		s.text = s.got.Bytes()
-		if _, err := in.ReadFull(header); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := in.ReadFull(text); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
+func BenchmarkChecked(b *testing.B) { benchmarkFrames(b, newChecker(), newChecker()) }
