@@ -60,8 +60,9 @@ func (o *Operation) sample() int {
 	return 1
 }
 
-// landing notes which rail carries a frame of a lane, when its header has come. Memory is timed as the lane where there is
-// nothing else, and not at all where ranks of several hosts time their networks. Under mu.
+// landing notes which rail carries a frame of a lane, when its header has come. Memory is timed as the
+// lane where there is nothing else. It is not timed where ranks of several hosts time their networks.
+// Under mu.
 func (o *Operation) landing(lane, rail int, bytes uint32) {
 	if o.group.shared {
 		rail = lane

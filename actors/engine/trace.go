@@ -25,8 +25,8 @@ const (
 )
 
 // TraceEvent is one of them. Fields that a kind doesn't have are 0; Peer and Rail are -1 then. A frame
-// between this rank and the aggregation node of a tree has no Peer. Its First is the fragment's number in the
-// operation's lane, and Text names the node.
+// between this rank and the aggregation node of a tree has no Peer. Its First is the fragment's number
+// in the operation's lane, and Text names the node.
 type TraceEvent struct {
 	At, Took     time.Duration // since TraceBegan
 	Kind         TraceKind

@@ -42,7 +42,8 @@ func screen(w io.Writer, now, before *polyrail.ClusterStatus, sent rates, fit wi
 	others := otherNodes(now, sent)
 	listed := len(others)
 	if fit.lines > 0 {
-		room := fit.lines - strings.Count(above.String()+below.String(), "\n") - 4 // a title, the rest, an empty line, the cursor
+		const besides = 4 // a title, a line for the rest, an empty one, the cursor's
+		room := fit.lines - strings.Count(above.String()+below.String(), "\n") - besides
 		listed = min(listed, max(room, fewestNodes))
 	}
 	err = errors.Join(err, inColumns(&above, func(out io.Writer) { nodeLines(out, others, listed) }))

@@ -276,7 +276,8 @@ func sameRails(a, b []int) bool {
 	return true
 }
 
-// towards moves about 1 %, a round at least, from the rail that has most too many to the one that has most too few.
+// towards moves about 1 %, a round at least, from the rail that has most too many rounds. They go to
+// the one that has most too few.
 func towards(from, to []int) []int {
 	next, over, under, rounds := slices.Clone(from), 0, 0, 0
 	for i := range from {

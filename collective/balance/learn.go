@@ -2,8 +2,9 @@ package balance
 
 import "math"
 
-// changedFar is measured against expected time, above which the rail itself has changed, where what was to
-// be expected is that of other sizes or shares. With 1.5 small operations behind a shaper stayed on a slow rail.
+// changedFar is measured against expected time, above which a rail has changed. It is for times that
+// were expected from other sizes or shares. With 1.5 small operations behind a shaper stayed on a
+// slow rail.
 const changedFar = 1.8
 
 // follow is how much of what all rails deviate by in common is taken for a new level of all of them.

@@ -51,7 +51,7 @@ const (
 	Fold    ActionKind = iota // fold the children's operands of the fragment; answered by Folded
 	Forward                   // send the value to the parent; answered by Returned and Released
 	Respond                   // send the result to Child; answered by Released
-	Cast                      // send the result to many at once; answered by CastFailed, where it did, and Released
+	Cast                      // send the result to many at once; answered by Released, and CastFailed before
 	Free                      // nothing reads the fragment's memory any more
 	Hold                      // tell the parent that everybody below has the responses below Number
 	Settle                    // tell Child that everybody has the responses below Number

@@ -37,8 +37,9 @@ func (n *NetworkAttachmentDefinition) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// manifest lists what an API server would refuse, as far as types and names tell: fields that a type does not have or
-// that stand twice, values of another kind, names, labels and ports out of their form.
+// manifest lists what an API server would refuse, as far as types and names tell. Those are fields
+// that a type does not have, or that stand twice, and values of another kind. They are also names,
+// labels and ports out of their form.
 func manifest(text []byte) (found []string) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}, &NetworkAttachmentDefinition{})
