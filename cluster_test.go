@@ -51,15 +51,18 @@ func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 	if underKeys {
 		adapt, _ = withKeys(t, adapt)
 	}
-	bubble.Test(t, func(t *testing.T) {
-		b := start(t, testbed.Options{Nodes: n, Rails: rails, Adapt: adapt})
+	var b *bed
+	bubble.Nodes(t, func(t *testing.T) {
+		b = start(t, testbed.Options{Nodes: n, Rails: rails, Adapt: adapt})
 		f(b)
 		b.close()
-		<-time.After(time.Minute) // protoactor and memberlist end a few goroutines later than their owners
-		if log := b.log.String(); strings.Contains(log, "dead letter") {
-			t.Errorf("dead letters:\n%s", log)
-		}
 	})
+	if b == nil {
+		return // it could not be started, and the test has failed
+	}
+	if log := b.log.String(); strings.Contains(log, "dead letter") {
+		t.Errorf("dead letters:\n%s", log)
+	}
 }
 
 // each runs f for every living node at once and fails the test with their errors.

@@ -68,7 +68,7 @@ func TestTheSameUnderKeys(t *testing.T) {
 // member is lost, and afterwards the former keys open nothing.
 func TestKeysAreRotatedUnderLoad(t *testing.T) {
 	adapt, a := withKeys(t, nil)
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		b := start(t, testbed.Options{Nodes: 3, Rails: 2, Adapt: adapt})
 		comms := b.form("train")
 		former := b.Configs[0]
@@ -147,7 +147,7 @@ func TestANodeWithoutKeysFindsNobodyAndIsToldWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			adapt, _ := withKeys(t, nil)
 			other := keys.Authority{Dir: filepath.Join(t.TempDir(), "other")}
-			bubble.Test(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				b := start(t, testbed.Options{Nodes: 2, Rails: 1, Adapt: adapt})
 				cfg := b.Configs[0]
 				cfg.Name, cfg.Bind = "stranger", "10.0.9.9:7946"

@@ -57,7 +57,7 @@ func (b *bed) reminders(text string) (n int) {
 }
 
 func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		b := start(t, testbed.Options{Nodes: 1, Rails: 1, Adapt: func(c *Config) {
 			c.Join = []string{"10.0.0.99:7946"}
 		}})
@@ -74,7 +74,6 @@ func TestANodeThatReachesNobodySaysWhichAddressDoesNotAnswer(t *testing.T) {
 			}
 		}
 		b.close()
-		<-time.After(time.Minute)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // The tests in this file send what an attacker without a key can send, who knows the cluster's
@@ -115,7 +116,7 @@ func expelling() map[string]packet {
 func TestAPacketExpelsNobody(t *testing.T) {
 	for name, packet := range expelling() {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				network := memnet.New()
 				peers := startAll(t, network, 3)
 				a := newAttacker(t, network, "10.0.0.9:7946")
@@ -222,7 +223,7 @@ func TestAStreamExpelsNobody(t *testing.T) {
 		"dead, and nothing else is": {Incarnation: 1, State: int(memberlist.StateDead)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				network := memnet.New()
 				peers := startAll(t, network, 3)
 				a := newAttacker(t, network, "10.0.0.9:7946")
@@ -248,7 +249,7 @@ func TestAStreamExpelsNobody(t *testing.T) {
 }
 
 func TestCompressedMessagesAreNotUnpacked(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		peers := startAll(t, network, 2)
 		a := newAttacker(t, network, "10.0.0.9:7946")
@@ -277,7 +278,7 @@ func TestCompressedMessagesAreNotUnpacked(t *testing.T) {
 
 // Members are made up whose hosts never answer: whoever lives is served no later for that.
 func TestMadeUpMembersHoldUpNobody(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		peers := startAll(t, network, 2)
 		var silent []string
@@ -313,7 +314,7 @@ func TestMadeUpMembersHoldUpNobody(t *testing.T) {
 }
 
 func TestOpenStreamsAreLimitedAndTheOldestGoes(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		c := config(network, "n1", 7, seed)
 		c.StreamTimeout = time.Hour

@@ -13,10 +13,11 @@ import (
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func TestNodesFindOneAnotherThroughOneSeed(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 6)
 		for _, p := range peers {
 			if err := p.WaitJoined(t.Context()); err != nil {
@@ -31,7 +32,7 @@ func TestNodesFindOneAnotherThroughOneSeed(t *testing.T) {
 }
 
 func TestTheSeedMayStartLast(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		b := start(t, config(network, "b", 7, "10.0.0.2:7946", seed))
 		c := start(t, config(network, "c", 7, "10.0.0.3:7946", seed))
@@ -53,7 +54,7 @@ func TestTheSeedMayStartLast(t *testing.T) {
 }
 
 func TestWaitJoinedNamesTheSeedsThatDoNotAnswer(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		p := start(t, config(memnet.New(), "b", 7, "10.0.0.2:7946", seed, "10.0.0.9:1"))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -72,7 +73,7 @@ func TestWaitJoinedNamesTheSeedsThatDoNotAnswer(t *testing.T) {
 }
 
 func TestAKilledNodeIsSeenToFailSoon(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 6)
 		killed := time.Now()
 		closeAll(t, peers[3])
@@ -91,7 +92,7 @@ func TestAKilledNodeIsSeenToFailSoon(t *testing.T) {
 func TestARestartedNodeComesBack(t *testing.T) {
 	for name, bind := range map[string]string{"on its address": "10.0.0.3:7946", "on another port": "10.0.0.3:9000"} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				network := memnet.New()
 				peers := startAll(t, network, 3)
 				closeAll(t, peers[2])
@@ -112,7 +113,7 @@ func TestARestartedNodeComesBack(t *testing.T) {
 }
 
 func TestARestartedSeedIsFoundAgain(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		peers := startAll(t, network, 3)
 		closeAll(t, peers[0])
@@ -130,7 +131,7 @@ func TestARestartedSeedIsFoundAgain(t *testing.T) {
 func TestAPartitionHeals(t *testing.T) {
 	for name, lasts := range map[string]time.Duration{"short": 3 * time.Second, "longer than memberlist remembers": 2 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				network := memnet.New()
 				peers := startAll(t, network, 4)
 				network.Partition([]string{"10.0.0.1:7946", "10.0.0.2:7946"}, []string{"10.0.0.3:7946", "10.0.0.4:7946"})
@@ -160,7 +161,7 @@ func TestAPartitionHeals(t *testing.T) {
 }
 
 func TestALivingNodesNameIsRefused(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		peers := startAll(t, network, 3)
 		_, err := Start(t.Context(), config(network, "n2", 99, "10.0.0.9:7946", seed), newEar())
@@ -182,7 +183,7 @@ func TestALivingNodesNameIsRefused(t *testing.T) {
 }
 
 func TestAConflictThatShowsLaterEndsTheLaterNode(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		first := start(t, config(network, "x", 1, "10.0.0.2:7946", seed))
 		second := start(t, config(network, "x", 2, "10.0.0.3:7946", seed))
@@ -204,7 +205,7 @@ func TestAConflictThatShowsLaterEndsTheLaterNode(t *testing.T) {
 }
 
 func TestAnotherVersionIsRefusedByName(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		a := start(t, config(network, "a", 7, seed))
 		b := startVersion(config(network, "b", 7, "10.0.0.2:7946", seed), 2)
@@ -231,7 +232,7 @@ func startVersion(c Config, version uint32) *Gossip {
 }
 
 func TestAnotherClusterIsNotJoined(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		a := start(t, config(network, "a", 7, seed))
 		c := config(network, "b", 7, "10.0.0.2:7946", seed)
@@ -248,7 +249,7 @@ func TestAnotherClusterIsNotJoined(t *testing.T) {
 }
 
 func TestTheBoundAddressIsNamedWhenItIsTaken(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		a := start(t, config(network, "a", 7, seed))
 		_, err := Start(t.Context(), config(network, "b", 7, seed), newEar())

@@ -15,21 +15,10 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/messages"
-	"github.com/polyrail/polyrail/test/bubble"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// inVirtualTime runs a test in a synctest bubble. memberlist's goroutines end some time after its
-// shutdown, and virtual time stops with the test's own goroutine: so that one waits for them.
-func inVirtualTime(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	bubble.Test(t, func(t *testing.T) {
-		f(t)
-		pass(10 * time.Second)
-	})
-}
 
 // pass lets virtual time go by; in a bubble this waits for every goroutine, not for a slow machine.
 func pass(d time.Duration) { <-time.After(d) }

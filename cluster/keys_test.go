@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // keyfile is a file of keys that changes.
@@ -50,7 +51,7 @@ func keyed(t *testing.T, network Network, node, bind string, f *keyfile) peer {
 }
 
 func TestKeysOfGossipAreRotatedInARunningCluster(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		files := []*keyfile{{}, {}}
 		for _, f := range files {
@@ -113,7 +114,7 @@ func TestTheRingHasTheKeysOfTheFile(t *testing.T) {
 func TestWhoHasNoKeyOfGossipIsNotLetInAndToldWhy(t *testing.T) {
 	for name, letters := range map[string]string{"no key": "", "another key": "x"} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				network := memnet.New()
 				var good keyfile
 				good.set("a")
@@ -153,7 +154,7 @@ func (n named) Check(message, signature []byte, _ [][]byte) (string, error) {
 }
 
 func TestRendezvousMessagesAreOfWhoHasSignedThem(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		var peers []peer
 		for i, signer := range []Signer{named("n1"), named("n2"), named("n2"), nil} { // n3 signs as n2, n4 does not

@@ -8,10 +8,11 @@ import (
 
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func TestALeavingNodeIsSeenToLeave(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 4)
 		if err := peers[2].Leave(t.Context()); err != nil {
 			t.Error(err)
@@ -31,7 +32,7 @@ func TestALeavingNodeIsSeenToLeave(t *testing.T) {
 }
 
 func TestAFarewellNeedsNoStream(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := &packetsOnly{Network: memnet.New()}
 		peers := startAll(t, network, 3)
 		network.now.Store(true)
@@ -46,7 +47,7 @@ func TestAFarewellNeedsNoStream(t *testing.T) {
 }
 
 func TestAFarewellIsPassedOn(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 24) // more than the farewell itself is sent to
 		leaver, others := peers[23], peers[:23]
 		if err := leaver.Leave(t.Context()); err != nil {
@@ -67,7 +68,7 @@ func TestAFarewellIsPassedOn(t *testing.T) {
 }
 
 func TestWhoJoinsDoesNotSeeWhoLeaves(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		peers := startAll(t, network, 3)
 		if err := peers[2].Leave(t.Context()); err != nil {
@@ -85,7 +86,7 @@ func TestWhoJoinsDoesNotSeeWhoLeaves(t *testing.T) {
 }
 
 func TestNodesThatLeaveTogetherDoNotWaitForOneAnother(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 4)
 		began := time.Now()
 		var all sync.WaitGroup

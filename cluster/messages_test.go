@@ -8,10 +8,11 @@ import (
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func TestMessagesArriveOnceAndNamed(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 2)
 		const k = 200
 		for i := range k {
@@ -37,7 +38,7 @@ func TestMessagesArriveOnceAndNamed(t *testing.T) {
 }
 
 func TestAFullOutboxIsAnErrorAndHoldsUpNobodyElse(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		peers := startAll(t, network, 3)
 		network.Partition([]string{"10.0.0.2:7946"}) // n1 does not know it yet
@@ -66,7 +67,7 @@ func TestAFullOutboxIsAnErrorAndHoldsUpNobodyElse(t *testing.T) {
 }
 
 func TestHostileMessagesAreCounted(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 2)
 		to, _ := peers[0].roster.member("n2")
 		for _, b := range [][]byte{{0xff}, []byte("hello"), {0x0a, 0x01, 'x'}} {

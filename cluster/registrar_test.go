@@ -13,6 +13,7 @@ import (
 
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // withStore is a node's configuration that knows nobody but the store.
@@ -50,7 +51,7 @@ func expectAll(t *testing.T, peers []peer) {
 }
 
 func TestNodesThatStartAtOnceFindEachOtherInAnEmptyStore(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		// Each calls before another one has gone on.
 		s := &board{together: &sync.WaitGroup{}, calls: 4}
 		s.together.Add(s.calls)
@@ -73,7 +74,7 @@ func TestNodesThatStartAtOnceFindEachOtherInAnEmptyStore(t *testing.T) {
 
 // A store whose lists lag, as on some shared file systems: all nodes saw it empty.
 func TestNodesThatAllSawAnEmptyStoreConverge(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		s := &board{lags: make(chan bool)}
 		peers := startAtOnce(t, memnet.New(), s, 4)
 		for _, p := range peers {
@@ -96,7 +97,7 @@ func TestNodesThatAllSawAnEmptyStoreConverge(t *testing.T) {
 }
 
 func TestDeadEntriesAreSkippedAndExpire(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s, log := memnet.New(), &board{}, &journal{}
 		a := start(t, withStore(network, s, "a", 7, "10.0.0.1:7946"))
 		for i := range 20 { // of a cluster that was killed a moment ago; later than a's
@@ -125,7 +126,7 @@ func TestDeadEntriesAreSkippedAndExpire(t *testing.T) {
 }
 
 func TestANodeAloneWithDeadEntriesIsUpAndIsFound(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s, log := memnet.New(), &board{}, &journal{}
 		for i := range MaxEntries {
 			s.pin(Entry{"polyrail", fmt.Sprintf("dead%d", i), 3, fmt.Sprintf("10.0.9.%d:7946", i)})
@@ -146,7 +147,7 @@ func TestANodeAloneWithDeadEntriesIsUpAndIsFound(t *testing.T) {
 }
 
 func TestTheSeekerTriesWhatItHasTakenOnlyOnce(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		s, log := &board{}, &journal{}
 		for i := range MaxEntries {
 			s.pin(Entry{"polyrail", fmt.Sprintf("dead%d", i), 3, fmt.Sprintf("10.0.9.%d:7946", i)})
@@ -178,7 +179,7 @@ func TestTheSeekerTriesWhatItHasTakenOnlyOnce(t *testing.T) {
 }
 
 func TestANodeThatRestartsOnAnotherPortIsFoundAgain(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s := memnet.New(), &board{}
 		peers := startAtOnce(t, network, s, 3)
 		expectAll(t, peers)
@@ -200,7 +201,7 @@ func TestANodeThatRestartsOnAnotherPortIsFoundAgain(t *testing.T) {
 }
 
 func TestTwoClustersInOneStoreDoNotMix(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s, log := memnet.New(), &board{}, &journal{}
 		var peers []peer
 		for i, cluster := range []string{"red", "blue", "red", "blue"} {
@@ -232,7 +233,7 @@ func TestStartNamesTheStoreThatDoesNotAnswer(t *testing.T) {
 	away := errors.New("no route")
 	for name, s := range map[string]*board{"refuses": {away: away}, "hangs": {hangs: true}} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				c := withStore(memnet.New(), s, "a", 7, "10.0.0.1:7946")
 				began := time.Now()
 				_, err := Start(t.Context(), c, newEar())
@@ -260,7 +261,7 @@ func TestStartNamesTheStoreThatDoesNotAnswer(t *testing.T) {
 }
 
 func TestStartWaitsForAStoreThatComesLate(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s := memnet.New(), &board{away: errors.New("not yet")}
 		time.AfterFunc(10*time.Second, func() { s.set(nil, false) })
 		began := time.Now()
@@ -274,7 +275,7 @@ func TestStartWaitsForAStoreThatComesLate(t *testing.T) {
 }
 
 func TestANodeThatMayOnlyReadJoinsWhomItFinds(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s, log := memnet.New(), &board{}, &journal{}
 		a := start(t, withStore(network, s, "a", 7, "10.0.0.1:7946"))
 		forbidden := errors.New("forbidden")
@@ -297,7 +298,7 @@ func TestANodeThatMayOnlyReadJoinsWhomItFinds(t *testing.T) {
 }
 
 func TestASeedMakesUpForTheStore(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		a := start(t, config(network, "a", 7, seed))
 		c := withStore(network, &board{hangs: true}, "b", 7, "10.0.0.2:7946")
@@ -313,7 +314,7 @@ func TestASeedMakesUpForTheStore(t *testing.T) {
 }
 
 func TestAStoreThatGoesAwayHarmsNoMember(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s, log := memnet.New(), &board{}, &journal{}
 		c := withStore(network, s, "n1", 7, "10.0.0.1:7946")
 		c.Logger = log.logger()
@@ -353,7 +354,7 @@ func TestAStoreThatGoesAwayHarmsNoMember(t *testing.T) {
 }
 
 func TestThePartsOfAPartitionThatForgotEachOtherMeetAgain(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network, s := memnet.New(), &board{}
 		network.Partition([]string{"10.0.0.1:7946", "10.0.0.2:7946"},
 			[]string{"10.0.0.3:7946", "10.0.0.4:7946"})
@@ -368,7 +369,7 @@ func TestThePartsOfAPartitionThatForgotEachOtherMeetAgain(t *testing.T) {
 }
 
 func TestEntriesAreRenewedWhileTheNodeLives(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		s := &board{}
 		peers := startAtOnce(t, memnet.New(), s, 2)
 		expectAll(t, peers)

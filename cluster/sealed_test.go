@@ -20,6 +20,7 @@ import (
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // The tests in this file are about gossip that has keys: what those say that have none, those that
@@ -146,7 +147,7 @@ func TestWhoHasNoKeyOfGossipReachesNothing(t *testing.T) {
 	const packets, streams = 10_000, 200
 	for name, o := range outsiders {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				network := memnet.New()
 				peers := startSealed(t, network)
 				a := newAttacker(t, network, "10.0.0.9:7946")
@@ -191,7 +192,7 @@ func TestWhoHasNoKeyOfGossipReachesNothing(t *testing.T) {
 // Whoever has got hold of gossip's key, and of no certificate, cannot say what decides on
 // communicators: not by the ten thousand either.
 func TestAStolenKeyOfGossipDecidesOnNothing(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		peers := startSealed(t, network, named("n1"), named("n2"), named("n3"))
 		a := newAttacker(t, network, "10.0.0.9:7946")

@@ -22,7 +22,7 @@ import (
 // say.
 func besideASilentRank(t *testing.T,
 	f func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer)) {
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		network := mem.NewNetwork()
 		silent, err := network.Transport("b").Open("rail0")
 		if err != nil {
@@ -39,7 +39,6 @@ func besideASilentRank(t *testing.T,
 		n.warm.Close()
 		n.shared.Engine.Pool.Close()
 		silent.Close()
-		<-time.After(time.Minute) // protoactor ends a few goroutines later
 	})
 }
 

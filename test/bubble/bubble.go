@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Test runs f in a bubble of synctest.
@@ -23,6 +24,21 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	}
 	synctest.Test(t, f)
 }
+
+// Nodes runs f as Test does, and then waits until what libraries leave behind has ended, also after
+// a failure. Actors of protoactor end after their system; a prober of memberlist waits for an answer
+// for as long as 8 probe intervals after its shutdown. Virtual time stops when the test returns, and
+// goroutines that wait for it would never end.
+func Nodes(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	Test(t, func(t *testing.T) {
+		t.Cleanup(func() { <-time.After(lingering) }) // the first to be registered runs last
+		f(t)
+	})
+}
+
+// lingering is more than any library goes on for.
+const lingering = time.Minute
 
 var threads counted
 

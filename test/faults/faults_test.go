@@ -15,9 +15,8 @@ import (
 // play plays a scenario in virtual time.
 func play(t *testing.T, s Scenario, o Options) (report *Report, err error) {
 	t.Helper()
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		report, err = Run(t.Context(), s, o)
-		<-time.After(time.Minute) // protoactor and memberlist end a few goroutines later than their owners
 	})
 	return report, err
 }

@@ -149,12 +149,10 @@ func checkEndings(t *testing.T, what string, w way, endings []ending, victim int
 func TestNobodyWaitsForWhoLeavesInVirtualTime(t *testing.T) {
 	for _, w := range ways {
 		t.Run(string(w), func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			bubble.Nodes(t, func(t *testing.T) {
 				l := newLeaving(t, true)
 				l.rounds(w)
 				l.close()
-				// protoactor and memberlist end a few goroutines later than their owners.
-				<-time.After(time.Minute)
 			})
 		})
 	}

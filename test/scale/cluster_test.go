@@ -27,15 +27,9 @@ func start(t *testing.T, o testbed.Options) *testbed.Cluster {
 		if err := c.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		if o.Over == testbed.Memory {
-			<-time.After(probed) // in a bubble goroutines that wait for time would never end
-		}
 	})
 	return c
 }
-
-// probed is how long gossip waits for an answer for another node, even when it is shut down.
-const probed = 2 * time.Second
 
 func form(t *testing.T, c *testbed.Cluster, name string) []*polyrail.Communicator {
 	t.Helper()

@@ -29,7 +29,7 @@ func TestManyRanksFormOperateLoseOneShrinkAndClose(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: long under the race detector")
 	}
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		c := start(t, testbed.Options{Nodes: 64, Rails: 1})
 		began := time.Now()
 		comms, err := c.Form(t.Context(), "train")
@@ -45,7 +45,7 @@ func TestManyRanksFormOperateLoseOneShrinkAndClose(t *testing.T) {
 
 // Ranks that no operation has connected to a rank hear that it closed the communicator.
 func TestRanksThatMeetLateHearOfAClosedCommunicator(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		c := start(t, testbed.Options{Nodes: 24, Rails: 1})
 		comms := byRank(form(t, c, "train"))
 		const from, to = 0, 11 // no link, in no tree
@@ -68,7 +68,7 @@ func TestRanksThatMeetLateHearOfAClosedCommunicator(t *testing.T) {
 
 // An abort reaches ranks that the one where it arose is not connected to.
 func TestAnAbortReachesAllRanks(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		c := start(t, testbed.Options{Nodes: 24, Rails: 1})
 		comms := byRank(form(t, c, "train"))
 		const at = 5

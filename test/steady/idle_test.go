@@ -13,7 +13,7 @@ import (
 // an idle time with communicators as without: for gossip and heartbeats.
 func TestNothingTicksInAnIdleCommunicator(t *testing.T) {
 	const ranks, communicators, minutes = 2, 50, 20 // virtual ones
-	bubble.Test(t, func(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
 		nodes := inMemory(t, ranks, 1, static)
 		form(t, nodes, "first") // the peers are connected
 		idle := func() uint64 {
