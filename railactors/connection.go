@@ -62,7 +62,7 @@ type connection struct {
 func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error {
 	c := &connection{peer: p, rail: rail, generation: generation, conn: conn, born: time.Now(), inline: inlineBytes, open: true, holders: 2,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), bufs: make([][]byte, 0, 2*maxBatchFrames)}
-	c.reader = &reader{connection: c, next: 1}
+	c.reader = &reader{connection: c, next: 1, batch: Batch{conn: conn}}
 	c.reader.poller, _ = conn.(transport.Poller)
 	if rail == p.fabric.memory {
 		c.inline = memoryInline
@@ -211,9 +211,35 @@ func (c *connection) busy() bool {
 	return c.urgent != 0 || c.peer.core.NextBytes(c.rail, c.generation) > 0
 }
 
-// pump writes what is small and goes without blocking, on the calling goroutine; the
+// pump writes what is small and goes without blocking, on the calling goroutine, in one write; the
 // rest is the writer goroutine's.
 func (c *connection) pump() {
+	if _, more := c.pumpOnce(); more {
+		c.rouse()
+	}
+}
+
+// pumpAll is pump in as many writes as it takes.
+func (c *connection) pumpAll() {
+	whole, more := true, true
+	for whole && more {
+		whole, more = c.pumpOnce()
+	}
+	if more {
+		c.rouse()
+	}
+}
+
+// rouse has the writer goroutine look for something to write.
+func (c *connection) rouse() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pumpOnce reports whether it wrote all that it took, and whether there is more to write.
+func (c *connection) pumpOnce() (whole, more bool) {
 	p := c.peer
 	fx := newEffects()
 	p.mu.Lock()
@@ -221,7 +247,7 @@ func (c *connection) pump() {
 		// Who writes looks again when it is done.
 		p.mu.Unlock()
 		fx.free()
-		return
+		return false, false
 	}
 	total := c.fill(c.inline, true)
 	if total > 0 {
@@ -238,17 +264,13 @@ func (c *connection) pump() {
 			c.rest = remainder(c.bufs, n)
 		default:
 			c.written(fx)
+			whole = true
 		}
 		c.letGo(fx)
 	}
-	more := c.open && (c.rest != nil || c.busy())
+	more = c.open && (c.rest != nil || c.busy())
 	p.unlock(fx)
-	if more {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
-	}
+	return whole, more
 }
 
 // remainder is what of bufs is left after n bytes. It uses the memory of bufs.

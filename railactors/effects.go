@@ -125,7 +125,7 @@ func (p *Peer) expand(fx *effects) {
 		}
 	}
 	for r := range (fx.Wake | fx.Ack).All() {
-		if c := p.conns[r]; c != nil {
+		if c := p.conns[r]; c != nil && (p.holds[r] == 0 || fx.Ack.Has(r)) {
 			fx.kicks = append(fx.kicks, c)
 		}
 	}

@@ -51,7 +51,7 @@ type arrival struct {
 	dst    []byte
 }
 
-func (a *arrival) Arrived(uint64) {
+func (a *arrival) Arrived(uint64, *Batch) {
 	n := a.node
 	n.mu.Lock()
 	n.frames[a.header.Seq] = a.dst

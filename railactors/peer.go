@@ -63,6 +63,7 @@ type Peer struct {
 	told          bool          // PeerLost or PeerLeft was called
 	remoteSession uint64        // 0 until the first Hello
 	conns         []*connection // by rail index; nil where there is none
+	holds         []int         // by rail index: batches that hold what is sent
 	proposed      []uint64      // by rail index: last generation that this side proposed
 	met           peer.Rails    // rails that were connected once
 	attempts      []error       // by rail index: what the last attempt to connect came to
@@ -105,7 +106,7 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 			AckDelay: f.cfg.AckDelay, Preferred: f.within()}),
 		reach: f.reach(addrs),
 		live:  peer.NewLiveness(f.cfg.RankTimeout, n, f.now()),
-		conns: make([]*connection, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
+		conns: make([]*connection, n), holds: make([]int, n), attempts: make([]error, n), proposed: make([]uint64, n), pairs: make([]*actor.PID, n),
 	}
 	p.silence, p.silentSince = peer.NewSilence(f.cfg.RailTimeout, n), make([]time.Duration, n)
 	p.watch = time.AfterFunc(time.Hour, p.checkSilence)

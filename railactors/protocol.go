@@ -47,8 +47,10 @@ type Landing struct {
 // goroutine, which holds no lock; it may run a kernel there.
 type Receiver interface {
 	// Arrived: the frame is whole in Dst. If the landing Keeps the credit that it took (FlagEager
-	// without FlagUncredited), Peer.ReturnCredit is called once for it, now or later.
-	Arrived(tag uint64)
+	// without FlagUncredited), Peer.ReturnCredit is called once for it, now or later. The receiver may
+	// have b hold what it sends before it returns: the reader flushes when it has handled all frames
+	// that are at hand. nil: nothing is held.
+	Arrived(tag uint64, b *Batch)
 	// Torn: the reader has let go of Dst, which may be half written. The frame will come again
 	// on another connection, unless err is ErrRevoked or the peer is lost.
 	Torn(tag uint64, err error)

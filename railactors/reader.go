@@ -70,7 +70,8 @@ type reader struct {
 	next    uint64      // number of the next numbered frame
 	control []byte      // payload of a control frame
 	sink    []byte
-	quick   bool // the last piece of pieceBytes or more took little
+	batch   Batch // of what receivers send while frames are at hand
+	quick   bool  // the last piece of pieceBytes or more took little
 }
 
 // read is the reader goroutine.
@@ -126,6 +127,9 @@ func (r *reader) guard(f func() error) (err error) {
 				"reason", fmt.Sprint(v), "stack", string(debug.Stack()))
 			err = fmt.Errorf("%w: reader panicked: %v", fault.ErrInternal, v)
 		}
+		if r.flushBefore(wire.Size); err != nil {
+			r.batch.Flush()
+		}
 	}()
 	return f()
 }
@@ -135,6 +139,7 @@ func (r *reader) frame() error {
 	p := r.peer
 	signal := &p.signals[r.rail]
 	signal.busy.Store(false)
+	r.flushBefore(wire.Size)
 	_, err := r.conn.ReadFull(r.header[:])
 	signal.busy.Store(true)
 	if err != nil {
@@ -271,7 +276,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 	revoked := ask && r.unpublish()
 	switch {
 	case err == nil:
-		l.Receiver.Arrived(l.Tag)
+		l.Receiver.Arrived(l.Tag, &r.batch)
 		r.count(h, !l.Keeps)
 		return nil
 	case revoked && errors.Is(err, os.ErrDeadlineExceeded):
@@ -293,6 +298,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 // stops in the middle of a frame is as silent as one that stops between two.
 func (r *reader) payloadInto(dst []byte) (n int, err error) {
 	f, signal := r.peer.fabric, &r.peer.signals[r.rail]
+	r.flushBefore(len(dst))
 	for n < len(dst) && err == nil {
 		piece := len(dst) - n
 		if !r.quick {
@@ -312,6 +318,14 @@ func (r *reader) payloadInto(dst []byte) (n int, err error) {
 		}
 	}
 	return n, err
+}
+
+// flushBefore writes what receivers hold unless so many bytes are at hand: to wait for them may take
+// a while.
+func (r *reader) flushBefore(bytes int) {
+	if len(r.batch.held) > 0 && r.conn.Buffered() < bytes {
+		r.batch.Flush()
+	}
 }
 
 // publish makes the landing revocable. It returns false if that happened already.

@@ -84,7 +84,7 @@ type bouncer struct {
 }
 
 func (r *bouncer) Torn(uint64, error) {}
-func (r *bouncer) Arrived(uint64) {
+func (r *bouncer) Arrived(uint64, *Batch) {
 	if r.then != nil {
 		r.then()
 		return

@@ -283,11 +283,11 @@ func (c *child) begin(fragments []request) {
 	c.fragments = append(c.fragments, fragments...)
 	c.leaf.Take(len(fragments))
 	c.mu.Unlock()
-	c.pump()
+	c.pump(nil)
 }
 
 // pump sends what the window allows, and says what is here.
-func (c *child) pump() {
+func (c *child) pump(b *railactors.Batch) {
 	c.mu.Lock()
 	var out []*railactors.Frame
 	for n := c.leaf.Sent(); int(n) < len(c.fragments) && c.leaf.Send(n); n++ {
@@ -295,9 +295,15 @@ func (c *child) pump() {
 		out = append(out, &railactors.Frame{Header: r.header(n), Payload: r.data, Rail: 1})
 	}
 	c.mu.Unlock()
+	var own railactors.Batch
+	if b == nil {
+		b = &own
+	}
 	for _, f := range out {
+		b.Hold(c.peer, f.Rail)
 		c.peer.Send(f)
 	}
+	own.Flush()
 }
 
 // hold tells the node that the child has all responses so far.
@@ -332,7 +338,7 @@ type arrival struct {
 }
 
 func (a *arrival) Torn(uint64, error) {}
-func (a *arrival) Arrived(number uint64) {
+func (a *arrival) Arrived(number uint64, b *railactors.Batch) {
 	c := a.child
 	c.mu.Lock()
 	c.responses[number] = a.data
@@ -343,7 +349,7 @@ func (a *arrival) Arrived(number uint64) {
 	case c.arrived <- struct{}{}:
 	default:
 	}
-	c.pump()
+	c.pump(b)
 }
 
 func (c *child) Granted(_ *railactors.Peer, h *wire.Header) error {

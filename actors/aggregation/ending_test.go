@@ -191,7 +191,7 @@ func TestAnEndedGroupWaitsForWhoeverHoldsItsMemory(t *testing.T) {
 		if l, err := b.server.Land(g.peers[1], 1, &h); err != nil || l.Receiver != nil {
 			t.Errorf("a late frame: %v, %v; want it dropped", l, err)
 		}
-		landing.Receiver.Arrived(landing.Tag)
+		landing.Receiver.Arrived(landing.Tag, nil)
 		b.expectNothingLeft()
 	})
 }

@@ -211,7 +211,7 @@ func (g *group) landed(tag uint64) (f *fragment, child int) {
 }
 
 // Arrived implements railactors.Receiver.
-func (g *group) Arrived(tag uint64) {
+func (g *group) Arrived(tag uint64, b *railactors.Batch) {
 	defer g.leave()
 	var space [8]sharp.Action
 	actions := space[:0]
@@ -226,7 +226,7 @@ func (g *group) Arrived(tag uint64) {
 		actions = g.note(g.core.Arrived(child, f.number, actions), 0)
 	}
 	g.mu.Unlock()
-	g.carry(actions)
+	g.carry(actions, b)
 }
 
 // Torn implements railactors.Receiver.
@@ -262,7 +262,7 @@ func (g *group) Released(f *railactors.Frame, _ error) {
 		actions = g.note(g.core.Released(number, actions), 0)
 	}
 	g.mu.Unlock()
-	g.carry(actions)
+	g.carry(actions, nil)
 }
 
 // told takes a child's word on the responses that it has, or the parent's on what is settled.
@@ -296,7 +296,7 @@ func (g *group) told(from *railactors.Peer, h *wire.Header) error {
 	}
 	actions = g.note(actions, 0)
 	g.mu.Unlock()
-	g.carry(actions)
+	g.carry(actions, nil)
 	if err != nil && !above {
 		return g.violation(child, err)
 	}
@@ -329,13 +329,14 @@ func (g *group) note(actions []sharp.Action, from int) []sharp.Action {
 }
 
 // carry does what the core decided. The caller has a hold on the group.
-func (g *group) carry(actions []sharp.Action) {
+func (g *group) carry(actions []sharp.Action, b *railactors.Batch) {
 	sent := false
 	for i := 0; i < len(actions); i++ {
 		switch a := actions[i]; a.Kind {
 		case sharp.Fold:
 			actions = g.fold(a.Number, actions)
 		case sharp.Respond:
+			b.Hold(g.peers[a.Child], g.railIndex)
 			g.respond(a)
 			sent = true
 		case sharp.Cast:
@@ -344,6 +345,7 @@ func (g *group) carry(actions []sharp.Action) {
 			g.notice(g.peers[a.Child], a.Number, wire.TreeDown)
 			sent = true
 		case sharp.Forward:
+			b.Hold(g.parent, g.railIndex)
 			g.forward(a.Number)
 			sent = true
 		case sharp.Hold:

@@ -157,7 +157,7 @@ func FuzzHeaders(f *testing.F) {
 				if rng.IntN(8) == 0 {
 					l.Receiver.Torn(l.Tag, errTest)
 				} else {
-					l.Receiver.Arrived(l.Tag)
+					l.Receiver.Arrived(l.Tag, nil)
 				}
 			}
 		})
@@ -289,7 +289,7 @@ func TestResultsThatNoCorrectParentSendsAreErrors(t *testing.T) {
 			t.Fatal("a result that was torn:", err)
 		}
 		copy(l.Dst, strings.Repeat("x", 256))
-		l.Receiver.Arrived(l.Tag)
+		l.Receiver.Arrived(l.Tag, nil)
 		synctest.Wait()
 		for _, c := range b.children {
 			c.mu.Lock()

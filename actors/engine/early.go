@@ -113,7 +113,7 @@ func (o *Operation) discard() {
 }
 
 // Arrived implements railactors.Receiver.
-func (e *earlyFrame) Arrived(uint64) {
+func (e *earlyFrame) Arrived(uint64, *railactors.Batch) {
 	o := e.operation
 	defer o.leave()
 	o.mu.Lock()

@@ -56,7 +56,7 @@ func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	landing.Receiver.Arrived(landing.Tag)
+	landing.Receiver.Arrived(landing.Tag, nil)
 	if pool.Stats().InUse == 0 {
 		t.Fatal("the early frame takes no memory")
 	}

@@ -249,7 +249,7 @@ func untag(t uint64) (r task.Ref, lane, rail int) {
 }
 
 // Arrived implements railactors.Receiver.
-func (o *Operation) Arrived(t uint64) {
+func (o *Operation) Arrived(t uint64, _ *railactors.Batch) {
 	ref, lane, rail := untag(t)
 	o.arrived(lane, rail, ref)
 }

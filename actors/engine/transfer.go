@@ -315,7 +315,7 @@ func (t *Transfer) Cancel(cause error) {
 }
 
 // Arrived implements railactors.Receiver.
-func (t *Transfer) Arrived(tag uint64) {
+func (t *Transfer) Arrived(tag uint64, _ *railactors.Batch) {
 	_ = t.transfers.do(func(c *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
 		c.Arrived(t.recv, p2p.Ref(tag), fx)
 		return nil

@@ -282,7 +282,7 @@ type heldMessage struct {
 }
 
 // Arrived implements railactors.Receiver.
-func (m *heldMessage) Arrived(uint64) {
+func (m *heldMessage) Arrived(uint64, *railactors.Batch) {
 	_ = m.transfers.do(func(c *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
 		c.ArrivedHeld(m.message, fx)
 		return nil

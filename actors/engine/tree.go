@@ -237,14 +237,14 @@ func (t *Tree) settledTo(from *railactors.Peer, h *wire.Header) error {
 	}
 	t.mu.Unlock()
 	if err == nil {
-		t.advance()
+		t.advance(nil)
 	}
 	return err
 }
 
 // advance moves settled results to where they belong, sends what may be sent, and ends the parts
-// that are done.
-func (t *Tree) advance() {
+// that are done. The batch holds what it sends; with nil it is written before advance returns.
+func (t *Tree) advance(b *railactors.Batch) {
 	var frames []*railactors.Frame
 	var held uint64
 	t.mu.Lock()
@@ -265,6 +265,13 @@ func (t *Tree) advance() {
 	if owed {
 		t.vigil.Begin()
 	}
+	var own railactors.Batch
+	if b == nil && len(frames) > 1 {
+		b = &own
+	}
+	if len(frames) > 0 {
+		b.Hold(t.Node, t.Rail)
+	}
 	for _, f := range frames {
 		p := f.Owner.(*treePart)
 		p.trace(TraceSend, p.lane, f.Tag, len(f.Payload))
@@ -276,6 +283,7 @@ func (t *Tree) advance() {
 	if held > 0 {
 		t.Node.Send(&railactors.Frame{Rail: t.Rail, Header: wire.TreeNotice(t.comm, t.Group, held, wire.TreeUp)})
 	}
+	own.Flush()
 	for _, p := range ended {
 		if p.resolved {
 			p.operation.reached(task.Retire)
@@ -285,7 +293,7 @@ func (t *Tree) advance() {
 	}
 	for _, p := range resolved {
 		p.operation.reached(task.Resolve)
-		t.released(p)
+		t.released(p, nil)
 	}
 	if quiet != nil {
 		quiet(settled)
@@ -414,9 +422,9 @@ func (t *Tree) takeResolved(resolved []*treePart) []*treePart {
 }
 
 // released: a frame to the node, or a landing, has let go of a part's memory.
-func (t *Tree) released(p *treePart) {
+func (t *Tree) released(p *treePart, b *railactors.Batch) {
 	t.mu.Lock()
 	p.busy--
 	t.mu.Unlock()
-	t.advance()
+	t.advance(b)
 }

@@ -42,7 +42,7 @@ func (t *Tree) heard(h *wire.Header, payload []byte) {
 		return
 	}
 	copy(landing.Dst, payload)
-	landing.Receiver.Arrived(landing.Tag)
+	landing.Receiver.Arrived(landing.Tag, nil)
 }
 
 // twice reports whether a response may have come before: in one way, and now in the other. Under mu.

@@ -44,7 +44,7 @@ func (t *Tree) fire(l *later) {
 	t.mu.Lock()
 	l.armed, l.now = false, true
 	t.mu.Unlock()
-	t.advance()
+	t.advance(nil)
 	t.mu.Lock()
 	l.now = false // there was nothing to say
 	t.mu.Unlock()

@@ -28,7 +28,7 @@ func (t *Tree) Fence(quiet func(settled uint64)) {
 	for _, p := range parts {
 		t.engine.Revoke(p)
 	}
-	t.advance()
+	t.advance(nil)
 }
 
 // takeQuiet is who waits for the fenced tree to hold no memory, if it does not. Under mu.
@@ -68,6 +68,6 @@ func (t *Tree) Repair(from uint64) (operations int, err error) {
 			operations++
 		}
 	}
-	t.advance()
+	t.advance(nil)
 	return operations, nil
 }

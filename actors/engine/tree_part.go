@@ -221,11 +221,11 @@ func (p *treePart) operand() []byte {
 // of the node is.
 func (p *treePart) Released(f *railactors.Frame, _ error) {
 	recycle(f)
-	p.tree.released(p)
+	p.tree.released(p, nil)
 }
 
 // Arrived implements railactors.Receiver.
-func (p *treePart) Arrived(number uint64) {
+func (p *treePart) Arrived(number uint64, b *railactors.Batch) {
 	o := p.operation
 	o.mu.Lock()
 	if p.lane < len(o.rails) {
@@ -238,7 +238,7 @@ func (p *treePart) Arrived(number uint64) {
 		t.leaf.Arrived(number)
 	}
 	t.mu.Unlock()
-	t.released(p)
+	t.released(p, b)
 }
 
 // Torn implements railactors.Receiver: the response will come again, or nobody wants it.
@@ -247,7 +247,7 @@ func (p *treePart) Torn(number uint64, _ error) {
 	t.mu.Lock()
 	p.coming[number-p.first] = false
 	t.mu.Unlock()
-	t.released(p)
+	t.released(p, nil)
 }
 
 // remaining is how many bytes have yet to be received, and how many to be sent.
@@ -278,7 +278,7 @@ func (o *Operation) launchTrees() {
 		if repaired {
 			p.repair()
 		}
-		t.advance()
+		t.advance(nil)
 	}
 }
 
@@ -305,7 +305,7 @@ func (o *Operation) dropTrees() {
 func revokeTrees(parts []*treePart) {
 	for _, p := range parts {
 		p.tree.engine.Revoke(p)
-		p.tree.advance()
+		p.tree.advance(nil)
 	}
 }
 

@@ -126,7 +126,7 @@ func feed(t *testing.T, n *node, other *railactors.Peer, fate byte, raw []byte, 
 	}
 	switch fate % 3 {
 	case 0:
-		l.Receiver.Arrived(l.Tag)
+		l.Receiver.Arrived(l.Tag, nil)
 	case 1:
 		l.Receiver.Torn(l.Tag, errors.New("cut"))
 	default: // it never ends before the connection does

@@ -34,7 +34,7 @@ func (e *end) Land(_ *railactors.Peer, _ int, h *wire.Header) (railactors.Landin
 	return railactors.Landing{Dst: e.room[:h.Length], Receiver: e}, nil
 }
 
-func (e *end) Arrived(uint64) {
+func (e *end) Arrived(uint64, *railactors.Batch) {
 	if e.arrived == nil {
 		e.send()
 		return
