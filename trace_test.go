@@ -134,6 +134,49 @@ func TestATraceTellsOfAFailover(t *testing.T) {
 	})
 }
 
+// An operation of 4 bytes reads the clock less often: its events still tell in which order things
+// happened, whether its frames come before the call or after it.
+func TestATraceTellsOfSmallOperations(t *testing.T) {
+	inBed(t, 4, 2, nil, func(b *bed) {
+		comms := b.form("train")
+		trace, err := comms[0].Trace(100_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const operations = 50
+		for range operations {
+			sumOnAll(b, comms, 1)
+		}
+		trace.Stop()
+		type span struct{ begin, end float64 }
+		spans := make(map[any]*span) // by seq
+		all := readTrace(t, trace)
+		for i, e := range all {
+			if e.Name == "allreduce" && e.Ph == "b" {
+				spans[e.Args["seq"]] = &span{*e.Ts, *all[i+1].Ts}
+			}
+		}
+		if len(spans) != operations {
+			t.Errorf("%d operations, want %d", len(spans), operations)
+		}
+		seen := make(map[string]int)
+		for _, e := range all {
+			if e.Cat != "frame" && e.Cat != "reduction" || e.Ph == "e" {
+				continue
+			}
+			seen[e.Name]++
+			if s := spans[e.Args["seq"]]; s == nil || *e.Ts < s.begin || *e.Ts > s.end {
+				t.Errorf("%s of operation %v at %f, which lasts %+v", e.Name, e.Args["seq"], *e.Ts, s)
+			}
+		}
+		for _, name := range []string{"send", "receive", "reduce"} {
+			if n := seen[name]; n < operations || n%operations != 0 {
+				t.Errorf("%d times %s in %d operations", n, name, operations)
+			}
+		}
+	})
+}
+
 // What goes over a tree is on tracks of its own, and so is the repair when its node dies.
 func TestATraceTellsOfATree(t *testing.T) {
 	inGrove(t, 3, 1, 1, nil, func(b *bed, comms []*Communicator) {

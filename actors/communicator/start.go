@@ -75,6 +75,7 @@ func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
 	default:
 	}
 	g := c.Group
+	defer g.Waited(m.request)
 	var expired <-chan time.Time
 	timeout := g.node.OperationTimeout
 	if timeout > 0 {

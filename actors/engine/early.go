@@ -124,6 +124,9 @@ func (e *earlyFrame) Arrived(uint64, *railactors.Batch) {
 	}
 	o.mu.Unlock()
 	if !waits {
+		if o.group.trace.Load() != nil {
+			o.stamp()
+		}
 		e.deliver()
 	}
 }
@@ -161,6 +164,9 @@ func (e *earlyFrame) deliver() {
 	defer o.leave()
 	p, ref, loc, err := o.place(e.rank, &e.header)
 	if err == nil {
+		if t := o.group.trace.Load(); t != nil {
+			o.received(t, o.now(t), e.rail, e.rank, &e.header)
+		}
 		o.landing(p.lane, e.rail, e.header.Length)
 	}
 	o.mu.Unlock()

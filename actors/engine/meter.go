@@ -85,6 +85,14 @@ type cell struct {
 func (g *Group) Called(r *Request) {
 	if g.Meter != nil || g.trace.Load() != nil {
 		r.called = time.Since(processBegan)
+		r.numbered = r.called
+	}
+}
+
+// Waited notes that a call waited for its number.
+func (g *Group) Waited(r *Request) {
+	if r.numbered != 0 {
+		r.numbered = time.Since(processBegan)
 	}
 }
 
@@ -104,6 +112,28 @@ func (m *Meter) operation(r *Request, took time.Duration, err error) {
 		c = p.Load()
 	}
 	c.add(r.bytes, took, err)
+}
+
+// account counts and records the operation, where that is wanted.
+func (o *Operation) account(m *Meter, t *Trace, err error) {
+	r := o.request
+	if r.called == 0 {
+		return // it was called before anything was recorded, or has been accounted for
+	}
+	began := r.called
+	took := time.Since(processBegan) - began
+	r.called = 0
+	if m != nil {
+		m.operation(r, took, err)
+	}
+	if t != nil {
+		e := &TraceEvent{At: began, Took: took, Kind: TraceOperation, Operation: r.Kind, Seq: o.Seq, Peer: -1,
+			Rail: -1, Bytes: r.bytes}
+		if err != nil {
+			e.Text = err.Error()
+		}
+		t.add(e)
+	}
 }
 
 // message counts one that has ended.

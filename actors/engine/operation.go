@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
@@ -40,6 +41,8 @@ type Operation struct {
 	lingers bool   // it may resolve long before it retires: its place is given up as it resolves
 
 	unresolved, unretired int // parts
+
+	stamped atomic.Int64 // while a trace is recorded: when the call, a frame or a grant came last
 
 	// Written by Configure before phase running, constant after.
 	request *Request
@@ -130,6 +133,9 @@ func (o *Operation) launch() {
 		o.resolve()
 		return
 	}
+	if o.group.trace.Load() != nil {
+		o.stampCall()
+	}
 	err := o.startParts()
 	early, grants, wants := o.drain()
 	o.mu.Unlock()
@@ -174,7 +180,7 @@ func (o *Operation) land(rank op.Rank, from *railactors.Peer, rail int, h *wire.
 	p, ref, loc, err := o.place(rank, h)
 	if err == nil {
 		if t := o.group.trace.Load(); t != nil {
-			t.add(o.event(TraceReceive, p.lane, rail, int(rank), int(h.Round), int(h.Count), int(h.Length)))
+			o.received(t, o.stamp(), rail, rank, h)
 		}
 		o.landing(p.lane, rail, h.Length) // the task counts the landing, and with that keeps the operation
 		defer o.mu.Unlock()
@@ -303,7 +309,8 @@ func (o *Operation) granted(rank op.Rank, h *wire.Header) {
 		return
 	}
 	if t := o.group.trace.Load(); t != nil {
-		t.add(o.event(TraceGranted, int(h.Lane), -1, int(rank), 0, int(h.Count), 0))
+		o.record(t, &TraceEvent{At: o.stamp(), Kind: TraceGranted, Lane: int(h.Lane), Rail: -1, Peer: int(rank),
+			Count: int(h.Count)})
 	}
 	o.step(int(h.Lane), task.Event{Kind: task.Granted, From: rank, Limit: int(h.Count)})
 }
@@ -347,28 +354,6 @@ func (o *Operation) resolve() {
 	}
 	if o.work.finish(err, o.request.Batch) && o.lingers {
 		<-o.work.slot
-	}
-}
-
-// account counts and records the operation, where that is wanted.
-func (o *Operation) account(m *Meter, t *Trace, err error) {
-	r := o.request
-	if r.called == 0 {
-		return // it was called before anything was recorded, or has been accounted for
-	}
-	began := r.called
-	took := time.Since(processBegan) - began
-	r.called = 0
-	if m != nil {
-		m.operation(r, took, err)
-	}
-	if t != nil {
-		e := TraceEvent{At: began, Took: took, Kind: TraceOperation, Operation: r.Kind, Seq: o.Seq, Peer: -1,
-			Rail: -1, Bytes: r.bytes}
-		if err != nil {
-			e.Text = err.Error()
-		}
-		t.add(e)
 	}
 }
 

@@ -284,15 +284,14 @@ func (p *part) reduce(a *task.Action) {
 	t := o.group.trace.Load()
 	var began time.Duration
 	if t != nil {
-		began = time.Since(processBegan)
+		began = o.now(t)
 	}
 	if err := p.fold(p.at(a.Dst), a.Args); err != nil {
 		o.fail(fmt.Errorf("operator %v: %w", o.request.Op, err))
 	}
 	if t != nil {
-		e := o.event(TraceReduce, p.lane, -1, -1, 0, 0, a.Dst.Len)
-		e.At, e.Took = began, e.At-began
-		t.add(e)
+		o.record(t, &TraceEvent{At: began, Took: max(0, o.now(t)-began), Kind: TraceReduce, Lane: p.lane, Rail: -1,
+			Peer: -1, Bytes: a.Dst.Len})
 	}
 	p.finishFinal(a)
 	o.step(p.lane, task.Event{Kind: task.Reduced, Ref: a.Ref})

@@ -32,8 +32,10 @@ type Request struct {
 	Salt uint64 // of a view's barrier or a Dup: enters the digest
 	Rail int    // of a probe: 1 + the rail that carries all of it; 0: by the table
 
-	bytes  int           // size of the operation: the larger one of a rank's input and output
-	called time.Duration // since the process began, where it is counted
+	bytes int // size of the operation: the larger one of a rank's input and output
+	// Since the process began, where operations are counted or recorded.
+	called   time.Duration
+	numbered time.Duration // the call itself, unless it had to wait
 }
 
 // End is how an operation ended, for those who follow it.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/task"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -73,10 +74,16 @@ func (p *part) send(a *task.Action) {
 			f.Header.Flags |= wire.FlagAckNow
 		}
 	}
-	if t := o.group.trace.Load(); t != nil {
-		t.add(o.event(TraceSend, p.lane, p.rail, int(a.To), span.First, span.Count, a.Loc.Len))
+	t := o.group.trace.Load()
+	var at time.Duration
+	if t != nil {
+		at = o.now(t)
 	}
 	o.owner.Hand(f, o.group.Peers[a.To])
+	if t != nil { // now, while the frame is under way
+		o.record(t, &TraceEvent{At: at, Kind: TraceSend, Lane: p.lane, Rail: p.rail, Peer: int(a.To), First: span.First,
+			Count: span.Count, Bytes: a.Loc.Len})
+	}
 	if copied {
 		o.step(p.lane, task.Event{Kind: task.Released, Ref: a.Ref})
 	} else if o.aborted() { // since the core said so: the revocation may have missed this frame
@@ -98,7 +105,7 @@ func (p *part) grant(a *task.Action) {
 	f.Header.Lane, f.Header.Count = uint16(p.lane), uint32(a.Limit)
 	f.Owner = o.group.engine.copies
 	if t := o.group.trace.Load(); t != nil {
-		t.add(o.event(TraceGrant, p.lane, -1, int(a.To), 0, a.Limit, 0))
+		o.record(t, &TraceEvent{At: o.now(t), Kind: TraceGrant, Lane: p.lane, Rail: -1, Peer: int(a.To), Count: a.Limit})
 	}
 	o.group.Peers[a.To].Send(f)
 }
