@@ -74,6 +74,7 @@ type texts struct{ text, detail string }
 // was recorded before.
 func (g *Group) StartTrace(events int) *Trace {
 	t := &Trace{group: g, began: time.Since(processBegan), ring: make([]record, events)}
+	clear(t.ring) // the kernel gives the memory now, not while operations run
 	g.trace.Store(t)
 	return t
 }
@@ -105,13 +106,12 @@ func (t *Trace) add(e *TraceEvent) {
 	r.at, r.took, r.seq, r.bytes = e.At, e.Took, e.Seq, e.Bytes
 	r.first, r.count, r.peer = uint32(e.First), uint32(e.Count), int32(e.Peer)
 	r.lane, r.rail, r.kind, r.operation = int16(e.Lane), int16(e.Rail), e.Kind, e.Operation
+	r.texts = nil // without a look: nothing of the record is in the caches
 	if e.Text != "" || e.Detail != "" {
 		if t.texts == nil || *t.texts != (texts{e.Text, e.Detail}) {
 			t.texts = &texts{e.Text, e.Detail}
 		}
 		r.texts = t.texts
-	} else if r.texts != nil {
-		r.texts = nil
 	}
 	t.mu.Unlock()
 }
