@@ -31,7 +31,8 @@ for each algorithm. With --tree comes a column in which aggregation trees carry 
 how many times as long the first algorithm takes.
 
 --rails describes the rails of every host, STARTUP:RATE each: the time from the last bit sent to
-the last one received, and the rate of a link in each direction.
+the last one received, and the rate of a link in each direction. STARTUP:RATE:BURST is a rail behind
+token buckets: what passes at once after a pause, as the time that it takes at the rate.
 
 --calibrate measures what this machine's processor takes, prints it as flags and goes by it. The
 rails' figures are yours to say.
@@ -97,7 +98,7 @@ func (f *simulateFlags) registerCluster(fs *pflag.FlagSet) {
 		Switch: 300 * time.Nanosecond, Ranks: simulate.Processor{Begin: 2 * time.Microsecond, Frame: 2 * time.Microsecond, Copy: 5e9, Fold: 8e9}}
 	settings.List(fs, &f.hosts, "hosts", "N,...", ",", strconv.Atoi, strconv.Itoa, "numbers of hosts")
 	fs.IntVar(&c.PerHost, "per-host", c.PerHost, "ranks of a host; neighbours in rank share one")
-	settings.List(fs, &f.rails, "rails", "STARTUP:RATE,...", ",", parseSimRail, formatSimRail, "rails of a host, like 5us:100Gbit")
+	settings.List(fs, &f.rails, "rails", "STARTUP:RATE[:BURST],...", ",", parseSimRail, formatSimRail, "rails of a host, like 5us:100Gbit")
 	settings.Var(fs, &c.Local, "local-link", "STARTUP:RATE", parseSimLink, formatSimLink, "between ranks of a host")
 	fs.IntVar(&c.HostsPerLeaf, "hosts-per-leaf", 0, "hosts below one switch; more than one switch has another level above (0: all)")
 	fs.DurationVar(&c.Switch, "switch", c.Switch, "what a switch takes")

@@ -28,11 +28,26 @@ func parseSimLink(s string) (l simulate.Link, err error) {
 func formatSimLink(l simulate.Link) string { return l.Startup.String() + ":" + formatRateBytes(l.Rate) }
 
 func parseSimRail(s string) (simulate.Rail, error) {
+	burst := time.Duration(0)
+	if strings.Count(s, ":") == 2 {
+		at := strings.LastIndexByte(s, ':')
+		var err error
+		if burst, err = time.ParseDuration(s[at+1:]); err != nil || burst < 0 {
+			return simulate.Rail{}, fmt.Errorf("%q is not STARTUP:RATE:BURST, like 50us:250Mbit:300us", s)
+		}
+		s = s[:at]
+	}
 	l, err := parseSimLink(s)
+	l.Burst = burst
 	return simulate.Rail{Link: l}, err
 }
 
-func formatSimRail(r simulate.Rail) string { return formatSimLink(r.Link) }
+func formatSimRail(r simulate.Rail) string {
+	if r.Burst == 0 {
+		return formatSimLink(r.Link)
+	}
+	return formatSimLink(r.Link) + ":" + r.Burst.String()
+}
 
 // rateUnits are bits per second.
 var rateUnits = []struct {

@@ -54,6 +54,8 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		{[]string{"--hosts", "0"}, "0 hosts"},
 		{[]string{"--rails", "5us"}, "STARTUP:RATE"},
 		{[]string{"--rails", "5us:-1Gbit"}, "rate"},
+		{[]string{"--rails", "5us:1Gbit:soon"}, "BURST"},
+		{[]string{"--rails", "5us:1Gbit:-1us"}, "BURST"},
 		{[]string{"--tree", "roof"}, "roof"},
 		{[]string{"--kill", "1"}, "RAIL@TIME"},
 		{[]string{"--tree", "host", "--tree-rails", "1"}, "rails 0 to 0"},

@@ -35,6 +35,7 @@ type Cluster struct {
 type Link struct {
 	Startup time.Duration // from the end of a frame at one end to its end at the other, without switches
 	Rate    float64       // bytes per second
+	Burst   time.Duration // of a shaper: what it lets through at once after a pause takes so long at its rate
 }
 
 // Rail is a network that every host is connected to by one link.
@@ -103,7 +104,7 @@ func (c *Cluster) Check() error {
 		"%d hosts of %d ranks: 1 to %d ranks", c.Hosts, c.PerHost, schedule.MaxRanks)
 	add(len(c.Rails) >= 1 && len(c.Rails) <= maxRails, "%d rails: 1 to %d", len(c.Rails), maxRails)
 	link := func(name string, l Link) {
-		add(l.Startup >= 0 && l.Rate > 0, "%s: startup %v, %g bytes/s", name, l.Startup, l.Rate)
+		add(l.Startup >= 0 && l.Rate > 0 && l.Burst >= 0, "%s: startup %v, %g bytes/s, burst %v", name, l.Startup, l.Rate, l.Burst)
 	}
 	processor := func(name string, p Processor) {
 		add(p.Begin >= 0 && p.Frame >= 0 && p.Copy > 0 && p.Fold > 0, "%s: %+v: needs times and rates", name, p)

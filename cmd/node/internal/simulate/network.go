@@ -64,12 +64,14 @@ func over(bytes int, rate float64) time.Duration {
 
 // pass sends bytes over two directions of links, one behind the other: the second one begins to
 // receive when the first one's frame has begun to leave. It returns when all is sent, and when all
-// is in.
-func pass(out, in *time.Duration, now, way, takes time.Duration) (sent, there time.Duration) {
-	begins := max(*out, now)
-	*out = begins + takes
+// is in. Behind a token bucket out and in say until when what was sent takes at the rate: the
+// bucket lets it through so much earlier.
+func pass(out, in *time.Duration, now, way, takes, burst time.Duration) (sent, there time.Duration) {
+	begins := max(*out-burst, now)
+	*out = max(*out, now) + takes
+	sent = max(*out-burst, begins)
 	*in = max(*in, begins+way) + takes
-	return *out, *in
+	return sent, max(*in-burst, sent+way)
 }
 
 // between sends a frame from one rank to another one.
@@ -83,7 +85,7 @@ func (n *network) between(rail, from, to, bytes int, now time.Duration) (sent, t
 	}
 	l := &n.cluster.Rails[rail].Link
 	way := l.Startup + time.Duration(n.cluster.switches(a, b))*n.cluster.Switch
-	return pass(&n.out[rail][a], &n.in[rail][b], now, way, onWire(bytes, l.Rate))
+	return pass(&n.out[rail][a], &n.in[rail][b], now, way, onWire(bytes, l.Rate), l.Burst)
 }
 
 // back is how long an acknowledgement takes.

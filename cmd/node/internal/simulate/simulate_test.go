@@ -51,6 +51,21 @@ func TestTwoRanksTakeWhatTheirFramesTake(t *testing.T) {
 	}
 }
 
+// A token bucket lets the first bytes after a pause through at once, and then keeps to its rate.
+func TestABurstPassesAtOnceAfterAPause(t *testing.T) {
+	took := func(burst time.Duration, bytes int) time.Duration {
+		c := gigabit(2, 1)
+		c.Rails[0].Burst = burst
+		return run(t, c, Call{Kind: op.KindAllReduce, Algorithm: op.RecursiveDoubling, Bytes: bytes}).Time
+	}
+	const burst = 100 * time.Microsecond
+	within(t, "8 bytes", took(0, 8)-took(burst, 8), onWire(8, 125e6), 0.001)
+	within(t, "a frame of twice the burst", took(0, 25_000)-took(burst, 25_000), burst, 0.02)
+	if got, least := took(burst, 16<<20), over(16<<20, 125e6)-2*burst; got < least || got > took(0, 16<<20) {
+		t.Errorf("16 MiB: %v, want %v at least, and %v without a burst", got, least, took(0, 16<<20))
+	}
+}
+
 func TestALargeRingReachesItsBound(t *testing.T) {
 	for _, hosts := range []int{2, 4, 7} {
 		const bytes = 64 << 20

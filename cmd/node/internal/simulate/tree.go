@@ -148,7 +148,7 @@ func (t *tree) deliver(out, in *time.Duration, now time.Duration, f *frame, who 
 	if in == nil {
 		in = &idle
 	}
-	_, there := pass(out, in, now, l.Startup+t.s.cluster.Switch, onWire(f.bytes, l.Rate))
+	_, there := pass(out, in, now, l.Startup+t.s.cluster.Switch, onWire(f.bytes, l.Rate), l.Burst)
 	t.s.result.Frames++
 	t.s.result.Carried += int64(f.bytes)
 	kind := int64(0)
