@@ -139,12 +139,15 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 	return op, opts, nil
 }
 
+// operators are the built-in ones; each call of polyrail.Ops makes a new list.
+var operators = polyrail.Ops()
+
 // operator finds an operator by its number; 0 is none, for kinds that combine nothing.
 func operator(code C.int32_t) (polyrail.Op, error) {
 	if code == 0 {
 		return polyrail.Op{}, nil
 	}
-	for _, o := range polyrail.Ops() {
+	for _, o := range operators {
 		if C.int32_t(o.Code()) == code {
 			return o, nil
 		}

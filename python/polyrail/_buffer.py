@@ -92,8 +92,10 @@ def view(obj: Any, writable: bool, dtype: Optional[str] = None) -> Buffer:
     else:  # a third of the time
         keep = _byte.from_buffer(m)
         address = _addressof(keep)
-    number = _dtype(dtype) if dtype else _guess(m.format, m.itemsize)
-    return _counted(address, m.nbytes, number, keep)
+    if dtype:
+        return _counted(address, m.nbytes, _dtype(dtype), keep)
+    size = m.itemsize
+    return Buffer(address, m.nbytes // size, _guess(m.format, size), keep)
 
 
 def _tensor(tensor: Any, dtype: Optional[str]) -> Buffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import struct
 import threading
 from typing import Any, Callable, Concatenate, NamedTuple, Optional, ParamSpec, Sequence
 
@@ -12,13 +13,28 @@ from . import _abi
 from ._abi import OPS, CBuffer, CError, COperation, check, lib
 from ._buffer import Buffer, view
 from ._errors import Error
-from ._work import Work, call, finish
+from ._work import Work, call, finish, run
 
 ANY = -1
 """Any source, any tag."""
 
 
 _OPERATION_SIZE = ctypes.sizeof(COperation)
+_fill = struct.Struct("I5i4Q").pack_into  # a COperation's fields from size to src_count
+
+
+class _Operation:
+    """What the library reads while it begins a collective call."""
+
+    __slots__ = ("structure", "reference")
+
+    def __init__(self) -> None:
+        self.structure = COperation()
+        self.reference = ctypes.byref(self.structure)
+
+
+# Operations that no call uses, without name and counts: as many as there were blocking calls at once.
+_operations: list[_Operation] = []
 
 
 class Status(NamedTuple):
@@ -47,6 +63,8 @@ class _Call(NamedTuple):
     args: tuple
     keep: Any
     """The memory that it uses."""
+    reusable: Optional[_Operation] = None
+    """For another call, once this one has returned."""
 
 
 _P = ParamSpec("_P")
@@ -60,7 +78,9 @@ def _blocking(
     @functools.wraps(prepare)
     def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> None:
         c = prepare(self, *args, **kwargs)
-        call(c.function, *c.args)
+        run(c.function, *c.args)
+        if c.reusable is not None:
+            _operations.append(c.reusable)
 
     return _returns(method, "None")
 
@@ -74,7 +94,10 @@ def _started(
     @functools.wraps(prepare)
     def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> Work:
         c = prepare(self, *args, **kwargs)
-        return self._launch(c.keep, c.function, *c.args)
+        work = self._launch(c.keep, c.function, *c.args)
+        if c.reusable is not None:
+            _operations.append(c.reusable)
+        return work
 
     method.__name__ = "start_" + prepare.__name__
     method.__qualname__ = "Communicator." + method.__name__
@@ -170,18 +193,29 @@ class Communicator:
         if dst is not None and src is not None and dst.dtype != src.dtype:
             raise TypeError("the buffers have different element types")
         first = dst or src
-        o = COperation(
+        plain = name is None and counts is None and exchange is None
+        try:
+            operation = _operations.pop() if plain else _Operation()
+        except IndexError:
+            operation = _Operation()
+        o = operation.structure
+        _fill(
+            o,
+            0,
             _OPERATION_SIZE,
             kind,
             first.dtype if first else 0,
             _op(op) if op is not None else 0,
             root,
             0,
-            dst.address if dst else None,
-            src.address if src else None,
+            dst.address if dst else 0,
+            src.address if src else 0,
             dst.count if dst else 0,
             src.count if src else 0,
         )
+        args = (self._handle, operation.reference)
+        if plain:
+            return _Call(lib.run, args, (dst, src), operation)
         if name is not None:
             o.name = name.encode()
         arrays = None
@@ -191,7 +225,7 @@ class Communicator:
         elif exchange is not None:
             arrays = sent, received = self._counts(exchange[0]), self._counts(exchange[1])
             o.send_counts, o.recv_counts = ctypes.addressof(sent), ctypes.addressof(received)
-        return _Call(lib.run, (self._handle, ctypes.byref(o)), (dst, src, arrays))
+        return _Call(lib.run, args, (dst, src, arrays, operation))
 
     def _counts(self, counts: Sequence[int]) -> Any:
         if len(counts) != self.size:
@@ -452,6 +486,7 @@ class Receive(Work):
 
 
 def _op(name: str) -> int:
-    if name not in OPS:
+    number = OPS.get(name)
+    if number is None:
         raise ValueError(f"{name!r} is no operator ({', '.join(OPS)})")
-    return OPS[name]
+    return number

@@ -19,26 +19,56 @@ _byref = ctypes.byref
 
 def call(function: Callable[..., int], *args: Any, timeout: Optional[float] = None) -> CResult:
     """Makes a call that has an async and a result, and waits for its end."""
-    result, error = CResult(), CError()
-    _finish(function, args, result, error, timeout)
+    async_, result, error = CAsync(0, 0, _SLICE_NS, 0), CResult(), CError()
+    ended = _byref(result)
+    _finish(function, (*args, _byref(async_), ended, _byref(error)), async_, ended, error, timeout)
     return result
 
 
 def finish(function: Callable[..., int], *args: Any, timeout: Optional[float] = None) -> None:
     """Makes a call that has an async and no result, and waits for its end."""
-    _finish(function, args, None, CError(), timeout)
+    async_, error = CAsync(0, 0, _SLICE_NS, 0), CError()
+    _finish(function, (*args, _byref(async_), _byref(error)), async_, None, error, timeout)
 
 
-def _finish(function, args, result, error, timeout) -> None:
-    async_ = CAsync(0, 0, _SLICE_NS, 0)
-    ended = None if result is None else _byref(result)
+class _Frame:
+    """What the library writes to while a call of run lasts."""
+
+    __slots__ = ("async_", "error", "references")
+
+    def __init__(self) -> None:
+        self.async_, self.error = CAsync(0, 0, _SLICE_NS, 0), CError()
+        self.references = (_byref(self.async_), None, _byref(self.error))
+
+
+# Frames that no call uses: as many as there were threads in run at once. A new one for each call
+# would cost as much as the way into the library and back.
+_frames: list[_Frame] = []
+
+
+def run(function: Callable[..., int], *args: Any) -> None:
+    """Makes a call whose result nobody asks for, and waits for its end."""
     try:
-        if result is None:
-            code = function(*args, _byref(async_), _byref(error))
-        else:
-            code = function(*args, _byref(async_), ended, _byref(error))
+        frame = _frames.pop()
+    except IndexError:
+        frame = _Frame()
+    if _finish(function, args + frame.references, frame.async_, None, frame.error, None):
+        _frames.append(frame)  # only now: one that had to wait holds the handle of a call
+
+
+def _finish(
+    function: Callable[..., int],
+    args: tuple,
+    async_: CAsync,
+    ended: Any,
+    error: CError,
+    timeout: Optional[float],
+) -> bool:
+    """Makes a call, waits for its end, and reports whether it came at once. ended gets its result."""
+    try:
+        code = function(*args)
         if code == OK:
-            return
+            return True
         deadline = None if timeout is None else time.monotonic() + timeout - _SLICE
         while code == PENDING:
             if deadline is not None and time.monotonic() >= deadline:
@@ -52,6 +82,7 @@ def _finish(function, args, result, error, timeout) -> None:
             _give_up(async_.work, None, CError())
         raise
     check(code, error)
+    return False
 
 
 _CANCELED = 3  # of polyrail.h
