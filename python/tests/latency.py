@@ -21,14 +21,16 @@ RAILS = ["a=tcp:127.0.0.1", "b=tcp:127.0.0.2"]
 
 @contextlib.contextmanager
 def by_polyrail(rank, ranks, port):
-    """Makes buffers of so many bytes, of float32 as Go's bench, and reduces them."""
+    """Makes buffers of so many bytes, of float32, and reduces them, not in place: as Go's bench does."""
     import polyrail
 
     seed = f"127.0.0.1:{port}"
     with polyrail.Node(f"n{rank}", bind="127.0.0.1:0" if rank else seed, join=seed if rank else None, probe=False,
                        rails=RAILS, log_level="error") as node:  # fmt: skip
         with node.communicator("latency", ranks, timeout=30) as comm:
-            yield lambda size: array.array("f", bytes(size)), comm.all_reduce
+            yield lambda size: array.array("f", bytes(size)), lambda source, sum_: comm.all_reduce(
+                source, out=sum_
+            )
 
 
 @contextlib.contextmanager
@@ -42,7 +44,7 @@ def by_torch(backend, rank, ranks, port):
     torch.set_num_threads(1)
     dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks,
                             timeout=timedelta(seconds=60))  # fmt: skip
-    yield lambda size: torch.zeros(size // 4), dist.all_reduce
+    yield lambda size: torch.zeros(size // 4), lambda _, sum_: dist.all_reduce(sum_)  # torch's is in place
     dist.destroy_process_group()
 
 
@@ -57,16 +59,16 @@ def run(rank, ranks, port, arguments):
     os.environ.update(POLYRAIL_SHM=arguments.shm, POLYRAIL_RAILS=" ".join(RAILS))
     with WAYS[arguments.through](rank, ranks, port) as (buffer_of, all_reduce):
         for size in arguments.sizes:
-            buffer, times = buffer_of(size), []
-            ended = buffer_of(4)
+            source, sum_, times = buffer_of(size), buffer_of(size), []
+            mine, ended = buffer_of(4), buffer_of(4)
             end = time.perf_counter() + arguments.seconds
             while not ended[0]:
                 for _ in range(max(5, min(200, (64 << 20) // size))):
                     begun = time.perf_counter()
-                    all_reduce(buffer)
+                    all_reduce(source, sum_)
                     times.append(time.perf_counter() - begun)
-                ended[0] = int(rank == 0 and time.perf_counter() > end)
-                all_reduce(ended)  # all stop after the same operation
+                mine[0] = ended[0] = int(rank == 0 and time.perf_counter() > end)
+                all_reduce(mine, ended)  # all stop after the same operation
             if rank == 0:
                 p50, mean = statistics.median(times) * 1e6, statistics.mean(times) * 1e6
                 print(f"{size:>10} B  {len(times):>7} operations  p50 {p50:9.1f} µs  mean {mean:9.1f} µs", flush=True)
