@@ -14,13 +14,12 @@ import (
 // Gains, and how much longer something takes, as quotients of two times.
 const (
 	gainToAdjust  = 1.01  // is worth another table, while a class settles
-	gainToDisturb = 1.015 // is, once it has settled: hysteresis
-	gainToJump    = 1.02  // is worth more than a step of one round, which noise may ask for
+	gainToDisturb = 1.015 // is, once it has settled, and is worth more than a step of one round
 	gainToSplit   = 1.03  // is worth several rails in place of the best one alone (Eq. 1)
 	gainToMove    = 1.25  // is worth another single rail: times of single rails carry the ranks' skew
 	clearly       = 1.35  // is no accident of a few operations, but for noise
 	greatly       = 1.5   // is too much to go on with
-	guessHarm     = 1.9   // is too much for a sample of a rail that was only probed, in a busy moment perhaps
+	greatlyFar    = 1.8   // is, where it follows from other sizes, shares or a probe: with 1.5 small operations behind a shaper stayed on a slow rail
 )
 
 // What noise alone promises must not move a share: standard deviations that a gain must be above.
@@ -31,15 +30,14 @@ const (
 
 // A wrong estimate must not cost much, and is corrected by the next windows.
 const (
-	mostGrowth = 2 // of a share, from one table to the next where there is noise: at worst it doubles the time
-	firstShare = 8 // or up to one part in so many
+	mostGrowth = 2 // of a share, from one table to the next where there is noise: at worst it doubles the time. What is off by more is no noise
+	smallPart  = 8 // or up to one part in so many. Operations of fewer rounds try nothing: one of them is a larger part
 )
 
 const (
 	settlingSets = 4  // sets before hysteresis begins; as many decide what is compared
-	rested       = 16 // sets of one split, after which what was before is no comparison
+	rested       = 16 // sets of one split, after which what was before is no comparison, and other algorithms are tried
 
-	trialRounds  = 8   // an operation of fewer rounds tries nothing: one of them would be too large a part
 	littleHelp   = 1.2 // times what the main rail carries: a smaller operation is tried on that rail alone
 	leastStartup = 0.3 // of an operation's time, if smaller ones take it: one rail alone may do better
 
@@ -231,7 +229,7 @@ func (b *Balancer) better(c Class) (shares []int) {
 	if chosen.shares == nil {
 		return nil
 	}
-	if now/chosen.seconds < gainToJump && count(chosen.shares) > 1 && sameRails(chosen.shares, k.shares) {
+	if now/chosen.seconds < gainToDisturb && count(chosen.shares) > 1 && sameRails(chosen.shares, k.shares) {
 		return towards(k.shares, chosen.shares)
 	}
 	return chosen.shares
@@ -306,7 +304,7 @@ func (b *Balancer) bound(k *class, shares []int) {
 		}
 		most := s
 		if !free {
-			most = k.unburned(i, min(s, max(mostGrowth*has, k.rounds/firstShare, 1)))
+			most = k.unburned(i, min(s, max(mostGrowth*has, k.rounds/smallPart, 1)))
 		}
 		if s > most {
 			over += s - most

@@ -9,9 +9,6 @@ import (
 	"github.com/polyrail/polyrail/collective/plan"
 )
 
-// When an algorithm is tried, and what it takes to be chosen (order: free). Times are of whole operations.
-const trialCounts = 2 // the last sets of a trial are what counts
-
 // choice is how a class comes to its algorithm where all ranks may run any of several: by trying them in turn. Each has
 // a state of the class for itself, which rests while another one is in force: its rounds, shares
 // and noise are its own. What one promises can't be told from the lines of another, except whether it is worth trying.
@@ -85,7 +82,7 @@ func (b *Balancer) choose(c Class, took float64, atRest, rescaled, moved bool) (
 	for i := range x.rivals {
 		x.rivals[i].tick()
 	}
-	if b.classes[c].mode != settled || home.known < trialCounts {
+	if b.classes[c].mode != settled || home.known < settlingSets/2 {
 		return false
 	}
 	next := b.challenger(c)
@@ -136,7 +133,7 @@ func (r *rival) unlike(bytes float64) bool {
 func (x *choice) forget() {
 	for i := range x.rivals {
 		r := &x.rivals[i]
-		r.known, r.pace = 0, pace{left: min(r.left, choicePause)}
+		r.known, r.pace = 0, pace{left: min(r.left, rested)}
 	}
 }
 
@@ -226,12 +223,12 @@ func (b *Balancer) judge(c Class, took float64, moved bool) (changed bool) {
 	x := b.choices[c]
 	home, r := &x.rivals[x.home], &x.rivals[x.trial]
 	x.sets++
-	r.note(took, b.classes[c].bytes, trialCounts)
+	r.note(took, b.classes[c].bytes, settlingSets/2) // the last half of a trial counts
 	deviation := x.scatter.deviation()
 	switch {
 	case home.unlike(r.bytes): // they can't be compared
 		home.known, r.known = 0, 0
-		r.left = choicePause
+		r.left = rested
 		return b.goHome(c)
 	case took-home.took > math.Log(greatly)+certain*deviation:
 		r.took, r.known = took, 1
@@ -249,7 +246,7 @@ func (b *Balancer) judge(c Class, took float64, moved bool) (changed bool) {
 
 // lost: another one is in use.
 func (r *rival) lost(to *rival) {
-	r.double(choicePause)
+	r.double(rested)
 	if r.took-to.took > math.Log(clearly) {
 		r.left = lastPause
 	}
@@ -293,7 +290,7 @@ func (b *Balancer) restore(c Class, a op.Algorithm) (ok bool) {
 		return false
 	}
 	for i := range x.rivals { // they were tried then
-		x.rivals[i].pace = newPace(choicePause)
+		x.rivals[i].pace = newPace(rested)
 	}
 	if at != x.home {
 		b.enforce(c, at)
@@ -327,7 +324,7 @@ func (b *Balancer) decided(c Class) bool {
 		return true
 	case x.trial >= 0:
 		return false
-	case x.rivals[x.home].known >= trialCounts:
+	case x.rivals[x.home].known >= settlingSets/2:
 		return b.challenger(c) < 0
 	}
 	for i := range x.rivals {

@@ -5,13 +5,6 @@ import (
 	"slices"
 )
 
-// When two splits are compared by what whole operations take, and what decides.
-const (
-	proven     = 1.5 // standard deviations that shares must gain over the baseline
-	surely     = 0.7 // standard deviations that end a contest early
-	suspicious = 1.1 // the rails alone promise this of equal shares, over what others take together
-)
-
 // contest compares the shares in force with the class's equal ones, its home, by what whole operations
 // take, in turns: what rails take alone doesn't tell what they could do where they share a processor or
 // a link. Then any shares can look right, and leaving home gains nothing. So home wins ties.
@@ -52,15 +45,15 @@ const (
 // outcome is what the pairs say so far, where the times of one set scatter by deviation.
 func (t *contest) outcome(deviation float64) outcome {
 	doubt := deviation * math.Sqrt(2/float64(t.pairs))
-	need := max(math.Log(gainToAdjust), proven*doubt)
+	need := max(math.Log(gainToAdjust), likely*doubt)
 	mean := t.gain / float64(t.pairs)
 	switch {
-	case mean > need+surely*doubt || mean > need && t.pairs >= settlingSets:
+	case t.pairs < settlingSets && math.Abs(mean-need) < doubt:
+		return open
+	case mean > need:
 		return leave
-	case mean < need-surely*doubt || t.pairs >= settlingSets:
-		return stay
 	}
-	return open
+	return stay
 }
 
 // rounds of a class that may be divided have a home.
@@ -90,7 +83,7 @@ func (b *Balancer) harmlessAtHome(c Class, best float64) bool {
 // note takes what a set's operations took per byte under the shares in force.
 func (k *class) note(took float64) {
 	if k.last != 0 {
-		k.whole.learn(min(max((took-k.last)/math.Sqrt2, -maxResidual), maxResidual))
+		k.whole.learn(min(max((took-k.last)/math.Sqrt2, -math.Log(mostGrowth)), math.Log(mostGrowth)))
 	}
 	k.last = took
 }
@@ -129,8 +122,12 @@ func (b *Balancer) doubtful(c Class, want []int) bool {
 		return false
 	}
 	gain := math.Log(b.predict(c, k.shares) / b.predict(c, want))
-	noise := k.own.deviation() / math.Sqrt(max(b.evidence(c, k.home, false), 1))
-	return gain < max(math.Log(clearly), likely*noise)
+	return gain < k.proof(b.evidence(c, k.home, false))
+}
+
+// proof is the difference to the baseline that so many measurements of it prove, in logarithms.
+func (k *class) proof(evidence float64) float64 {
+	return max(math.Log(clearly), likely*k.own.deviation()/math.Sqrt(max(evidence, 1)))
 }
 
 // suspect reports whether home is to be compared with the shares in force: the rails alone promise that
@@ -143,9 +140,9 @@ func (b *Balancer) suspect(c Class) bool {
 	now := b.predict(c, k.shares)
 	alone, known := b.apart(c, k.home)
 	if count(k.shares) > 1 {
-		alone *= suspicious
+		alone *= gainToSplit
 	}
-	return known && alone < now && b.predict(c, k.home) <= now*clearly // more is too much to be tried
+	return known && alone < now && math.Log(b.predict(c, k.home)/now) <= k.proof(b.evidence(c, k.home, false)) // more is too much to be tried
 }
 
 // apart is what a division takes if its rails don't hinder each other at all.

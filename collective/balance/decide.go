@@ -91,7 +91,7 @@ func (b *Balancer) line(c Class, rail int, alone bool) line {
 func (b *Balancer) bestAlone(c Class) (rail int, seconds float64) {
 	k := &b.classes[c]
 	rail = -1
-	guess := k.sets == 0 || k.rounds < trialRounds || b.undivided(c)
+	guess := k.sets == 0 || k.rounds < smallPart || b.undivided(c)
 	for i := range b.rails {
 		l := b.line(c, i, true)
 		if !l.known || !guess && !k.leads(i) && !b.tested(c, i) {
@@ -150,7 +150,7 @@ func (b *Balancer) due(c Class) (shares []int) {
 		shares = b.cold(c, rail)
 	case rail >= 0 && count(k.shares) > 1 && (alone < now || k.littleHelp() && alone < now*b.doubtAlone(c, rail)):
 		shares = b.cold(c, rail)
-	case k.rounds < trialRounds:
+	case k.rounds < smallPart:
 		return nil
 	default:
 		if rail = b.candidate(c); rail < 0 {
@@ -216,7 +216,7 @@ func (b *Balancer) tested(c Class, rail int) bool {
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
 func (b *Balancer) candidate(c Class) (rail int) {
 	k := &b.classes[c]
-	return b.outsider(c, false, k.bytes/float64(k.rounds), guessHarm)
+	return b.outsider(c, false, k.bytes/float64(k.rounds), greatlyFar)
 }
 
 // other is the rail that operations which are never divided are to be tried on; -1: none. A probe of few small operations is

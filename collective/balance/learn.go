@@ -2,14 +2,6 @@ package balance
 
 import "math"
 
-// changedFar is measured against expected time, above which a rail has changed. It is for times that
-// were expected from other sizes or shares. With 1.5 small operations behind a shaper stayed on a
-// slow rail.
-const changedFar = 1.8
-
-// follow is how much of what all rails deviate by in common is taken for a new level of all of them.
-const follow = 1.0 / settlingSets
-
 // learn takes a set of windows into the rails' models, and reports whether a rail has changed.
 //
 // What disturbs all rails alike, as a busy processor does, says nothing of how they compare: of a set
@@ -45,7 +37,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		p.seconds *= math.Exp(-common)
 		rest, limit := residuals[i]-common, own.limit(clearly)
 		if footings[i] == near {
-			limit = own.limit(changedFar)
+			limit = own.limit(greatlyFar)
 		}
 		if k.suspects[rail]*rest > 0 {
 			limit /= 2 // the last one has moved what is expected
@@ -84,7 +76,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	if common != 0 {
 		k.common.add(common, expected)
 		for _, m := range b.rails {
-			m.of(k.form).scale(math.Exp(follow * common))
+			m.of(k.form).scale(math.Exp(common / settlingSets))
 		}
 	}
 	return v == changed
@@ -94,7 +86,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 // it isn't always the same one that ends last. Of a single rail nothing comes on top.
 func (k *class) learnBeyond(set []Window) {
 	if len(set) > 1 {
-		k.beyond += follow * (min(beyond(set), maxResidual) - k.beyond)
+		k.beyond += (min(beyond(set), math.Log(mostGrowth)) - k.beyond) / settlingSets
 	}
 }
 

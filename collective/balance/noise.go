@@ -9,11 +9,8 @@ import (
 // How noise is learned and what it costs.
 const (
 	priorDeviation = 0.02 // relative, of a window's mean, before anything was seen: a quiet network
-	quietDeviation = 0.07 // up to which what is far off is a change, and must not be seen twice
 	noiseMemory    = 8    // sets
-	maxResidual    = 0.7  // in logarithms: more than a factor of 2 is no noise
 	certain        = 3    // standard deviations that noise doesn't go beyond
-	mostLean       = 25   // times leanToZero
 	mostMemory     = 32   // and at most
 )
 
@@ -37,7 +34,7 @@ const (
 
 // add takes a measurement's distance from what was to be expected, as a difference of logarithms.
 func (s *spread) add(residual float64, v verdict) {
-	residual = min(max(residual, -maxResidual), maxResidual)
+	residual = min(max(residual, -math.Log(mostGrowth)), math.Log(mostGrowth))
 	back := residual*s.doubt < 0 && math.Abs(residual) > math.Abs(s.doubt)/2
 	if s.doubt != 0 && (s.followed && back || !s.followed && v != changed) {
 		s.learn(s.doubt)
@@ -69,8 +66,9 @@ func (s *spread) deviation() float64 {
 // limit is the residual above which something has changed, in logarithms: never below that of a ratio.
 func (s *spread) limit(ratio float64) float64 { return max(math.Log(ratio), certain*s.deviation()) }
 
-// quiet reports whether what is far off must be a change. Where there is noise, it must be seen twice.
-func (s *spread) quiet() bool { return s.deviation() < quietDeviation }
+// quiet reports whether noise never makes a difference that would count: what is far off must be a change. Where there
+// is more noise, it must be seen twice.
+func (s *spread) quiet() bool { return certain*s.deviation() < math.Log(gainToMove) }
 
 // memory is how many windows a mean is made of, so that it is as good as one on a quiet network.
 func (s *spread) memory() float64 {
@@ -82,7 +80,7 @@ func (s *spread) memory() float64 {
 // them.
 func (s *spread) lean() float64 {
 	d := s.deviation() / priorDeviation
-	return leanToZero * min(max(d*d, 1), mostLean)
+	return leanToZero * max(d*d, 1)
 }
 
 // anew is the same spread without a doubt, for another class.
@@ -101,7 +99,7 @@ func (b *Balancer) noise(size Class, elapsed []time.Duration) {
 	sorted := slices.Sorted(slices.Values(elapsed))
 	quickest := max(sorted[0], 1)
 	for _, e := range sorted[1:] {
-		seen.learn(min(math.Log(max(e, quickest).Seconds()/quickest.Seconds()), maxResidual))
+		seen.learn(min(math.Log(max(e, quickest).Seconds()/quickest.Seconds()), math.Log(mostGrowth)))
 	}
 }
 

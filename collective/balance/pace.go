@@ -10,7 +10,6 @@ type pace struct {
 // First pauses, in sets, and the longest of all.
 const (
 	samplePause  = 8   // a rail that is out costs an operation a little. The baseline's trials begin alike
-	choicePause  = 16  // another algorithm takes sets to find its shares
 	penaltyPause = 32  // what a rail has saved up in a pause takes operations to use up
 	lastPause    = 512 // of a change that nothing else shows
 )

@@ -6,11 +6,8 @@ import (
 	"slices"
 )
 
-// What is remembered of the divisions that brief operations ran with.
-const (
-	mostRemembered = 8  // divisions
-	remembered     = 64 // sets since the last one with a division
-)
+// remembered is how many sets a division of brief operations is remembered after the last one with it.
+const remembered = 64
 
 // division is what operations took with shares that were in force.
 //
@@ -35,10 +32,6 @@ func (k *class) remember(took float64) {
 		k.tried, d = nil, nil
 	}
 	if d == nil {
-		if len(k.tried) == mostRemembered {
-			oldest := slices.MaxFunc(k.tried, func(a, b division) int { return cmp.Compare(a.age, b.age) })
-			k.tried = slices.DeleteFunc(k.tried, func(d division) bool { return d.age == oldest.age })
-		}
 		k.tried = append(k.tried, division{slices.Clone(k.shares), took, 1, 0})
 		return
 	}

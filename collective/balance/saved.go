@@ -15,7 +15,6 @@ import (
 const (
 	MaxSamples       = 1 << 12
 	maxSampleElapsed = 24 * time.Hour
-	savedWeight      = 1 // of a sample at most: a window of today weighs as much as all that a file knows of its place
 )
 
 // Saved is what a Balancer has learned, for a later one of the same rails and as many ranks.
@@ -182,7 +181,7 @@ func (b *Balancer) Learn(samples []Sample) {
 	for _, s := range samples {
 		m := b.rails[s.Rail].of(form{algorithm: s.Algorithm})
 		m.points = append(m.points, point{
-			class: s.Class, alone: s.Alone, bytes: float64(s.Bytes), seconds: s.Elapsed.Seconds(), weight: min(s.Weight, savedWeight),
+			class: s.Class, alone: s.Alone, bytes: float64(s.Bytes), seconds: s.Elapsed.Seconds(), weight: min(s.Weight, 1), // a window of today weighs as much as all that a file knows of its place
 		})
 	}
 }

@@ -12,9 +12,8 @@ import (
 // spent on reporting them is small against theirs.
 const (
 	WindowOperations = 10
-	windowElapsed    = time.Millisecond      // of the first windows under a table
-	quietElapsed     = 16 * time.Millisecond // of later ones: each takes twice as long as the one before, up to this
-	transient        = 8 * time.Millisecond  // of operations under a new table that don't count, if they can be divided: they live on what a rail had saved up
+	windowElapsed    = time.Millisecond     // of the first windows under a table. Later ones take twice as long each, up to twice what is transient
+	transient        = 8 * time.Millisecond // of operations under a new table that don't count, if they can be divided: they live on what a rail had saved up
 	maxOperations    = 1 << 20
 )
 
@@ -165,7 +164,7 @@ func (t *Timer) Add(version, split uint32, class Class, times []RailTime) (set [
 		return nil, false
 	}
 	set = s.windows(t.Family, class)
-	s.needed = min(2*max(s.needed, windowElapsed), quietElapsed)
+	s.needed = min(2*max(s.needed, windowElapsed), 2*transient)
 	s.reset()
 	return set, true
 }
