@@ -19,7 +19,10 @@ const (
 	gainToMove    = 1.25  // is worth another single rail: times of single rails carry the ranks' skew
 	clearly       = 1.35  // is no accident of a few operations, but for noise
 	greatly       = 1.5   // is too much to go on with
-	greatlyFar    = 1.8   // is, where it follows from other sizes, shares or a probe: with 1.5 small operations behind a shaper stayed on a slow rail
+
+	// greatlyFar is too much, or a change of a rail, where it follows from other sizes, shares or a
+	// probe. With 1.5 small operations behind a shaper stayed on a slow rail.
+	greatlyFar = 1.8
 )
 
 // What noise alone promises must not move a share: standard deviations that a gain must be above.
@@ -30,13 +33,19 @@ const (
 
 // A wrong estimate must not cost much, and is corrected by the next windows.
 const (
-	mostGrowth = 2 // of a share, from one table to the next where there is noise: at worst it doubles the time. What is off by more is no noise
-	smallPart  = 8 // or up to one part in so many. Operations of fewer rounds try nothing: one of them is a larger part
+	// mostGrowth is of a share, from one table to the next where there is noise: at worst it doubles
+	// the time. What is off by more is no noise.
+	mostGrowth = 2
+	// smallPart of an operation, one in so many, is no risk: a share may grow up to it. Operations of
+	// fewer rounds try nothing.
+	smallPart = 8
 )
 
 const (
-	settlingSets = 4  // sets before hysteresis begins; as many decide what is compared
-	rested       = 16 // sets of one split, after which what was before is no comparison, and other algorithms are tried
+	settlingSets = 4 // sets before hysteresis begins; as many decide what is compared
+	// rested is sets of one split, after which what was before is no comparison, and other algorithms
+	// are tried.
+	rested = 16
 
 	littleHelp   = 1.2 // times what the main rail carries: a smaller operation is tried on that rail alone
 	leastStartup = 0.3 // of an operation's time, if smaller ones take it: one rail alone may do better

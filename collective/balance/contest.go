@@ -48,7 +48,7 @@ func (t *contest) outcome(deviation float64) outcome {
 	need := max(math.Log(gainToAdjust), likely*doubt)
 	mean := t.gain / float64(t.pairs)
 	switch {
-	case t.pairs < settlingSets && math.Abs(mean-need) < doubt:
+	case t.pairs < settlingSets && mean <= math.Log(clearly)+need:
 		return open
 	case mean > need:
 		return leave
@@ -83,7 +83,7 @@ func (b *Balancer) harmlessAtHome(c Class, best float64) bool {
 // note takes what a set's operations took per byte under the shares in force.
 func (k *class) note(took float64) {
 	if k.last != 0 {
-		k.whole.learn(min(max((took-k.last)/math.Sqrt2, -math.Log(mostGrowth)), math.Log(mostGrowth)))
+		k.whole.learn(bounded((took - k.last) / math.Sqrt2))
 	}
 	k.last = took
 }
@@ -142,7 +142,8 @@ func (b *Balancer) suspect(c Class) bool {
 	if count(k.shares) > 1 {
 		alone *= gainToSplit
 	}
-	return known && alone < now && math.Log(b.predict(c, k.home)/now) <= k.proof(b.evidence(c, k.home, false)) // more is too much to be tried
+	loss := math.Log(b.predict(c, k.home) / now) // more than noise explains is too much to be tried
+	return known && alone < now && loss <= k.proof(b.evidence(c, k.home, false))
 }
 
 // apart is what a division takes if its rails don't hinder each other at all.

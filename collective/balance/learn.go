@@ -86,7 +86,7 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 // it isn't always the same one that ends last. Of a single rail nothing comes on top.
 func (k *class) learnBeyond(set []Window) {
 	if len(set) > 1 {
-		k.beyond += (min(beyond(set), math.Log(mostGrowth)) - k.beyond) / settlingSets
+		k.beyond += (bounded(beyond(set)) - k.beyond) / settlingSets
 	}
 }
 

@@ -32,9 +32,15 @@ const (
 	changed                  // what it measures has changed, and what is expected with it
 )
 
+// bounded is as much of a difference of logarithms as noise can make.
+func bounded(difference float64) float64 {
+	most := math.Log(mostGrowth)
+	return min(max(difference, -most), most)
+}
+
 // add takes a measurement's distance from what was to be expected, as a difference of logarithms.
 func (s *spread) add(residual float64, v verdict) {
-	residual = min(max(residual, -math.Log(mostGrowth)), math.Log(mostGrowth))
+	residual = bounded(residual)
 	back := residual*s.doubt < 0 && math.Abs(residual) > math.Abs(s.doubt)/2
 	if s.doubt != 0 && (s.followed && back || !s.followed && v != changed) {
 		s.learn(s.doubt)
@@ -66,8 +72,8 @@ func (s *spread) deviation() float64 {
 // limit is the residual above which something has changed, in logarithms: never below that of a ratio.
 func (s *spread) limit(ratio float64) float64 { return max(math.Log(ratio), certain*s.deviation()) }
 
-// quiet reports whether noise never makes a difference that would count: what is far off must be a change. Where there
-// is more noise, it must be seen twice.
+// quiet reports whether noise never makes a difference that would count: what is far off must be a
+// change. Where there is more noise, it must be seen twice.
 func (s *spread) quiet() bool { return certain*s.deviation() < math.Log(gainToMove) }
 
 // memory is how many windows a mean is made of, so that it is as good as one on a quiet network.
@@ -99,7 +105,7 @@ func (b *Balancer) noise(size Class, elapsed []time.Duration) {
 	sorted := slices.Sorted(slices.Values(elapsed))
 	quickest := max(sorted[0], 1)
 	for _, e := range sorted[1:] {
-		seen.learn(min(math.Log(max(e, quickest).Seconds()/quickest.Seconds()), math.Log(mostGrowth)))
+		seen.learn(bounded(math.Log(max(e, quickest).Seconds() / quickest.Seconds())))
 	}
 }
 

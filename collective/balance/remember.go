@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// remembered is how many sets a division of brief operations is remembered after the last one with it.
+// remembered is how many sets a division of brief operations is remembered after the last one with
+// it; so there are no more than that many.
 const remembered = 64
 
 // division is what operations took with shares that were in force.

@@ -181,7 +181,8 @@ func (b *Balancer) Learn(samples []Sample) {
 	for _, s := range samples {
 		m := b.rails[s.Rail].of(form{algorithm: s.Algorithm})
 		m.points = append(m.points, point{
-			class: s.Class, alone: s.Alone, bytes: float64(s.Bytes), seconds: s.Elapsed.Seconds(), weight: min(s.Weight, 1), // a window of today weighs as much as all that a file knows of its place
+			class: s.Class, alone: s.Alone, bytes: float64(s.Bytes), seconds: s.Elapsed.Seconds(),
+			weight: min(s.Weight, 1), // a window of today weighs as much as all that a file knows of its place
 		})
 	}
 }

@@ -12,9 +12,11 @@ import (
 // spent on reporting them is small against theirs.
 const (
 	WindowOperations = 10
-	windowElapsed    = time.Millisecond     // of the first windows under a table. Later ones take twice as long each, up to twice what is transient
-	transient        = 8 * time.Millisecond // of operations under a new table that don't count, if they can be divided: they live on what a rail had saved up
-	maxOperations    = 1 << 20
+	// windowElapsed is of the first windows under a table. Later ones take twice as long each, up to
+	// twice what is transient.
+	windowElapsed = time.Millisecond
+	transient     = 8 * time.Millisecond // of operations under a new table that don't count, if they can be divided: they live on what a rail had saved up
+	maxOperations = 1 << 20
 )
 
 // Window is the mean of one rail over at least WindowOperations operations of a size class, of which
