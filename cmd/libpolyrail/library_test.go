@@ -111,6 +111,18 @@ func TestEveryCallWorksFromC(t *testing.T) {
 			}
 		}
 	})
+
+	t.Run("latency", func(t *testing.T) {
+		example := compile(t, cc, lib, "../../examples/c/latency.c")
+		common := []string{"2", "8", "bind=127.0.0.1:0", "rail=r0=tcp:127.0.0.1", "probe=off"}
+		out := pair(t, example, append(common[:5:5], "name=a"), append(common[:5:5], "name=b"),
+			func(a string) string { return "join=" + a })
+		for rank, text := range out {
+			if want := "rank " + strconv.Itoa(rank) + ": 8 bytes, p50 "; !strings.HasPrefix(text, want) {
+				t.Errorf("it printed %q, want %q and times", text, want)
+			}
+		}
+	})
 }
 
 // constants are the numbers that a file gives to names.
