@@ -80,12 +80,12 @@ func (c *Communicator) derive(ctx context.Context, members []op.Rank,
 	salt, color uint64) (*Communicator, error) {
 	n, g := c.Group.node, c.Group
 	var child *Group
-	work, err := c.start(ctx, &startOperation{request: &engine.Request{Kind: op.KindDup,
-		Salt: salt, Internal: true}, entered: func(seq uint64, t *table.Table) {
+	dup := &engine.Request{Kind: op.KindDup, Salt: salt, Internal: true}
+	work, err := c.start(ctx, dup, func(seq uint64, t *table.Table) {
 		if slices.Contains(members, g.Rank) {
 			child = n.derive(g, childID(g.ID, seq, color), seq, members, t)
 		}
-	}})
+	})
 	if err == nil {
 		err = work.Wait(ctx)
 	}

@@ -3,6 +3,7 @@ package communicator
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -36,6 +37,8 @@ type Node struct {
 	// Cast sends a message to a node by gossip, or to all others if it has no name. It may get
 	// lost.
 	Cast func(to string, m *messages.Rendezvous)
+
+	starts sync.Pool // of startOperation
 }
 
 // Registry knows the communicators of a node by their wire ids, and hears what becomes of them. Its
@@ -63,6 +66,21 @@ type Registry interface {
 
 // tell sends a message from outside any actor.
 func (n *Node) tell(pid *actor.PID, message any) { n.System.Root.Send(pid, message) }
+
+// newStart is a startOperation that was used before, or a new one.
+func (n *Node) newStart() *startOperation {
+	if m, ok := n.starts.Get().(*startOperation); ok {
+		return m
+	}
+	return &startOperation{ready: make(chan struct{}, 1)}
+}
+
+// recycle is for a call's caller, when the coordinator has answered it: then nobody else looks at
+// it.
+func (n *Node) recycle(m *startOperation) {
+	*m = startOperation{ready: m.ready}
+	n.starts.Put(m)
+}
 
 // unknown logs a message that an actor has no case for.
 func (n *Node) unknown(ctx actor.Context) { supervise.Unknown(ctx, n.Log) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/table"
 )
 
 // This file is about a call between its caller and the coordinator: until it has a seq.
@@ -16,10 +17,12 @@ import (
 // communicator, since the other ranks may have made it, except on a closed or broken one and
 // where the context was over before.
 func (c *Communicator) Start(ctx context.Context, r *engine.Request) (*engine.Work, error) {
-	return c.start(ctx, &startOperation{request: r})
+	return c.start(ctx, r, nil)
 }
 
-func (c *Communicator) start(ctx context.Context, m *startOperation) (*engine.Work, error) {
+// start tells entered, unless it is nil, when the call has got its seq and nothing was sent.
+func (c *Communicator) start(ctx context.Context, r *engine.Request,
+	entered func(seq uint64, inForce *table.Table)) (*engine.Work, error) {
 	if err := c.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -27,21 +30,23 @@ func (c *Communicator) start(ctx context.Context, m *startOperation) (*engine.Wo
 		return nil, err
 	}
 	g := c.Group
-	m.ready = make(chan struct{}, 1)
-	m.work = g.NewWork(c.slots)
-	g.Called(m.request)
-	g.Gather(m.request)
+	m := g.node.newStart()
+	m.request, m.work, m.entered = r, g.NewWork(c.slots), entered
+	g.Called(r)
+	g.Gather(r)
 	if g.node.OperationTimeout > 0 {
 		m.called = time.Now()
 	}
 	g.node.tell(c.coordinator, m)
 	if err := c.numbered(ctx, m); err != nil {
-		m.request.Batch.Free()
+		r.Batch.Free()
 		<-c.slots
 		return nil, err
 	}
-	m.operation.Launch()
-	return m.work, nil
+	o, work := m.operation, m.work
+	g.node.recycle(m)
+	o.Launch()
+	return work, nil
 }
 
 // slot takes one of the places for operations in flight.

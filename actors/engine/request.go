@@ -10,21 +10,19 @@ import (
 
 // Request is one call of a collective, as the caller made it.
 type Request struct {
-	Kind     op.Kind
-	DType    op.DType
-	Internal bool  // the runtime's own: it is not counted among the callers' operations
-	Op       op.Op // of kinds that reduce
-	// As long as the kind has them (plan.Parts.Buffers); what it doesn't use is ignored.
-	Dst, Src  []byte
-	Root      op.Rank    // of kinds that have one
-	Counts    []int      // elements of each rank's part, the same on all ranks; nil: equal parts
-	External  *AllToAllV // of KindAllToAllV
-	Batch     *Batch     // of an allreduce of many buffers, in place of Dst and Src; nil otherwise
-	Name      string     // compared between ranks; may be empty
+	Kind      op.Kind
+	DType     op.DType
 	Algorithm op.Algorithm
-
-	// The caller calls Wait or WaitFor at once.
-	Waits bool
+	Internal  bool  // the runtime's own: it is not counted among the callers' operations
+	Waits     bool  // the caller calls Wait or WaitFor at once
+	Op        op.Op // of kinds that reduce
+	// As long as the kind has them (plan.Parts.Buffers); what it doesn't use is ignored.
+	Dst, Src []byte
+	Root     op.Rank    // of kinds that have one
+	Counts   []int      // elements of each rank's part, the same on all ranks; nil: equal parts
+	External *AllToAllV // of KindAllToAllV
+	Batch    *Batch     // of an allreduce of many buffers, in place of Dst and Src; nil otherwise
+	Name     string     // compared between ranks; may be empty
 
 	// Ended, if set, is told once how the operation ended, before its caller knows. It must not block.
 	Ended func(End)
