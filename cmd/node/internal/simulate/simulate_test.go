@@ -66,6 +66,19 @@ func TestABurstPassesAtOnceAfterAPause(t *testing.T) {
 	}
 }
 
+// A tree's lane is cut as the runtime cuts it: each block of the flat algorithm into fragments.
+func TestATreesLaneIsCutIntoTheBlocksOfTheFlatAlgorithm(t *testing.T) {
+	for a, fragments := range map[op.Algorithm]int64{op.RecursiveDoubling: 1, op.Ring: 4} {
+		c := gigabit(4, 1)
+		c.Rails[0].Tree = &Tree{Radix: 36, Window: 16, Fragment: 64 << 10, Ports: true,
+			Node: Processor{Copy: 1e12, Fold: 1e12}}
+		r := run(t, c, Call{Kind: op.KindAllReduce, Algorithm: a, Bytes: 64 << 10})
+		if want := fragments * 2 * 4; r.Frames != want {
+			t.Errorf("%v: %d frames, want %d", a, r.Frames, want)
+		}
+	}
+}
+
 func TestALargeRingReachesItsBound(t *testing.T) {
 	for _, hosts := range []int{2, 4, 7} {
 		const bytes = 64 << 20

@@ -4,16 +4,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/sharp"
 )
 
 // tree is a lane that goes over a rail's aggregation tree: a leaf for each rank, a node for each
-// junction. What a lane carries is cut into fragments.
+// junction. What a lane carries is cut into the blocks of the flat algorithm, and these into
+// fragments.
 type tree struct {
 	s      *simulation
 	rail   int
 	config *Tree
 	bytes  int
+	blocks int
+	each   int    // fragments of a block
 	count  uint64 // fragments
 	leaves []*sharp.Leaf
 	above  []place // by rank
@@ -30,7 +34,10 @@ type place struct{ node, child int }
 func newTree(s *simulation, rail, bytes int) *tree {
 	c := s.cluster
 	t := &tree{s: s, rail: rail, config: c.Rails[rail].Tree, bytes: bytes, done: make([]bool, c.ranks())}
-	t.count = max(1, uint64((bytes+t.config.Fragment-1)/t.config.Fragment))
+	t.blocks = min(schedule.Parts(s.call.Kind, s.algorithm, c.ranks()), max(1, bytes/elementBytes))
+	longest := (bytes + t.blocks - 1) / t.blocks
+	t.each = max(1, (longest+t.config.Fragment-1)/t.config.Fragment)
+	t.count = uint64(t.blocks * t.each)
 	t.layout = sharp.Arrange(t.sites())
 	t.above = make([]place, c.ranks())
 	t.up = make([]place, len(t.layout))
@@ -101,11 +108,13 @@ func needed(members, radix int) (nodes int) {
 	return nodes + 1
 }
 
+// elementBytes is one of float32: no block is smaller.
+const elementBytes = 4
+
 func (t *tree) fragmentBytes(number uint64) int {
-	if number+1 < t.count {
-		return t.config.Fragment
-	}
-	return t.bytes - int(t.count-1)*t.config.Fragment
+	block, i := int(number)/t.each, int(number)%t.each
+	length := t.bytes*(block+1)/t.blocks - t.bytes*block/t.blocks
+	return max(0, min(t.config.Fragment, length-i*t.config.Fragment))
 }
 
 // begin sends a rank's first fragments.
