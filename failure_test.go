@@ -284,13 +284,16 @@ func TestASecondNodeOfOneNameIsTurnedDown(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		cfg := b.Configs[1]
 		cfg.Bind = "10.0.0.9:7946"
+		<-time.After(time.Millisecond) // or it would be of the same incarnation
 		again, err := b.Join(b.t.Context(), cfg)
 		if err == nil { // gossip may find it out a little later
-			_, err = again.Communicator(b.t.Context(), "train", 2)
+			ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+			defer cancel()
+			_, err = again.Communicator(ctx, "train", 2)
 			defer again.Close(context.Background())
 		}
-		if err == nil || !strings.Contains(err.Error(), `"node1"`) {
-			t.Errorf("%v, want the conflict over node1's name", err)
+		if err == nil || !strings.Contains(err.Error(), `name "node1"`) {
+			t.Errorf("%v, want the conflict over node1's name; log:\n%s", err, b.log)
 		}
 	})
 }
