@@ -198,7 +198,7 @@ func TestLostProcessIsNamedByAllOthers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := needBench(t, hosts)
-			all := bench(t, b, "--sizes", "64MiB", "--min-time", "10m")
+			all := bench(t, b, "--sizes", "64MiB", "--min-time", "10m", "--balance", "static")
 			awaitTraffic(t, b, all)
 			if err := all[c.victim-1].Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
@@ -237,7 +237,13 @@ func awaitTraffic(t *testing.T, b *Bed, all []*process) {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing on the rails after %v", patience)
+			for _, p := range all {
+				_ = p.Process.Signal(syscall.SIGQUIT) // it says what it is at
+				p.await(t, patience)
+				t.Logf("%s:\n%s", p.name, p.errs.String())
+			}
+			t.Fatalf("after %v host 1 has sent %d and %d bytes on its rails", patience,
+				b.Traffic(1, 1).Sent, b.Traffic(1, 2).Sent)
 		}
 		<-poll.C
 	}
