@@ -40,9 +40,6 @@ func (b *Batch) Hold(p *Peer, rail int) {
 
 // Flush writes what was held, and holds nothing any more.
 func (b *Batch) Flush() {
-	if len(b.held) == 0 {
-		return
-	}
 	for _, h := range b.held {
 		if c := h.peer.unhold(h.rail); c != nil {
 			c.pumpAll()

@@ -59,6 +59,25 @@ func (c countedConn) TryWrite(bufs ...[]byte) (int64, error) {
 	return c.Conn.TryWrite(bufs...)
 }
 
+// countWrites has the named node's connections count their writes.
+func (b *bed) countWrites(net *mem.Network, name string) *atomic.Int64 {
+	var writes atomic.Int64
+	b.open = func(node string) transport.Transport {
+		if node == name {
+			return counted{net.Transport(node), &writes}
+		}
+		return net.Transport(node)
+	}
+	return &writes
+}
+
+// hold is a batch that holds what goes to a peer by its first rail.
+func hold(p *Peer) *Batch {
+	b := new(Batch)
+	b.Hold(p, 0)
+	return b
+}
+
 // echo answers each frame with one of the same seq, and has the reader hold the answers.
 type echo struct {
 	arrival
@@ -81,19 +100,12 @@ func TestABatchIsOneWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, 1, func(b *bed, net *mem.Network) {
-				var writes atomic.Int64 // of a
-				b.open = func(node string) transport.Transport {
-					if node == "a" {
-						return counted{net.Transport(node), &writes}
-					}
-					return net.Transport(node)
-				}
+				writes := b.countWrites(net, "a")
 				n := b.start("a", "b")
 				ab, _ := join(n[0], n[1])
 				synctest.Wait()
 				before := writes.Load()
-				var batch Batch
-				batch.Hold(ab, 0)
+				batch := hold(ab)
 				for seq := range uint64(c.frames) {
 					n[0].send(ab, seq+1, 0, 8, wire.FlagEager)
 				}
@@ -117,13 +129,7 @@ func TestABatchIsOneWrite(t *testing.T) {
 // more at hand.
 func TestAReaderFlushesWhatIsHeldWhileFramesAreAtHand(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {
-		var writes atomic.Int64 // of b
-		b.open = func(node string) transport.Transport {
-			if node == "b" {
-				return counted{net.Transport(node), &writes}
-			}
-			return net.Transport(node)
-		}
+		writes := b.countWrites(net, "b")
 		n := b.start("a", "b")
 		ab, ba := join(n[0], n[1])
 		n[1].land = func(_ *Peer, h *wire.Header) (Landing, error) {
@@ -133,8 +139,7 @@ func TestAReaderFlushesWhatIsHeldWhileFramesAreAtHand(t *testing.T) {
 		synctest.Wait()
 		before := writes.Load()
 		const frames = 8
-		var batch Batch
-		batch.Hold(ab, 0)
+		batch := hold(ab)
 		for seq := range uint64(frames) {
 			n[0].send(ab, seq+1, 0, 8, wire.FlagEager)
 		}
@@ -151,8 +156,7 @@ func TestWhatABatchHoldsOutlivesItsRail(t *testing.T) {
 	virtual(t, 2, func(b *bed, _ *mem.Network) {
 		n := b.start("a", "b")
 		ab, _ := join(n[0], n[1])
-		var batch Batch
-		batch.Hold(ab, 0)
+		batch := hold(ab)
 		n[0].send(ab, 1, 0, 8, wire.FlagEager)
 		breakRail(ab, 0)
 		n[1].expect("a", 1)

@@ -127,8 +127,10 @@ func (r *reader) guard(f func() error) (err error) {
 				"reason", fmt.Sprint(v), "stack", string(debug.Stack()))
 			err = fmt.Errorf("%w: reader panicked: %v", fault.ErrInternal, v)
 		}
-		if r.flushBefore(wire.Size); err != nil {
+		if err != nil {
 			r.batch.Flush()
+		} else {
+			r.flushBefore(wire.Size)
 		}
 	}()
 	return f()
