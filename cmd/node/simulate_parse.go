@@ -43,10 +43,11 @@ func parseSimRail(s string) (simulate.Rail, error) {
 }
 
 func formatSimRail(r simulate.Rail) string {
-	if r.Burst == 0 {
-		return formatSimLink(r.Link)
+	s := formatSimLink(r.Link)
+	if r.Burst > 0 {
+		s += ":" + r.Burst.String()
 	}
-	return formatSimLink(r.Link) + ":" + r.Burst.String()
+	return s
 }
 
 // rateUnits are bits per second.

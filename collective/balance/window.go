@@ -15,7 +15,9 @@ const (
 	// windowElapsed is of the first windows under a table. Later ones take twice as long each, up to
 	// twice what is transient.
 	windowElapsed = time.Millisecond
-	transient     = 8 * time.Millisecond // of operations under a new table that don't count, if they can be divided: they live on what a rail had saved up
+	// transient is of operations under a new table that don't count, if they can be divided: they live
+	// on what a rail had saved up.
+	transient     = 8 * time.Millisecond
 	maxOperations = 1 << 20
 )
 

@@ -119,13 +119,13 @@ func (s *simulation) prepare(ctx context.Context) error {
 	}
 	cost := schedule.CostOf(spec)
 	parts := plan.PartsOf(k, s.algorithm, n, s.call.Bytes, nil)
-	trees := s.overTrees(weights)
+	over, flat := s.overTrees(weights)
 	for r := range s.ranks {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		program := &schedule.Program{}
-		if !trees || r == 0 { // where all lanes go over trees, ranks have no program
+		if flat || r == 0 { // where all lanes go over trees, only their cut needs a program
 			spec.Rank = op.Rank(r)
 			if program, err = schedule.Build(spec); err != nil {
 				return err
@@ -133,31 +133,34 @@ func (s *simulation) prepare(ctx context.Context) error {
 		}
 		l := plan.NewLayout(s.call.Bytes, 1, parts, program.Blocks, cost)
 		p := plan.New(l, plan.Rounds(l.Rounds, weights), cost)
+		for _, rail := range over {
+			if r == 0 {
+				s.trees[rail] = newTree(s, rail, p)
+			}
+		}
 		s.ranks[r] = rank{parts: make([]*task.Task, len(weights)), plan: p}
 		s.start(r, program, p)
 	}
 	return nil
 }
 
-// overTrees makes the trees of the rails that carry something, and reports whether these are all.
-func (s *simulation) overTrees(weights []uint32) bool {
-	all := true
+// overTrees lists the rails whose lanes go over trees, and reports whether others carry something too.
+func (s *simulation) overTrees(weights []uint32) (over []int, flat bool) {
 	for i := range s.cluster.Rails {
-		r := &s.cluster.Rails[i]
-		if weights[i] == 0 {
-			continue
+		switch {
+		case weights[i] == 0:
+		case s.treed(&s.cluster.Rails[i]):
+			over = append(over, i)
+		default:
+			flat = true
 		}
-		if r.Tree == nil || s.call.Bytes < r.Tree.From || !treeKind(s.call.Kind) {
-			all = false
-			continue
-		}
-		var sum uint64
-		for _, w := range weights {
-			sum += uint64(w)
-		}
-		s.trees[i] = newTree(s, i, int(uint64(s.call.Bytes)*uint64(weights[i])/sum))
 	}
-	return all
+	return over, flat
+}
+
+// treed reports whether a rail carries the call over a tree.
+func (s *simulation) treed(r *Rail) bool {
+	return r.Tree != nil && s.call.Bytes >= r.Tree.From && treeKind(s.call.Kind)
 }
 
 // treeKind: what trees carry.
@@ -226,7 +229,7 @@ func (s *simulation) weights() ([]uint32, error) {
 // time, a ring 2(n-1)/n times.
 func (s *simulation) effective(r *Rail) float64 {
 	n := float64(s.cluster.ranks())
-	if r.Tree != nil && s.call.Bytes >= r.Tree.From && treeKind(s.call.Kind) {
+	if s.treed(r) {
 		return r.Rate
 	}
 	return r.Rate * n / (2 * max(n-1, 1))

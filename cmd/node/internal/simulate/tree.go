@@ -4,40 +4,34 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/polyrail/polyrail/collective/schedule"
+	"github.com/polyrail/polyrail/collective/plan"
 	"github.com/polyrail/polyrail/collective/sharp"
 )
 
 // tree is a lane that goes over a rail's aggregation tree: a leaf for each rank, a node for each
-// junction. What a lane carries is cut into the blocks of the flat algorithm, and these into
-// fragments.
+// junction. What a lane carries is cut as the runtime cuts it: its part of each block of the flat
+// algorithm into fragments.
 type tree struct {
-	s      *simulation
-	rail   int
-	config *Tree
-	bytes  int
-	blocks int
-	each   int    // fragments of a block
-	count  uint64 // fragments
-	leaves []*sharp.Leaf
-	above  []place // by rank
-	layout sharp.Layout
-	nodes  []*sharp.Node
-	up     []place // by node; node -1: it is the root
-	done   []bool  // by rank
-	out    []sharp.Action
+	s         *simulation
+	rail      int
+	config    *Tree
+	fragments []int // their lengths
+	leaves    []*sharp.Leaf
+	above     []place // by rank
+	layout    sharp.Layout
+	nodes     []*sharp.Node
+	up        []place // by node; node -1: it is the root
+	done      []bool  // by rank
+	out       []sharp.Action
 }
 
 // place is where a child hangs: which one it is of which node.
 type place struct{ node, child int }
 
-func newTree(s *simulation, rail, bytes int) *tree {
+func newTree(s *simulation, rail int, p *plan.Plan) *tree {
 	c := s.cluster
-	t := &tree{s: s, rail: rail, config: c.Rails[rail].Tree, bytes: bytes, done: make([]bool, c.ranks())}
-	t.blocks = min(schedule.Parts(s.call.Kind, s.algorithm, c.ranks()), max(1, bytes/elementBytes))
-	longest := (bytes + t.blocks - 1) / t.blocks
-	t.each = max(1, (longest+t.config.Fragment-1)/t.config.Fragment)
-	t.count = uint64(t.blocks * t.each)
+	t := &tree{s: s, rail: rail, config: c.Rails[rail].Tree, done: make([]bool, c.ranks())}
+	t.cut(p, &p.Lanes[rail])
 	t.layout = sharp.Arrange(t.sites())
 	t.above = make([]place, c.ranks())
 	t.up = make([]place, len(t.layout))
@@ -108,18 +102,22 @@ func needed(members, radix int) (nodes int) {
 	return nodes + 1
 }
 
-// elementBytes is one of float32: no block is smaller.
-const elementBytes = 4
-
-func (t *tree) fragmentBytes(number uint64) int {
-	block, i := int(number)/t.each, int(number)%t.each
-	length := t.bytes*(block+1)/t.blocks - t.bytes*block/t.blocks
-	return max(0, min(t.config.Fragment, length-i*t.config.Fragment))
+// cut divides the lane's part of each block; one of nothing has an empty fragment.
+func (t *tree) cut(p *plan.Plan, l *plan.Lane) {
+	for block := range p.Blocks {
+		_, length := p.Range(l.First, l.Rounds, block)
+		for ; length > 0; length -= t.config.Fragment {
+			t.fragments = append(t.fragments, min(length, t.config.Fragment))
+		}
+	}
+	if len(t.fragments) == 0 {
+		t.fragments = []int{0}
+	}
 }
 
 // begin sends a rank's first fragments.
 func (t *tree) begin(r int) {
-	t.leaves[r].Take(int(t.count))
+	t.leaves[r].Take(len(t.fragments))
 	t.send(r)
 }
 
@@ -127,7 +125,7 @@ func (t *tree) begin(r int) {
 func (t *tree) send(r int) {
 	leaf, p := t.leaves[r], &t.s.cluster.Ranks
 	for number := leaf.Sent(); leaf.Send(number); number++ {
-		bytes := t.fragmentBytes(number)
+		bytes := t.fragments[number]
 		out := t.s.net.work(r, t.s.now, p.Frame+over(bytes, p.Copy))
 		to := t.above[r]
 		t.toNode(&t.s.net.out[t.rail][t.s.cluster.host(r)], to, out, &frame{bytes: bytes, number: number, up: true, child: int32(to.child)})
@@ -187,7 +185,7 @@ func (t *tree) rank(e event) {
 	leaf := t.leaves[r]
 	leaf.Arrived(e.f.number)
 	leaf.Placed(leaf.Received())
-	if leaf.Received() == t.count && !t.done[r] {
+	if leaf.Received() == uint64(len(t.fragments)) && !t.done[r] {
 		t.done[r] = true
 		t.s.ended()
 		return
@@ -229,7 +227,7 @@ func (t *tree) carry(i int, actions []sharp.Action) {
 		t.s.queue.add(event{at: at, kind: kind, lane: int32(t.rail), who: int32(i), a: 1, b: int64(number)})
 	}
 	for _, a := range append([]sharp.Action(nil), actions...) {
-		bytes := t.fragmentBytes(a.Number)
+		bytes := t.fragments[a.Number]
 		switch a.Kind {
 		case sharp.Fold:
 			takes := over(bytes*(len(t.layout[i].Children)-1), p.Fold)
