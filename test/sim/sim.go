@@ -189,6 +189,7 @@ func (s *Sim) start(seed uint64) {
 	default:
 		if s.Ranks > 0 {
 			s.drawMany()
+			clear(s.programs) // a program of each of many ranks is much, and seldom met again
 		}
 		s.setup.hosts = s.drawHosts(s.setup.ranks)
 	}
