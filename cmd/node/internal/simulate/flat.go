@@ -15,7 +15,8 @@ func (s *simulation) flat(e event) {
 	case began:
 		s.begin(r)
 	case wired:
-		s.queue.add(event{at: s.net.work(r, s.now, time.Duration(e.a)), kind: arrived, lane: e.lane, who: e.who, f: e.f})
+		at := s.cluster.Ranks.receive(s.net.processor(r), s.now, e.f.bytes, time.Duration(e.a))
+		s.queue.add(event{at: at, kind: arrived, lane: e.lane, who: e.who, f: e.f})
 	case arrived:
 		s.receive(r, int(e.lane), e.f)
 	case folded:
@@ -87,10 +88,10 @@ func (s *simulation) step(r, lane int, e task.Event) {
 		case task.Grant:
 			s.send(r, int(a.To), lane, &frame{from: int32(r), grant: a.Limit})
 		case task.Reduce:
-			s.queue.add(event{at: s.net.work(r, now, over(a.Dst.Len*(len(a.Args)-1), s.cluster.Ranks.Fold)),
+			s.queue.add(event{at: work(s.net.processor(r), now, over(a.Dst.Len*(len(a.Args)-1), s.cluster.Ranks.Fold)),
 				kind: folded, lane: int32(lane), who: int32(r), a: int64(a.Ref)})
 		case task.Copy:
-			s.queue.add(event{at: s.net.work(r, now, over(a.Dst.Len, s.cluster.Ranks.Copy)),
+			s.queue.add(event{at: work(s.net.processor(r), now, over(a.Dst.Len, s.cluster.Ranks.Copy)),
 				kind: folded, lane: int32(lane), who: int32(r), a: int64(a.Ref)})
 		case task.Resolve:
 			s.ended()
@@ -100,42 +101,40 @@ func (s *simulation) step(r, lane int, e task.Event) {
 
 // send gives a frame to a rank's processor, and then to the link.
 func (s *simulation) send(from, to, lane int, f *frame) {
-	p := &s.cluster.Ranks
-	out := s.net.work(from, s.now, p.Frame+over(f.bytes, p.Copy))
+	leaves := s.cluster.Ranks.send(s.net.processor(from), s.now, f.bytes)
 	if f.grant == 0 && !f.ack { // the frame was copied
-		s.queue.add(event{at: out, kind: released, lane: int32(lane), who: int32(from), a: int64(f.ref)})
+		s.queue.add(event{at: leaves.last, kind: released, lane: int32(lane), who: int32(from), a: int64(f.ref)})
 	}
-	s.transmit(from, to, lane, f, out)
+	s.transmit(from, to, lane, f, leaves)
 }
 
 // transmit sends a frame over its lane's rail, or over the next one while that is dead.
-func (s *simulation) transmit(from, to, lane int, f *frame, out time.Duration) {
+func (s *simulation) transmit(from, to, lane int, f *frame, leaves leaving) {
 	rail := lane
 	if s.cluster.host(from) != s.cluster.host(to) {
-		for s.lost(rail, out) {
+		for s.lost(rail, leaves.last) {
 			rail = (rail + 1) % len(s.cluster.Rails)
 		}
 	}
-	_, there := s.net.between(rail, from, to, f.bytes, out)
+	there, coming := s.net.between(rail, from, to, f.bytes, leaves)
 	if s.cluster.host(from) != s.cluster.host(to) && there > s.dead[rail] {
 		// Cut on the way: it goes again once that is noticed.
 		s.result.Resent++
 		for s.dead[rail] != math.MaxInt64 {
-			out = max(out, s.dead[rail]+s.notice(rail))
+			again := max(leaves.last, s.dead[rail]+s.notice(rail))
+			leaves = leaving{again, again}
 			rail = (rail + 1) % len(s.cluster.Rails)
 			if rail == lane {
 				break // none is left
 			}
 		}
-		_, there = s.net.between(rail, from, to, f.bytes, out)
+		there, coming = s.net.between(rail, from, to, f.bytes, leaves)
 	}
 	if f.grant == 0 {
 		s.result.Frames++
 		s.result.Carried += int64(f.bytes)
 	}
-	p := &s.cluster.Ranks
-	s.queue.add(event{at: there, kind: wired, lane: int32(lane), who: int32(to), f: f,
-		a: int64(p.Frame + over(f.bytes, p.Copy))})
+	s.queue.add(event{at: there, kind: wired, lane: int32(lane), who: int32(to), f: f, a: int64(coming)})
 }
 
 // lost reports whether it is known at a time that a rail is dead.

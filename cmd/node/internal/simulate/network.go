@@ -30,32 +30,53 @@ func newNetwork(c *Cluster) *network {
 	return n
 }
 
-// work has a rank's processor do something, and returns when it is done.
-func (n *network) work(rank int, now, takes time.Duration) time.Duration {
-	i := rank
-	if n.cluster.Shared > 0 {
-		i = 0
-		for k := range n.cpus {
-			if n.cpus[k] < n.cpus[i] {
-				i = k
-			}
+// processor says from when on a rank's processor is free; of shared ones, the first that is.
+func (n *network) processor(rank int) *time.Duration {
+	if n.cluster.Shared == 0 {
+		return &n.cpus[rank]
+	}
+	free := &n.cpus[0]
+	for k := range n.cpus {
+		if n.cpus[k] < *free {
+			free = &n.cpus[k]
 		}
 	}
-	n.cpus[i] = max(n.cpus[i], now) + takes
-	return n.cpus[i]
+	return free
 }
 
-// nodeWork is work of a tree's node.
-func (n *network) nodeWork(rail, node int, now, takes time.Duration) time.Duration {
+// nodeProcessor is that of a tree's node.
+func (n *network) nodeProcessor(rail, node int) *time.Duration {
 	if n.cluster.Shared > 0 && !n.cluster.Rails[rail].Tree.Ports {
-		return n.work(0, now, takes) // it is a process of the same machine
+		return n.processor(0) // it is a process of the same machine
 	}
-	free := &n.nodes[rail][node]
+	return &n.nodes[rail][node]
+}
+
+// work has a processor do something, and returns when it is done.
+func work(free *time.Duration, now, takes time.Duration) time.Duration {
 	*free = max(*free, now) + takes
 	return *free
 }
 
-// wire is the time that a payload takes at a rate.
+// leaving is from when on a frame's bytes can leave, and when the last of them can: they are on their
+// way while a processor copies the others.
+type leaving struct{ first, last time.Duration }
+
+// send is what it takes to send a frame.
+func (p *Processor) send(free *time.Duration, now time.Duration, bytes int) leaving {
+	copying := over(bytes, p.Copy)
+	done := work(free, now, p.Frame+copying)
+	return leaving{done - copying, done}
+}
+
+// receive is what it takes to receive a frame that is in now, after it was coming for so long. An idle
+// processor has copied meanwhile what was there.
+func (p *Processor) receive(free *time.Duration, now time.Duration, bytes int, coming time.Duration) time.Duration {
+	copying := over(bytes, p.Copy)
+	return work(free, now-min(copying, coming), p.Frame+copying)
+}
+
+// onWire is the time that a payload takes at a rate.
 func onWire(bytes int, rate float64) time.Duration { return over(bytes+wire.Size, rate) }
 
 func over(bytes int, rate float64) time.Duration {
@@ -63,29 +84,30 @@ func over(bytes int, rate float64) time.Duration {
 }
 
 // pass sends bytes over two directions of links, one behind the other: the second one begins to
-// receive when the first one's frame has begun to leave. It returns when all is sent, and when all
-// is in. Behind a token bucket out and in say until when what was sent takes at the rate: the
+// receive when the first one's frame has begun to leave. It returns when all is in, and how long that
+// was coming. Behind a token bucket out and in say until when what was sent takes at the rate: the
 // bucket lets it through so much earlier.
-func pass(out, in *time.Duration, now, way, takes, burst time.Duration) (sent, there time.Duration) {
-	begins := max(*out-burst, now)
-	*out = max(*out, now) + takes
-	sent = max(*out-burst, begins)
+func pass(out, in *time.Duration, l leaving, way, takes, burst time.Duration) (there, coming time.Duration) {
+	begins := max(*out-burst, l.first)
+	*out = max(*out, l.first) + takes
+	sent := max(*out-burst, begins, l.last)
+	comes := max(*in-burst, begins+way)
 	*in = max(*in, begins+way) + takes
-	return sent, max(*in-burst, sent+way)
+	there = max(*in-burst, sent+way)
+	return there, there - comes
 }
 
-// between sends a frame from one rank to another one.
-func (n *network) between(rail, from, to, bytes int, now time.Duration) (sent, there time.Duration) {
+// between sends a frame from one rank to another one, as pass does.
+func (n *network) between(rail, from, to, bytes int, leaves leaving) (there, coming time.Duration) {
 	a, b := n.cluster.host(from), n.cluster.host(to)
 	if a == b {
+		var idle time.Duration
 		l := &n.cluster.Local
-		free := &n.local[a]
-		*free = max(*free, now) + onWire(bytes, l.Rate)
-		return *free, *free + l.Startup
+		return pass(&n.local[a], &idle, leaves, l.Startup, onWire(bytes, l.Rate), 0)
 	}
 	l := &n.cluster.Rails[rail].Link
 	way := l.Startup + time.Duration(n.cluster.switches(a, b))*n.cluster.Switch
-	return pass(&n.out[rail][a], &n.in[rail][b], now, way, onWire(bytes, l.Rate), l.Burst)
+	return pass(&n.out[rail][a], &n.in[rail][b], leaves, way, onWire(bytes, l.Rate), l.Burst)
 }
 
 // back is how long an acknowledgement takes.

@@ -8,16 +8,17 @@ type event struct {
 	at   time.Duration
 	seq  uint64
 	kind eventKind
+	node bool // it is a node of a tree whose event this is
 	lane int32
 	who  int32 // the rank, or the tree's node
-	a, b int64 // by kind
+	a    int64 // by kind
 	f    *frame
 }
 
 type eventKind uint8
 
 const (
-	wired    eventKind = iota // a frame is in at who, whose processor takes a for it
+	wired    eventKind = iota // a frame is in at who, after it was coming for a
 	arrived                   // it is read
 	folded                    // who has done the kernel a
 	released                  // who's memory of a is free

@@ -76,7 +76,7 @@ func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
 		return Result{}, err
 	}
 	for r := range s.ranks {
-		s.queue.add(event{at: s.net.work(r, 0, c.Ranks.Begin), kind: began, who: int32(r)})
+		s.queue.add(event{at: work(s.net.processor(r), 0, c.Ranks.Begin), kind: began, who: int32(r)})
 	}
 	for n := 0; ; n++ {
 		e, ok := s.queue.next()

@@ -51,6 +51,17 @@ func TestTwoRanksTakeWhatTheirFramesTake(t *testing.T) {
 	}
 }
 
+// Bytes are on their way while they are copied at both ends: the slowest of the three counts.
+func TestAFrameIsCopiedWhileItIsOnItsWay(t *testing.T) {
+	const bytes = 64 << 10
+	for name, rate := range map[string]float64{"the link is slower": 4 * 125e6, "copying is slower": 125e6 / 4} {
+		c := gigabit(2, 1)
+		c.Ranks.Copy, c.Ranks.Fold = rate, 1e15
+		got := run(t, c, Call{Kind: op.KindBroadcast, Algorithm: op.Tree, Bytes: bytes})
+		within(t, name, got.Time, c.Ranks.Begin+2*c.Ranks.Frame+c.Rails[0].Startup+over(bytes, min(rate, 125e6)), 0.01)
+	}
+}
+
 // A token bucket lets the first bytes after a pause through at once, and then keeps to its rate.
 func TestABurstPassesAtOnceAfterAPause(t *testing.T) {
 	took := func(burst time.Duration, bytes int) time.Duration {

@@ -123,18 +123,18 @@ func (t *tree) begin(r int) {
 
 // send sends what a rank's window allows.
 func (t *tree) send(r int) {
-	leaf, p := t.leaves[r], &t.s.cluster.Ranks
+	leaf := t.leaves[r]
 	for number := leaf.Sent(); leaf.Send(number); number++ {
 		bytes := t.fragments[number]
-		out := t.s.net.work(r, t.s.now, p.Frame+over(bytes, p.Copy))
+		leaves := t.s.cluster.Ranks.send(t.s.net.processor(r), t.s.now, bytes)
 		to := t.above[r]
-		t.toNode(&t.s.net.out[t.rail][t.s.cluster.host(r)], to, out, &frame{bytes: bytes, number: number, up: true, child: int32(to.child)})
+		t.toNode(&t.s.net.out[t.rail][t.s.cluster.host(r)], to, leaves, &frame{bytes: bytes, number: number, up: true, child: int32(to.child)})
 	}
 }
 
 // toNode sends a frame up, over the sender's link and the node's.
-func (t *tree) toNode(link *time.Duration, to place, now time.Duration, f *frame) {
-	t.deliver(link, t.in(to.node), now, f, to.node, true)
+func (t *tree) toNode(link *time.Duration, to place, leaves leaving, f *frame) {
+	t.deliver(link, t.in(to.node), leaves, f, to.node, true)
 }
 
 func (t *tree) in(node int) *time.Duration {
@@ -145,7 +145,7 @@ func (t *tree) in(node int) *time.Duration {
 }
 
 // deliver passes a frame over two links, of which one may be a port of its own.
-func (t *tree) deliver(out, in *time.Duration, now time.Duration, f *frame, who int, up bool) {
+func (t *tree) deliver(out, in *time.Duration, leaves leaving, f *frame, who int, node bool) {
 	l := &t.s.cluster.Rails[t.rail].Link
 	var free time.Duration
 	if out == nil {
@@ -155,30 +155,26 @@ func (t *tree) deliver(out, in *time.Duration, now time.Duration, f *frame, who 
 	if in == nil {
 		in = &idle
 	}
-	_, there := pass(out, in, now, l.Startup+t.s.cluster.Switch, onWire(f.bytes, l.Rate), l.Burst)
+	there, coming := pass(out, in, leaves, l.Startup+t.s.cluster.Switch, onWire(f.bytes, l.Rate), l.Burst)
 	t.s.result.Frames++
 	t.s.result.Carried += int64(f.bytes)
-	kind := int64(0)
-	if up {
-		kind = 1
-	}
-	t.s.queue.add(event{at: there, kind: wired, lane: int32(t.rail), who: int32(who), a: kind, f: f})
+	t.s.queue.add(event{at: there, kind: wired, lane: int32(t.rail), node: node, who: int32(who), a: int64(coming), f: f})
 }
 
-// Events of a tree are a node's where a is 1, and a rank's where it is 0.
 func (t *tree) handle(e event) {
-	if e.a == 0 {
-		t.rank(e)
-	} else {
+	if e.node {
 		t.node(e)
+	} else {
+		t.rank(e)
 	}
 }
 
 // rank is a response.
 func (t *tree) rank(e event) {
-	r, p := int(e.who), &t.s.cluster.Ranks
+	r := int(e.who)
 	if e.kind == wired {
-		e.at, e.kind = t.s.net.work(r, t.s.now, p.Frame+over(e.f.bytes, p.Copy)), arrived
+		e.at = t.s.cluster.Ranks.receive(t.s.net.processor(r), t.s.now, e.f.bytes, time.Duration(e.a))
+		e.kind = arrived
 		t.s.queue.add(e)
 		return
 	}
@@ -195,12 +191,13 @@ func (t *tree) rank(e event) {
 
 // node is a request of a child, or a result of the node above.
 func (t *tree) node(e event) {
-	i, p := int(e.who), &t.config.Node
+	i := int(e.who)
 	n := t.nodes[i]
 	t.out = t.out[:0]
 	switch e.kind {
 	case wired:
-		e.at, e.kind = t.s.net.nodeWork(t.rail, i, t.s.now, p.Frame+over(e.f.bytes, p.Copy)), arrived
+		e.at = t.config.Node.receive(t.s.net.nodeProcessor(t.rail, i), t.s.now, e.f.bytes, time.Duration(e.a))
+		e.kind = arrived
 		t.s.queue.add(e)
 		return
 	case arrived:
@@ -213,9 +210,9 @@ func (t *tree) node(e event) {
 		}
 		t.out = n.Arrived(int(e.f.child), e.f.number, t.out)
 	case folded:
-		t.out = n.Folded(uint64(e.b), t.out)
+		t.out = n.Folded(uint64(e.a), t.out)
 	case released:
-		t.out = n.Released(uint64(e.b), t.out)
+		t.out = n.Released(uint64(e.a), t.out)
 	}
 	t.carry(i, t.out)
 }
@@ -224,36 +221,36 @@ func (t *tree) node(e event) {
 func (t *tree) carry(i int, actions []sharp.Action) {
 	p, net := &t.config.Node, t.s.net
 	again := func(at time.Duration, kind eventKind, number uint64) {
-		t.s.queue.add(event{at: at, kind: kind, lane: int32(t.rail), who: int32(i), a: 1, b: int64(number)})
+		t.s.queue.add(event{at: at, kind: kind, lane: int32(t.rail), node: true, who: int32(i), a: int64(number)})
 	}
 	for _, a := range append([]sharp.Action(nil), actions...) {
 		bytes := t.fragments[a.Number]
 		switch a.Kind {
 		case sharp.Fold:
 			takes := over(bytes*(len(t.layout[i].Children)-1), p.Fold)
-			again(net.nodeWork(t.rail, i, t.s.now, takes), folded, a.Number)
+			again(work(net.nodeProcessor(t.rail, i), t.s.now, takes), folded, a.Number)
 		case sharp.Forward:
-			out := net.nodeWork(t.rail, i, t.s.now, p.Frame+over(bytes, p.Copy))
+			leaves := p.send(net.nodeProcessor(t.rail, i), t.s.now, bytes)
 			to := t.up[i]
-			t.toNode(&net.nodeOut[t.rail][i], to, out, &frame{bytes: bytes, number: a.Number, up: true, child: int32(to.child)})
-			again(out, released, a.Number)
+			t.toNode(&net.nodeOut[t.rail][i], to, leaves, &frame{bytes: bytes, number: a.Number, up: true, child: int32(to.child)})
+			again(leaves.last, released, a.Number)
 		case sharp.Respond:
-			out := net.nodeWork(t.rail, i, t.s.now, p.Frame+over(bytes, p.Copy))
-			t.respond(i, a.Child, out, &frame{bytes: bytes, number: a.Number})
-			again(out, released, a.Number)
+			leaves := p.send(net.nodeProcessor(t.rail, i), t.s.now, bytes)
+			t.respond(i, a.Child, leaves, &frame{bytes: bytes, number: a.Number})
+			again(leaves.last, released, a.Number)
 		}
 	}
 }
 
 // respond sends a result to a child.
-func (t *tree) respond(i, child int, now time.Duration, f *frame) {
+func (t *tree) respond(i, child int, leaves leaving, f *frame) {
 	link := &t.s.net.nodeOut[t.rail][i]
 	if t.config.Ports {
 		link = nil
 	}
 	if m := t.layout[i].Children[child]; m.Rank >= 0 {
-		t.deliver(link, &t.s.net.in[t.rail][t.s.cluster.host(m.Rank)], now, f, m.Rank, false)
+		t.deliver(link, &t.s.net.in[t.rail][t.s.cluster.host(m.Rank)], leaves, f, m.Rank, false)
 	} else {
-		t.deliver(link, t.in(m.Node), now, f, m.Node, true)
+		t.deliver(link, t.in(m.Node), leaves, f, m.Node, true)
 	}
 }
