@@ -20,13 +20,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/peer"
-	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
@@ -67,17 +64,6 @@ type Fabric struct {
 	closed   bool                        // no more peers
 	down     bool                        // no more goroutines
 }
-
-// Remote is a node to connect to, as the rendezvous told of it.
-type Remote struct {
-	Node        string
-	Incarnation uint64
-	Rails       []RailAddress
-	Memory      string // where it is reached on MemoryRail; empty: nowhere
-}
-
-// RailAddress is where a node listens on a rail; Addr is empty while its device is absent.
-type RailAddress struct{ Name, Addr string }
 
 // Start opens the rails' devices and starts their actors. In hears of everything that
 // arrives. The error lists what is wrong with the configuration, or names rail and device.
@@ -247,121 +233,6 @@ func (f *Fabric) snapshot() []*Peer {
 	return slices.Collect(maps.Keys(f.all))
 }
 
-// Connect returns the peer for a node, which is shared by all who ask for the same
-// incarnation; each of them calls Disconnect once. Both nodes call Connect: the lower id dials. The
-// connections are made in the background (WaitReady). The error names a rail that
-// one of the two nodes lacks, and the node.
-func (f *Fabric) Connect(r Remote) (*Peer, error) {
-	p, fresh, err := f.introduce(r)
-	if err == nil {
-		p.rouse(!fresh) // both nodes call Connect, unless one of them has introduced itself before
-	}
-	return p, err
-}
-
-// introduce returns the peer for a node, dormant if it is fresh.
-func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
-	addrs, err := f.match(r)
-	if err != nil {
-		return nil, false, err
-	}
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return nil, false, fmt.Errorf("connection to node %q: %w", r.Node, fault.ErrClosed)
-	}
-	old := f.peers[r.Node]
-	if old != nil && old.incarnation != r.Incarnation && old.connectedAny() {
-		f.mu.Unlock()
-		return nil, false, old.doubted(r.Incarnation)
-	}
-	if old != nil && old.incarnation == r.Incarnation && old.stay() {
-		old.users++
-		if old.lingers != nil {
-			old.lingers.Stop()
-		}
-		old.mu.Lock()
-		another := old.learn(addrs)
-		old.mu.Unlock()
-		f.mu.Unlock()
-		if another && old.Awake() {
-			f.tell(f.rails[f.memory].pid.Load(), &open{peer: old})
-		}
-		return old, false, nil
-	}
-	p = newPeer(f, r, addrs)
-	p.users = 1
-	if old != nil && old.incarnation == r.Incarnation && old.Lost() == nil {
-		p.predecessor = old // its farewell is still on the way
-	}
-	f.peers[r.Node] = p
-	f.all[p] = struct{}{}
-	if w := f.awaited[r.Node]; w != nil {
-		close(w.called)
-		delete(f.awaited, r.Node)
-	}
-	f.mu.Unlock()
-	if old != nil && old.incarnation != r.Incarnation {
-		old.lose(fmt.Sprintf("incarnation %d of it has come up", r.Incarnation))
-	}
-	return p, true, nil
-}
-
-// match finds the remote addresses by rail index.
-func (f *Fabric) match(r Remote) ([]string, error) {
-	if r.Node == "" || r.Node == f.cfg.Node || !utf8.ValidString(r.Node) {
-		return nil, fmt.Errorf("rails: node %q can't be connected to node %q", r.Node, f.cfg.Node)
-	}
-	addrs, found := make([]string, len(f.rails)), make([]bool, len(f.rails))
-	for _, a := range r.Rails {
-		i := f.RailIndex(a.Name)
-		if i < 0 || i == f.memory {
-			return nil, &fault.RailError{Rail: a.Name, Node: f.cfg.Node, Err: fmt.Errorf("node %q has this rail, this node lacks it", r.Node)}
-		}
-		addrs[i], found[i] = a.Addr, true
-	}
-	for i, ok := range found {
-		if i == f.memory {
-			addrs[i] = r.Memory
-		} else if !ok {
-			return nil, &fault.RailError{Rail: f.rails[i].name, Node: r.Node, Err: errors.New("this node has the rail, the other one lacks it")}
-		}
-	}
-	return addrs, nil
-}
-
-// Retain adds a use to a peer that is in use; it ends with another Disconnect.
-func (f *Fabric) Retain(p *Peer) {
-	f.mu.Lock()
-	p.users++
-	f.mu.Unlock()
-}
-
-// Disconnect ends one use of a peer. After the last one it stays connected for
-// Config.Linger, and then says farewell when everything is acknowledged.
-func (f *Fabric) Disconnect(p *Peer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if p.users--; p.users > 0 || f.closed || p.Lost() != nil {
-		return
-	}
-	p.lingers = time.AfterFunc(f.cfg.Linger, func() { f.lingered(p) })
-}
-
-// lingered: nobody has used the peer for a while.
-func (f *Fabric) lingered(p *Peer) {
-	f.mu.Lock()
-	unused := p.users == 0
-	if unused {
-		// Under the lock: a Connect that comes next must see it.
-		p.leave()
-	}
-	f.mu.Unlock()
-	if unused {
-		p.look()
-	}
-}
-
 // Revoke takes memory back: queued frames of this owner are dropped and released with
 // ErrRevoked, written ones are released and not sent again, landings of this receiver
 // are torn. It doesn't wait. What a goroutine holds at the moment is released when that lets go: a
@@ -373,55 +244,6 @@ func (f *Fabric) Revoke(owner any) {
 	}
 	for _, p := range f.snapshot() {
 		p.revoke(owner)
-	}
-}
-
-// awaiting are the handshakes that wait for Connect to be called for a node.
-type awaiting struct {
-	called chan struct{} // closed by Connect
-	held   int
-}
-
-// hold lets one more handshake wait. Each ends with release. The caller holds mu, for both.
-func (f *Fabric) hold(host string) *refusal {
-	if f.held >= maxHeld || f.heldOf[host] >= maxHeldPerHost {
-		return refuse(messages.Refuse_BUSY, "%d connections wait at node %q, %d of them from there",
-			f.held, f.cfg.Node, f.heldOf[host])
-	}
-	f.held++
-	f.heldOf[host]++
-	return nil
-}
-
-func (f *Fabric) release(host string) {
-	f.held--
-	if f.heldOf[host]--; f.heldOf[host] <= 0 {
-		delete(f.heldOf, host)
-	}
-}
-
-// unhold: a handshake doesn't wait for Connect any more. The last one to leave takes the entry
-// along: nodes that are never asked for must leave nothing behind.
-func (f *Fabric) unhold(node, host string, w *awaiting) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.release(host)
-	if w.held--; w.held == 0 && f.awaited[node] == w {
-		delete(f.awaited, node)
-	}
-}
-
-// forget drops a finished peer.
-func (f *Fabric) forget(p *Peer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.all, p)
-	if f.peers[p.node] == p {
-		delete(f.peers, p.node)
-	}
-	f.remember(p)
-	if p.lingers != nil {
-		p.lingers.Stop()
 	}
 }
 
