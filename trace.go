@@ -23,8 +23,8 @@ type Trace struct {
 // Trace records from now on, in a ring of so many events (1 to 4,194,304): the oldest are lost first.
 // A later call takes the place of an earlier one. An operation makes an event, and one for each frame,
 // grant and reduction: a few for 8 bytes, some hundreds for 16 MiB over two rails. Up to 4 KiB the clock
-// is read only for the call, what comes from other ranks, and the end. The rest has the time of what it
-// follows from, and reductions take no time.
+// is read only for the call, grants, and the end; rails read it for frames anyway. The rest has the time
+// of what it follows from, and reductions take no time.
 func (c *Communicator) Trace(events int) (*Trace, error) {
 	inner, err := c.of()
 	if err != nil {

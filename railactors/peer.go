@@ -140,6 +140,12 @@ func (p *Peer) LastHeard() time.Time {
 	return p.fabric.start.Add(time.Duration(last))
 }
 
+// HeardAt is when a rail last brought something of the remote runtime, counted from since. For
+// Inbound.Land and a Receiver it is when the frame's header, or the rest of it, had come.
+func (p *Peer) HeardAt(rail int, since time.Time) time.Duration {
+	return p.fabric.start.Sub(since) + time.Duration(p.signals[rail].heard.Load())
+}
+
 // usable reports whether frames may still be exchanged.
 func (p *Peer) usable() bool {
 	p.mu.Lock()

@@ -299,6 +299,9 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 // peer lives: on a slow rail a frame may take longer than the rank timeout. While it waits the reader isn't busy: a peer that
 // stops in the middle of a frame is as silent as one that stops between two.
 func (r *reader) payloadInto(dst []byte) (n int, err error) {
+	if r.conn.Buffered() >= len(dst) { // it came with its header
+		return r.conn.ReadFull(dst)
+	}
 	f, signal := r.peer.fabric, &r.peer.signals[r.rail]
 	r.flushBefore(len(dst))
 	for n < len(dst) && err == nil {

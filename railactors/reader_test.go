@@ -16,6 +16,8 @@ type pacedConn struct {
 	asked   []int
 }
 
+func (c *pacedConn) Buffered() int { return 0 }
+
 func (c *pacedConn) ReadFull(p []byte) (int, error) {
 	c.asked = append(c.asked, len(p))
 	<-time.After(time.Duration(len(p)) * c.perByte)

@@ -125,7 +125,7 @@ func (e *earlyFrame) Arrived(uint64, *railactors.Batch) {
 	o.mu.Unlock()
 	if !waits {
 		if o.group.trace.Load() != nil {
-			o.stamp()
+			o.stampFrame(e.from, e.rail)
 		}
 		e.deliver()
 	}

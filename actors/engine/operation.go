@@ -180,7 +180,7 @@ func (o *Operation) land(rank op.Rank, from *railactors.Peer, rail int, h *wire.
 	p, ref, loc, err := o.place(rank, h)
 	if err == nil {
 		if t := o.group.trace.Load(); t != nil {
-			o.received(t, o.stamp(), rail, rank, h)
+			o.received(t, o.stampFrame(from, rail), rail, rank, h)
 		}
 		o.landing(p.lane, rail, h.Length) // the task counts the landing, and with that keeps the operation
 		defer o.mu.Unlock()
@@ -309,7 +309,7 @@ func (o *Operation) granted(rank op.Rank, h *wire.Header) {
 		return
 	}
 	if t := o.group.trace.Load(); t != nil {
-		o.record(t, &TraceEvent{At: o.stamp(), Kind: TraceGranted, Lane: int(h.Lane), Rail: -1, Peer: int(rank),
+		o.record(t, &TraceEvent{At: o.stamp(time.Since(processBegan)), Kind: TraceGranted, Lane: int(h.Lane), Rail: -1, Peer: int(rank),
 			Count: int(h.Count)})
 	}
 	o.step(int(h.Lane), task.Event{Kind: task.Granted, From: rank, Limit: int(h.Count)})

@@ -35,13 +35,13 @@ func TestATraceGoesByTheClockWhereNothingWasStamped(t *testing.T) {
 		for time.Since(processBegan) <= at {
 		}
 	}
-	before := o.stamp()
+	before := o.stamp(time.Since(processBegan))
 	after(before)
 	trace := g.StartTrace(1)
 	if now := o.now(trace); now <= before {
 		t.Errorf("at %v, as what came at %v before the trace", now, before)
 	}
-	at := o.stamp()
+	at := o.stamp(time.Since(processBegan))
 	if now := o.now(trace); now != at {
 		t.Errorf("at %v, stamped at %v", now, at)
 	}
@@ -49,5 +49,25 @@ func TestATraceGoesByTheClockWhereNothingWasStamped(t *testing.T) {
 	after(at)
 	if now := o.now(trace); now <= at {
 		t.Errorf("a large one at %v, stamped at %v", now, at)
+	}
+}
+
+func TestATraceKeepsTheLastEventsInOrder(t *testing.T) {
+	for _, ring := range []int{1, freshRecords - 1, freshRecords, freshRecords + 1, 5 * freshRecords} {
+		for total := range 4 * freshRecords {
+			trace := testGroup(t, 2).StartTrace(ring)
+			for seq := range total {
+				trace.add(&TraceEvent{Seq: uint64(seq)})
+			}
+			events, lost := trace.Events()
+			if len(events) != min(total, ring) || int(lost) != total-len(events) {
+				t.Fatalf("ring of %d after %d events: %d, and %d lost", ring, total, len(events), lost)
+			}
+			for i, e := range events {
+				if e.Seq != lost+uint64(i) {
+					t.Fatalf("ring of %d after %d events: event %d is the %d-th", ring, total, i, e.Seq)
+				}
+			}
+		}
 	}
 }

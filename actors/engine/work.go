@@ -188,7 +188,7 @@ func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool 
 		attend(from)
 	}
 	defer leave(from)
-	start := time.Now()
+	start := time.Since(processBegan)
 	for n := 1; ; n++ {
 		for _, s := range from {
 			s.peer.Poll(s.rail)
@@ -199,7 +199,7 @@ func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool 
 			return true
 		default:
 		}
-		if int64(time.Since(start)) > budget {
+		if int64(time.Since(processBegan)-start) > budget {
 			g.spin.Store(max(budget/2, int64(g.engine.Config.WaitSpin)/8))
 			return false
 		}
