@@ -2,6 +2,7 @@ package communicator
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -28,7 +29,33 @@ type coordinator struct {
 
 	held  []*startOperation // turned away by a Prepare; bounded by the operations in flight
 	since time.Time         // of the first of them
-	spare []*operationActor
+	spare spareActors
+}
+
+// spareActors are the operation actors that have no operation. The coordinator takes them; each comes
+// back by itself.
+type spareActors struct {
+	mu  sync.Mutex
+	all []*operationActor
+}
+
+// take returns nil if there is none.
+func (s *spareActors) take() *operationActor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.all)
+	if n == 0 {
+		return nil
+	}
+	a := s.all[n-1]
+	s.all = s.all[:n-1]
+	return a
+}
+
+func (s *spareActors) put(a *operationActor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, a)
 }
 
 func newCoordinator(g *Group, balancer *actor.PID, t *table.Table) *coordinator {
@@ -47,8 +74,6 @@ func (c *coordinator) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *startOperation:
 		c.start(ctx, m)
-	case *operationEnded:
-		c.ended(m)
 	case *Control:
 		c.agree(ctx, m)
 	case *balancing.Propose:
@@ -122,28 +147,23 @@ func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *t
 	}
 	a := c.actor(ctx)
 	o.Configure(m.request, m.work, t, a)
-	c.group.node.tell(a.pid, &beginOperation{o, m.timeout(c.group.node.OperationTimeout)})
+	if limit := m.timeout(c.group.node.OperationTimeout); limit > 0 {
+		c.group.node.tell(a.pid, &beginOperation{o, limit})
+	}
 	m.answer(o, nil)
 }
 
 // actor takes an operation actor from the pool, or makes one. They are as many as
 // operations were ever in flight at once.
 func (c *coordinator) actor(ctx actor.Context) *operationActor {
-	if n := len(c.spare); n > 0 {
-		a := c.spare[n-1]
-		c.spare = c.spare[:n-1]
+	if a := c.spare.take(); a != nil {
 		return a
 	}
-	a := &operationActor{node: c.group.node, coordinator: ctx.Self(), balancer: c.balancer,
+	a := &operationActor{node: c.group.node, spare: &c.spare, balancer: c.balancer,
 		strategy: c.group.node.Strategy(c.group)}
 	ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return a },
 		actor.WithDispatcher(c.group.node.Inline), actor.WithSupervisor(a.strategy)), "operation")
 	return a
-}
-
-func (c *coordinator) ended(m *operationEnded) {
-	c.spare = append(c.spare, m.actor)
-	c.group.node.Engine.Recycle(m.operation)
 }
 
 // timeout is what is left of the limit after the time that the call was held.

@@ -14,16 +14,16 @@ import (
 // end. The coordinator keeps a pool of them. Everything that must survive the
 // actor's failure is in engine.Operation.
 type operationActor struct {
-	node        *Node
-	coordinator *actor.PID
-	balancer    *actor.PID
-	strategy    *supervise.Strategy
+	node     *Node
+	spare    *spareActors // where it goes when its operation has ended
+	balancer *actor.PID
+	strategy *supervise.Strategy
 
 	// Set once when the actor starts, before anybody knows it.
 	pid     *actor.PID
 	workers []*actor.PID // by planned rail
 
-	current *engine.Operation
+	current *engine.Operation // that has a timeout
 	timer   *time.Timer
 }
 
@@ -59,10 +59,8 @@ func (a *operationActor) start(ctx actor.Context) {
 
 func (a *operationActor) begin(m *beginOperation) {
 	a.current = m.operation
-	if m.timeout > 0 {
-		seq, self := m.operation.Seq, a.pid
-		a.timer = time.AfterFunc(m.timeout, func() { a.node.tell(self, &operationExpired{seq}) })
-	}
+	seq, self := m.operation.Seq, a.pid
+	a.timer = time.AfterFunc(m.timeout, func() { a.node.tell(self, &operationExpired{seq}) })
 }
 
 func (a *operationActor) expire(m *operationExpired) {
@@ -79,7 +77,7 @@ func (a *operationActor) Hand(f *railactors.Frame, to *railactors.Peer) {
 }
 
 // Ended implements engine.Owner.
-func (a *operationActor) Ended(o *engine.Operation) { a.node.tell(a.pid, &operationEnded{o, a}) }
+func (a *operationActor) Ended(o *engine.Operation) { a.node.tell(a.pid, &operationEnded{o}) }
 
 func (a *operationActor) end(m *operationEnded) {
 	a.disarm()
@@ -89,7 +87,8 @@ func (a *operationActor) end(m *operationEnded) {
 			a.node.tell(a.workers[t.Rails[i].Rail], balancing.Finished(t, i))
 		}
 	}
-	a.node.tell(a.coordinator, m)
+	a.node.Engine.Recycle(m.operation)
+	a.spare.put(a)
 }
 
 func (a *operationActor) disarm() {

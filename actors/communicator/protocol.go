@@ -29,11 +29,11 @@ type startOperation struct {
 	called time.Time
 }
 
-// beginOperation hands a numbered operation to a pooled operation actor. Sent by the
+// beginOperation hands a numbered operation that has a timeout to its operation actor. Sent by the
 // coordinator before it answers the caller.
 type beginOperation struct {
 	operation *engine.Operation
-	timeout   time.Duration // 0: none
+	timeout   time.Duration
 }
 
 // transmit asks a worker to send one frame. Sent by whoever carries out a Send action.
@@ -43,11 +43,8 @@ type transmit struct {
 }
 
 // operationEnded: nothing refers to the operation any more. Sent by the goroutine that
-// saw its last event to the operation actor, by that one to the coordinator.
-type operationEnded struct {
-	operation *engine.Operation
-	actor     *operationActor
-}
+// saw its last event to the operation actor.
+type operationEnded struct{ operation *engine.Operation }
 
 // operationExpired is the operation's own timer.
 type operationExpired struct{ seq uint64 }
