@@ -103,8 +103,8 @@ type Config struct {
 	Algorithms []AlgorithmRange
 	// MemoryLimit bounds the runtime's own memory for partial sums and copies, in bytes.
 	MemoryLimit int64
-	// WaitSpin is how long, at most, a caller that waits for a small operation polls for its frames, yielding
-	// the processor, before it sleeps. It shortens by itself where that doesn't help.
+	// WaitSpin is how long after the last frame, at most, a caller that waits for a small operation polls,
+	// yielding the processor, before it sleeps. It shortens by itself where that doesn't help.
 	WaitSpin time.Duration
 	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See docs/performance.md.
 	Congestion string
@@ -231,7 +231,7 @@ func DefaultConfig() Config {
 	return Config{
 		Name: host, Cluster: "polyrail", Bind: "127.0.0.1:0",
 		RankTimeout: 2 * time.Second, RailTimeout: 200 * time.Millisecond,
-		SharedMemory: true, SharedMemoryRing: 256 << 10, SharedMemoryLimit: 64 << 20,
+		SharedMemory: true, SharedMemoryRing: 1 << 20, SharedMemoryLimit: 64 << 20,
 		Balance: BalanceMeasured, Probe: true,
 		EagerBytes: 256 << 10, SplitBytes: 8 << 10,
 		MaxInFlight: 16, BcubeBase: 2,

@@ -14,7 +14,7 @@ type hello struct {
 }
 
 const (
-	helloMagic   = 0x31306d6873726c70 // "plrshm01": the last two digits are the version of the layout
+	helloMagic   = 0x32306d6873726c70 // "plrshm02": the last two digits are the version of the layout
 	maxName      = 96
 	helloBytes   = 8 + 4 + 4 + maxName
 	controlBytes = 4096 // before the ring: a page

@@ -22,14 +22,15 @@ func ends(ring int) (*sink, *source) {
 // Whatever indices the other end writes, this one reads and writes within the ring, or says that it is
 // corrupt.
 func FuzzIndices(f *testing.F) {
-	f.Add(uint64(10), uint64(0), uint16(5))
-	f.Add(uint64(MinRing), uint64(1), uint16(100))
-	f.Add(^uint64(0), ^uint64(0), uint16(1))
-	f.Fuzz(func(t *testing.T, written, read uint64, size uint16) {
+	f.Add(uint64(10), uint64(0), uint64(0), uint16(5))
+	f.Add(uint64(MinRing), uint64(1), uint64(MinRing), uint16(100))
+	f.Add(^uint64(0), ^uint64(0), uint64(1), uint16(1))
+	f.Fuzz(func(t *testing.T, written, read, base uint64, size uint16) {
 		out, _ := ends(MinRing)
 		_, in := ends(MinRing)
 		buf := make([]byte, size)
 		for range 3 {
+			in.theirs.base.Store(base)
 			in.theirs.written.Store(written)
 			if n, err := in.look(); err == nil {
 				if n < 0 || n > MinRing {

@@ -14,7 +14,8 @@ var errCorrupt = errors.New("the other end's ring is corrupt")
 // fetch two at once).
 type control struct {
 	written atomic.Uint64 // bytes put into this end's ring, ever
-	_       [120]byte
+	base    atomic.Uint64 // which of them is at the beginning of the ring; it changes while that is empty
+	_       [112]byte
 	read    atomic.Uint64 // bytes taken from the other end's ring, ever
 	_       [120]byte
 	// A number that is odd while this end sleeps and wants a byte on the socket, one for each such
@@ -52,7 +53,7 @@ func (s *source) look() (int, error) {
 // take copies to p what is there of as many bytes, and gives its room back.
 func (s *source) take(p []byte) int {
 	p = p[:min(len(p), int(s.end-s.read))]
-	at := s.read & uint64(len(s.data)-1)
+	at := (s.read - s.theirs.base.Load()) & uint64(len(s.data)-1)
 	n := copy(p, s.data[at:])
 	copy(p[n:], s.data)
 	s.read += uint64(len(p))
@@ -70,21 +71,27 @@ type sink struct {
 	theirs  *control
 	written uint64 // what was put, the last of which may not be published yet
 	start   uint64 // theirs.read, when it was last looked at
+	base    uint64 // ours.base
 }
 
-// room returns how much can be put.
+// room returns how much can be put. An empty ring is filled from its beginning: what is in use of a large one
+// stays in the cache.
 func (s *sink) room() (int, error) {
 	start := s.theirs.read.Load()
 	if start < s.start || start > s.written {
 		return 0, errCorrupt
 	}
 	s.start = start
+	if start == s.written && s.base != start {
+		s.base = start
+		s.ours.base.Store(start)
+	}
 	return len(s.data) - int(s.written-start), nil
 }
 
 // put copies p, for which there is room.
 func (s *sink) put(p []byte) {
-	at := s.written & uint64(len(s.data)-1)
+	at := (s.written - s.base) & uint64(len(s.data)-1)
 	n := copy(s.data[at:], p)
 	copy(s.data, p[n:])
 	s.written += uint64(len(p))

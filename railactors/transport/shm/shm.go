@@ -28,13 +28,13 @@ const (
 )
 
 const (
-	defaultRing = 256 << 10 // stays in a core's cache, and holds a whole frame
+	defaultRing = 1 << 20 // holds the frames that a rank sends before it takes any, up to operations of 1 MiB
 	defaultMax  = 64 << 20
 )
 
 // Options bound the memory. Zero values mean the defaults.
 type Options struct {
-	// RingBytes is the memory of one direction of a connection, a power of two; 256 KiB.
+	// RingBytes is the memory of one direction of a connection, a power of two; 1 MiB.
 	RingBytes int
 	// MaxBytes bounds the memory of a device's connections, of this end's rings alone; 64 MiB. When
 	// it gets scarce, new connections get smaller rings, and when it is gone, none.

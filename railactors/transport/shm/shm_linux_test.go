@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	for name, o := range map[string]shm.Options{
 		"AsItComes":   {},
 		"SmallRings":  {RingBytes: shm.MinRing},
-		"LittleSpace": {MaxBytes: 512 << 10},
+		"LittleSpace": {MaxBytes: 2 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, func(t *testing.T) (a, b transport.Device) { return open(t, o), open(t, o) })
