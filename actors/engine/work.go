@@ -148,6 +148,26 @@ func (g *Group) mostPolled() int {
 // after each: Gosched wakes another thread to look for work, which makes a round trip half as long again.
 const pollsPerPause = 16
 
+// longestPoll is how many WaitSpin a caller polls at most: frames of other operations must not keep it from
+// its context.
+const longestPoll = 20
+
+// patience is how long a caller goes on polling. Frames that arrive renew it: while they do, polling spares
+// wake-ups, however long the operation takes.
+type patience struct {
+	idle    time.Duration // without a frame
+	longest time.Duration
+	start   time.Duration
+	last    time.Duration // the last look that found something
+}
+
+func (p *patience) over(now time.Duration, found bool) bool {
+	if found {
+		p.last = now
+	}
+	return now-p.last > p.idle || now-p.start > p.longest
+}
+
 // attend is for a caller that waits at once. Ranks that call together also send together: a frame
 // that comes between this rank's first one and its Wait would wake the reader.
 func (w *Work) attend() {
@@ -172,7 +192,7 @@ func (w *Work) listen() {
 
 // polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
 // wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
-// long is worth it adapts: a wait that polling didn't end halves it, one that it did doubles it.
+// long without a frame is worth it adapts: a wait that polling didn't end halves it, one that it did doubles it.
 // attending says that attend was called.
 func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool {
 	budget := g.spin.Load()
@@ -188,19 +208,21 @@ func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool 
 		attend(from)
 	}
 	defer leave(from)
-	start := time.Since(processBegan)
+	spin, start := g.engine.Config.WaitSpin, time.Since(processBegan)
+	p := patience{idle: time.Duration(budget), longest: longestPoll * spin, start: start, last: start}
 	for n := 1; ; n++ {
+		found := false
 		for _, s := range from {
-			s.peer.Poll(s.rail)
+			found = s.peer.Poll(s.rail) || found
 		}
 		select {
 		case <-done:
-			g.spin.Store(min(2*budget, int64(g.engine.Config.WaitSpin)))
+			g.spin.Store(min(2*budget, int64(spin)))
 			return true
 		default:
 		}
-		if int64(time.Since(processBegan)-start) > budget {
-			g.spin.Store(max(budget/2, int64(g.engine.Config.WaitSpin)/8))
+		if p.over(time.Since(processBegan), found) {
+			g.spin.Store(max(budget/2, int64(spin)/8))
 			return false
 		}
 		if n%pollsPerPause == 0 {
