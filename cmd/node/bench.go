@@ -68,7 +68,7 @@ by lane and peer, grants, reductions and failures of rails. Open it in ui.perfet
 --local K starts K processes on this host instead, KxR with R rails of its loopback each:
 nothing else is needed. They exchange data through memory; with --shm=off, or where flags are
 about rails (KxR, --rail, --explain, --plot, --tuning), over the rails. --hosts H has them stand
-for H hosts, as many on each: memory within those, rails between them.`
+for H hosts, as many on each: memory within those, rails between them. --http is the first one's.`
 
 const benchExample = `  node bench --local 4
   node bench --local 6 --hosts 3

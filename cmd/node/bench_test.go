@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +56,17 @@ func TestBenchOverProcesses(t *testing.T) {
 		if len(sizes) != 2 {
 			t.Errorf("sizes %v were printed", sizes)
 		}
+	})
+	t.Run("a page", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		bench(t, "--sizes", "8", "--http", addr) // an address that two processes can't have
 	})
 	t.Run("memory", func(t *testing.T) {
 		for hosts, want := range map[string]func(share float64) bool{

@@ -97,8 +97,11 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 	return faults
 }
 
-// localOnly are the flags that the parent of --local decides for its children.
-var localOnly = []string{"local", "hosts", "sealed", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
+// Flags that the parent of --local decides for its children, and those that are the first one's.
+var (
+	localOnly = []string{"local", "hosts", "sealed", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
+	localHTTP = []string{"http", "http-token", "http-tls"} // an address is one process's
+)
 
 // run starts the processes of this command and waits for them. They meet in a directory. What rank
 // 0 prints, whichever process that is, goes to standard output.
@@ -124,6 +127,9 @@ func (f *localFlags) run(cmd *cobra.Command) (err error) {
 	for i := range f.size.processes {
 		name := fmt.Sprintf("local-%d", i)
 		args := append(slices.Clone(shared), "--name="+name)
+		if i == 0 {
+			args = append(args, setArgs(cmd, func(name string) bool { return slices.Contains(localHTTP, name) })...)
+		}
 		if f.hosts > 0 {
 			args = append(args, fmt.Sprintf("--host=local-host-%d", i*f.hosts/f.size.processes))
 		}
@@ -144,11 +150,9 @@ func (f *localFlags) run(cmd *cobra.Command) (err error) {
 // was set here, by whatever means.
 func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
 	args := []string{cmd.Name(), fmt.Sprintf("--ranks=%d", f.size.processes)}
-	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if !slices.Contains(localOnly, flag.Name) {
-			args = append(args, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
-		}
-	})
+	args = append(args, setArgs(cmd, func(name string) bool {
+		return !slices.Contains(localOnly, name) && !slices.Contains(localHTTP, name)
+	})...)
 	if f.rails && !cmd.Flags().Changed("shm") && f.hosts == 0 {
 		args = append(args, "--shm=off")
 	}
@@ -157,5 +161,15 @@ func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
 			args = append(args, fmt.Sprintf("--rail=%s=tcp:%s", testbed.RailName(k), testbed.Address(k)))
 		}
 	}
+	return args
+}
+
+// setArgs are the flags that were set, of those that are wanted.
+func setArgs(cmd *cobra.Command, wanted func(name string) bool) (args []string) {
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if wanted(flag.Name) {
+			args = append(args, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
+		}
+	})
 	return args
 }
