@@ -19,7 +19,6 @@ type bed struct {
 	carried   []int       // bytes by rail
 	waiting   int         // frames that were not delivered
 	sharing   int         // peers that share the rails
-	announced bool        // send announces its frames first, as large operations do
 }
 
 // way is a rail's connection.
@@ -116,11 +115,6 @@ func (b *bed) send(shares ...int) {
 	for r := range shares {
 		all.Add(r)
 	}
-	for r, s := range shares {
-		if b.announced {
-			b.core.Expect(r, s*bedFrame)
-		}
-	}
 	sent := make([]int, len(shares))
 	for range total(shares) {
 		next := -1 // the rail that lacks most of its share
@@ -139,7 +133,7 @@ func (b *bed) frame(rail int, rails Rails) {
 	b.waiting++
 	var fx Effects[int]
 	b.core.At(b.now, b.sharing)
-	b.core.Send(Item[int]{Frame: len(b.delivered) + b.waiting, Rail: rail, Rails: rails, Bytes: bedFrame, Announced: b.announced}, &fx)
+	b.core.Send(Item[int]{Frame: len(b.delivered) + b.waiting, Rail: rail, Rails: rails, Bytes: bedFrame}, &fx)
 	b.carryOut(&fx)
 }
 
@@ -200,7 +194,7 @@ func (b *bed) arrive(rail int) {
 	b.carried[rail] += f.item.Bytes
 	b.waiting--
 	w.received = f.number
-	if w.owed += f.item.Bytes; w.owed >= 512<<10 || f.item.AckNow {
+	if w.owed += f.item.Bytes; w.owed >= 512<<10 {
 		b.acknowledge(rail)
 	} else if w.ackAt == 0 {
 		w.ackAt = b.now + bedDelay
@@ -251,27 +245,6 @@ func TestEqualSharesOfUnequalRailsEndTogether(t *testing.T) {
 				t.Fatalf("seed %d, operation %d: rails of %.0f take %v, the bound is %v", seed, operation, rates, took, bound)
 			}
 		}
-	}
-}
-
-// TestLongFramesOfLargeOperationsAreAcknowledgedAtOnce: then rails end together to within a frame or
-// two, whatever the delay of other acknowledgements.
-func TestLongFramesOfLargeOperationsAreAcknowledgedAtOnce(t *testing.T) {
-	var took, bound time.Duration
-	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		b := newBed(t, (40+200*rng.Float64())*mbit, (40+200*rng.Float64())*mbit)
-		b.announced = true
-		b.send(100, 100)
-		b.run() // teaches the rates
-		for range 3 {
-			b.send(100, 100)
-			took += b.run()
-			bound += b.bound(200)
-		}
-	}
-	if took > bound*102/100 {
-		t.Fatalf("%.3f × the bound", took.Seconds()/bound.Seconds())
 	}
 }
 

@@ -97,7 +97,6 @@ func (c *Core[F]) Take(rail int, generation uint64) (it Item[F], number uint64, 
 		it = l.ahead.popFront()
 	default:
 		it = data.pop()
-		it.AckNow = l.prompt(&it)
 		l.inFlight += it.Bytes
 		l.traffic.handOut(it.Bytes, l.sent, c.now)
 		l.traffic.dry = l.traffic.dry || l.data.len() == 0
