@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -153,7 +152,7 @@ func TestWhoHasNoKeyOfGossipReachesNothing(t *testing.T) {
 				a := newAttacker(t, network, "10.0.0.9:7946")
 				pass(settleTime + time.Second)
 				synctest.Wait()
-				before := runtime.NumGoroutine()
+				before := bubble.Goroutines()
 				small, large := saidToAll(t)
 				for i := range packets / len(outsiders) {
 					to := fmt.Sprintf("10.0.0.%d:7946", 1+i%3)
@@ -169,7 +168,7 @@ func TestWhoHasNoKeyOfGossipReachesNothing(t *testing.T) {
 				}
 				pass(time.Minute)
 				synctest.Wait()
-				if after := runtime.NumGoroutine(); after > before {
+				if after := bubble.Goroutines(); after > before {
 					t.Errorf("%d goroutines, %d before", after, before)
 				}
 				for _, p := range peers {
@@ -198,7 +197,7 @@ func TestAStolenKeyOfGossipDecidesOnNothing(t *testing.T) {
 		a := newAttacker(t, network, "10.0.0.9:7946")
 		pass(settleTime + time.Second)
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := bubble.Goroutines()
 		sign := func(by named, to string, b []byte) []byte {
 			s, _, _ := by.Sign(addressed(processName(to, 7), b))
 			return s
@@ -254,7 +253,7 @@ func TestAStolenKeyOfGossipDecidesOnNothing(t *testing.T) {
 		}
 		pass(time.Minute)
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > before {
+		if after := bubble.Goroutines(); after > before {
 			t.Errorf("%d goroutines, %d before", after, before)
 		}
 		refused := uint64(0)

@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +27,7 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/railactors/transport/secure"
 	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // outsider may not speak for node a of a cluster with keys.
@@ -211,7 +211,7 @@ func TestOutsidersReachNothingBehindKeys(t *testing.T) {
 		n := b.start("a", "b")
 		ab, ba := join(n[0], n[1])
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := bubble.Goroutines()
 		all := k.outsiders(dir)
 		kinds := slices.Sorted(maps.Keys(all))
 		said := claims(ab, ba)
@@ -252,7 +252,7 @@ func TestOutsidersReachNothingBehindKeys(t *testing.T) {
 			c.Close()
 		}
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > before {
+		if after := bubble.Goroutines(); after > before {
 			t.Errorf("%d goroutines, %d before", after, before)
 		}
 		b.undisturbed(ab, connections/200)

@@ -3,6 +3,7 @@
 package bubble
 
 import (
+	"bytes"
 	"runtime"
 	"sync"
 	"testing"
@@ -39,6 +40,24 @@ func Nodes(t *testing.T, f func(t *testing.T)) {
 
 // lingering is more than any library goes on for.
 const lingering = time.Minute
+
+// Goroutines is how many goroutines the caller's bubble has; 0 outside one. What else the process runs
+// is not among them, as it is in runtime.NumGoroutine: finalizers, say.
+func Goroutines() int {
+	for size := 1 << 18; ; size *= 2 {
+		stacks := make([]byte, size)
+		n := runtime.Stack(stacks, true)
+		if n == size {
+			continue
+		}
+		caller, _, _ := bytes.Cut(stacks[:n], []byte("\n")) // goroutine 7 [running, synctest bubble 5]:
+		at := bytes.Index(caller, []byte("synctest bubble "))
+		if at < 0 {
+			return 0
+		}
+		return bytes.Count(stacks[:n], caller[at:])
+	}
+}
 
 var threads counted
 

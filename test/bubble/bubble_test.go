@@ -3,6 +3,7 @@ package bubble
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -21,4 +22,26 @@ func TestTimeIsVirtualAndThreadsComeBack(t *testing.T) {
 	if n := runtime.GOMAXPROCS(0); n != before {
 		t.Errorf("GOMAXPROCS was %d and is %d", before, n)
 	}
+}
+
+func TestGoroutinesAreThoseOfTheBubble(t *testing.T) {
+	if n := Goroutines(); n != 0 {
+		t.Errorf("%d outside a bubble", n)
+	}
+	Test(t, func(t *testing.T) {
+		before := Goroutines()
+		end := make(chan struct{})
+		for range 3 {
+			go func() { <-end }()
+		}
+		synctest.Wait()
+		if n := Goroutines(); before < 1 || n != before+3 {
+			t.Errorf("%d, and %d with three more", before, n)
+		}
+		close(end)
+		synctest.Wait()
+		if n := Goroutines(); n != before {
+			t.Errorf("%d before and %d after", before, n)
+		}
+	})
 }
