@@ -212,6 +212,8 @@ class Pair(unittest.TestCase):
         self.process.join()
 
     def test_other_threads_run_and_ctrl_c_ends_the_call(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         self.start("quiet")
         self.pipe.recv()
         waits, ran = threading.Event(), threading.Event()
