@@ -130,7 +130,7 @@ func (r *reader) guard(f func() error) (err error) {
 		if err != nil {
 			r.batch.Flush()
 		} else {
-			r.flushBefore(wire.Size)
+			r.flushAtRest()
 		}
 	}()
 	return f()
@@ -141,7 +141,7 @@ func (r *reader) frame() error {
 	p := r.peer
 	signal := &p.signals[r.rail]
 	signal.busy.Store(false)
-	r.flushBefore(wire.Size)
+	r.flushAtRest()
 	_, err := r.conn.ReadFull(r.header[:])
 	signal.busy.Store(true)
 	if err != nil {
@@ -303,7 +303,7 @@ func (r *reader) payloadInto(dst []byte) (n int, err error) {
 		return r.conn.ReadFull(dst)
 	}
 	f, signal := r.peer.fabric, &r.peer.signals[r.rail]
-	r.flushBefore(len(dst))
+	r.batch.Flush() // to wait for the rest may take a while
 	for n < len(dst) && err == nil {
 		piece := len(dst) - n
 		if !r.quick {
@@ -325,10 +325,10 @@ func (r *reader) payloadInto(dst []byte) (n int, err error) {
 	return n, err
 }
 
-// flushBefore writes what receivers hold unless so many bytes are at hand: to wait for them may take
-// a while.
-func (r *reader) flushBefore(bytes int) {
-	if len(r.batch.held) > 0 && r.conn.Buffered() < bytes {
+// flushAtRest writes what receivers hold unless a header is at hand: to wait for one may
+// take a while.
+func (r *reader) flushAtRest() {
+	if len(r.batch.held) > 0 && r.conn.Buffered() < wire.Size {
 		r.batch.Flush()
 	}
 }

@@ -148,8 +148,8 @@ func (g *Group) mostPolled() int {
 // after each: Gosched wakes another thread to look for work, which makes a round trip half as long again.
 const pollsPerPause = 16
 
-// longestPoll is how many WaitSpin a caller polls at most: frames of other operations must not keep it from
-// its context.
+// longestPoll is how many WaitSpin a caller polls at most: frames of other operations must not keep
+// it from its context.
 const longestPoll = 20
 
 // patience is how long a caller goes on polling. Frames that arrive renew it: while they do, polling spares
@@ -192,8 +192,8 @@ func (w *Work) listen() {
 
 // polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
 // wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
-// long without a frame is worth it adapts: a wait that polling didn't end halves it, one that it did doubles it.
-// attending says that attend was called.
+// long it polls without a frame adapts. A wait that polling didn't end halves that, one that it did
+// doubles it. attending says that attend was called.
 func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool {
 	budget := g.spin.Load()
 	if !attending {

@@ -74,8 +74,8 @@ type sink struct {
 	base    uint64 // ours.base
 }
 
-// room returns how much can be put. An empty ring is filled from its beginning: what is in use of a large one
-// stays in the cache.
+// room returns how much can be put. An empty ring is filled from its beginning: what is in use of a
+// large one stays in the cache.
 func (s *sink) room() (int, error) {
 	start := s.theirs.read.Load()
 	if start < s.start || start > s.written {

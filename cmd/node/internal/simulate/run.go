@@ -133,8 +133,8 @@ func (s *simulation) prepare(ctx context.Context) error {
 		}
 		l := plan.NewLayout(s.call.Bytes, 1, parts, program.Blocks, cost)
 		p := plan.New(l, plan.Rounds(l.Rounds, weights), cost)
-		for _, rail := range over {
-			if r == 0 {
+		if r == 0 {
+			for _, rail := range over {
 				s.trees[rail] = newTree(s, rail, p)
 			}
 		}
