@@ -9,9 +9,9 @@ import (
 	. "github.com/polyrail/polyrail"
 )
 
-// maxAllocated is what an operation may allocate on each rank, in bytes, whatever its size: its handle
-// and its messages, never its data.
-const maxAllocated = 1 << 10
+// maxAllocated is what an operation may allocate on each rank, in bytes, whatever its size: what its
+// messages take, never its data. Handles and frames are pooled.
+const maxAllocated = 512
 
 var raceDetector bool
 

@@ -71,8 +71,8 @@ func operation[T Element](k Kind, o Op, root int, dst, src []T) Operation {
 }
 
 func (o Operation) request() *engine.Request {
-	r := &engine.Request{Kind: o.Kind, DType: o.DType, Op: o.Op, Root: op.Rank(o.Root), Dst: o.Dst,
-		Src: o.Src}
+	r := engine.NewRequest()
+	r.Kind, r.DType, r.Op, r.Root, r.Dst, r.Src = o.Kind, o.DType, o.Op, op.Rank(o.Root), o.Dst, o.Src
 	if o.Kind == KindAllToAllV {
 		r.External = &engine.AllToAllV{SendCounts: o.SendCounts, RecvCounts: o.RecvCounts}
 	}
@@ -86,7 +86,9 @@ func (c *Communicator) run(ctx context.Context, r *engine.Request, opts []Option
 	if err != nil {
 		return err
 	}
-	return w.Wait(ctx)
+	err = w.Wait(ctx)
+	w.Release()
+	return err
 }
 
 // launch starts an operation that its context governs.

@@ -188,11 +188,15 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.begin(ctx, inner, &engine.Request{Kind: op.KindBarrier, Waits: true})
+	r := engine.NewRequest()
+	r.Kind, r.Waits = op.KindBarrier, true
+	w, err := c.begin(ctx, inner, r)
 	if err != nil {
 		return err
 	}
-	return w.Wait(ctx)
+	err = w.Wait(ctx)
+	w.Release()
+	return err
 }
 
 // Table is the table by which operations are divided now.

@@ -146,7 +146,7 @@ func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *t
 		m.entered(seq, t)
 	}
 	a := c.actor(ctx)
-	o.Configure(m.request, m.work, t, a)
+	o.Configure(m.work, t, a)
 	if limit := m.timeout(c.group.node.OperationTimeout); limit > 0 {
 		c.group.node.tell(a.pid, &beginOperation{o, limit})
 	}

@@ -8,7 +8,7 @@
 //	        ├── coordinator  numbers calls, agrees on tables, starts operations
 //	        ├── balancer     of package balancing
 //	        └── operation (pooled)   one collective's lifecycle
-//	            └── worker per rail  hands frames to the peers, and reports what the rail took
+//	            └── worker per rail  reports what the rail took, and fails for its frames
 //
 // Callers hold a Communicator. Who the members are, and how a node comes to know a communicator by
 // its wire id, is the business of the layer above, the Registry.

@@ -1,11 +1,13 @@
 package communicator
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
@@ -25,6 +27,7 @@ type operationActor struct {
 
 	current *engine.Operation // that has a timeout
 	timer   *time.Timer
+	ended   operationEnded // of one operation at a time
 }
 
 func (a *operationActor) Receive(ctx actor.Context) {
@@ -50,9 +53,9 @@ func (a *operationActor) Receive(ctx actor.Context) {
 func (a *operationActor) start(ctx actor.Context) {
 	a.pid = ctx.Self()
 	a.workers = a.workers[:0]
-	for rail := range a.node.Engine.Rails {
+	for range a.node.Engine.Rails {
 		a.workers = append(a.workers, ctx.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor {
-			return &worker{node: a.node, balancer: a.balancer, rail: rail}
+			return &worker{node: a.node, balancer: a.balancer}
 		}, actor.WithDispatcher(a.node.Inline)), "worker"))
 	}
 }
@@ -69,25 +72,36 @@ func (a *operationActor) expire(m *operationExpired) {
 	}
 }
 
-// Hand implements engine.Owner: the frame's rail has a worker.
+// Hand implements engine.Owner. If it fails, the frame has an owner who must hear of it, and so must
+// the worker of the frame's rail, and with it the supervisor.
 func (a *operationActor) Hand(f *railactors.Frame, to *railactors.Peer) {
-	t := transmits.Get().(*transmit)
-	t.frame, t.to = f, to
-	a.node.tell(a.workers[f.Rail], t)
+	rail := f.Rail
+	defer func() {
+		if r := recover(); r != nil {
+			f.Owner.Released(f, fmt.Errorf("%w: worker of rail %d: %v", fault.ErrInternal, rail, r))
+			a.node.tell(a.workers[rail], handingFailed{r})
+		}
+	}()
+	to.Send(f)
 }
 
 // Ended implements engine.Owner.
-func (a *operationActor) Ended(o *engine.Operation) { a.node.tell(a.pid, &operationEnded{o}) }
+func (a *operationActor) Ended(o *engine.Operation) {
+	a.ended.operation = o
+	a.node.tell(a.pid, &a.ended)
+}
 
 func (a *operationActor) end(m *operationEnded) {
+	o := m.operation
+	m.operation = nil
 	a.disarm()
 	a.current = nil
-	if t := m.operation.Timed(); t != nil {
+	if t := o.Timed(); t != nil {
 		for i := range t.Rails {
 			a.node.tell(a.workers[t.Rails[i].Rail], balancing.Finished(t, i))
 		}
 	}
-	a.node.Engine.Recycle(m.operation)
+	a.node.Engine.Recycle(o)
 	a.spare.put(a)
 }
 

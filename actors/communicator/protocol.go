@@ -8,7 +8,6 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/messages"
-	"github.com/polyrail/polyrail/railactors"
 )
 
 // The messages between the actors of this package. They are immutable once sent.
@@ -36,11 +35,9 @@ type beginOperation struct {
 	timeout   time.Duration
 }
 
-// transmit asks a worker to send one frame. Sent by whoever carries out a Send action.
-type transmit struct {
-	frame *railactors.Frame
-	to    *railactors.Peer
-}
+// handingFailed: a frame could not be handed to a peer. Sent to the worker of its rail by whoever
+// carried out a Send action.
+type handingFailed struct{ reason any }
 
 // operationEnded: nothing refers to the operation any more. Sent by the goroutine that
 // saw its last event to the operation actor.

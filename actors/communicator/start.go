@@ -31,7 +31,7 @@ func (c *Communicator) start(ctx context.Context, r *engine.Request,
 	}
 	g := c.Group
 	m := g.node.newStart()
-	m.request, m.work, m.entered = r, g.NewWork(c.slots), entered
+	m.request, m.work, m.entered = r, g.NewWork(r, c.slots), entered
 	g.Called(r)
 	g.Gather(r)
 	if g.node.OperationTimeout > 0 {

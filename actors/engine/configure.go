@@ -18,7 +18,8 @@ import (
 // Configure gives a numbered operation its call, its shape under a table, and its owner. The
 // coordinator alone calls it, then hands the operation to the caller, who launches it. A call that
 // can't be run still consumes its seq: the other ranks may have called right. Launch ends it.
-func (o *Operation) Configure(r *Request, w *Work, t *table.Table, owner Owner) {
+func (o *Operation) Configure(w *Work, t *table.Table, owner Owner) {
+	r := w.request
 	o.request, o.work, o.owner = r, w, owner
 	w.seq = o.Seq
 	err := o.group.configure(o, r, t)
@@ -69,7 +70,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	o.shape.acknowledged = g.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
 	if r.bytes <= g.mostPolled() {
-		o.work.from = g.sources(cut)
+		o.work.from = g.sources(o.work.from[:0], cut)
 	}
 	return o.joinTrees(t)
 }
@@ -174,8 +175,8 @@ func (r *Request) parts(n int, a op.Algorithm) plan.Parts {
 	return plan.PartsOf(r.Kind, a, n, r.bytes, counts)
 }
 
-// sources are the pairs that an operation's frames come over.
-func (g *Group) sources(k *cut) (from []source) {
+// sources appends the pairs that an operation's frames come over.
+func (g *Group) sources(from []source, k *cut) []source {
 	for lane := range k.plan.Lanes {
 		if k.plan.Lanes[lane].Rounds == 0 {
 			continue

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -30,6 +31,8 @@ type earlyFrame struct {
 	whole     bool // under operation.mu
 }
 
+var earlies = sync.Pool{New: func() any { return new(earlyFrame) }}
+
 // earlyGrant is a grant for an operation that was not called here yet.
 type earlyGrant struct {
 	from   op.Rank
@@ -48,8 +51,9 @@ func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer, rail int,
 	if h.Flags&wire.FlagUncredited != 0 && !o.group.uncredited.take(rank, int64(h.Length)) {
 		return railactors.Landing{}, &earlyError{h.Seq, "too much data without credit"}
 	}
-	e := &earlyFrame{operation: o, from: from, rank: rank, rail: rail, header: *h,
-		data: o.group.engine.Pool.Get(int(h.Length))}
+	e := earlies.Get().(*earlyFrame)
+	e.operation, e.from, e.rank, e.rail, e.header = o, from, rank, rail, *h
+	e.data = o.group.engine.Pool.Get(int(h.Length))
 	if e.data == nil { // the pool is at its limit: credits bound what this can be
 		e.data, e.own = make([]byte, h.Length), true
 	}
@@ -176,11 +180,12 @@ func (e *earlyFrame) deliver() {
 		return
 	}
 	copy(p.at(loc), e.data)
+	rail := e.rail
 	e.drop()
-	o.arrived(p.lane, e.rail, ref)
+	o.arrived(p.lane, rail, ref)
 }
 
-// drop frees the frame and gives its credit back.
+// drop frees the frame, as the last thing that is done with it, and gives its credit back.
 func (e *earlyFrame) drop() {
 	if f := e.header.Flags; f&wire.FlagEager != 0 && f&wire.FlagUncredited == 0 {
 		e.from.ReturnCredit(int(e.header.Length))
@@ -195,7 +200,8 @@ func (e *earlyFrame) free() {
 	if !e.own {
 		e.operation.group.engine.Pool.Put(e.data)
 	}
-	e.data = nil
+	*e = earlyFrame{}
+	earlies.Put(e)
 }
 
 // allowance counts, by rank, the bytes of early frames that came without credit.

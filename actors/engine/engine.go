@@ -35,6 +35,7 @@ type Engine struct {
 
 	copies     *copies
 	operations sync.Pool
+	works      sync.Pool
 }
 
 // New makes an engine with a pool of memory of the configured size.
@@ -45,12 +46,13 @@ func New(cfg Config) *Engine {
 		e.Meters = new(Meters)
 	}
 	e.operations.New = func() any { return new(Operation) }
+	e.works.New = func() any { return new(Work) }
 	return e
 }
 
 // Owner owns the lifecycle of an operation that was called here: its timer, its workers, its end.
 type Owner interface {
-	// Hand gives a frame to the worker of its rail, which sends it to a peer.
+	// Hand gives a frame to a peer, on the calling goroutine.
 	Hand(f *railactors.Frame, to *railactors.Peer)
 	// Ended says that nothing refers to the operation any more: the owner recycles it.
 	Ended(o *Operation)

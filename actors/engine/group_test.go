@@ -66,7 +66,7 @@ func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 	o.request = &Request{Kind: op.KindAllReduce, DType: op.F32,
 		Batch: &Batch{Buffers: [][]byte{make([]byte, 1000)}}}
 	o.request.gather(pool)
-	o.work = g.NewWork(make(chan struct{}, 1))
+	o.work = g.NewWork(o.request, make(chan struct{}, 1))
 	o.work.slot <- struct{}{}
 	o.cause = errors.New("not defined on float32")
 	work := o.work

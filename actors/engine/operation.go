@@ -93,6 +93,9 @@ func (o *Operation) reuse(g *Group, seq uint64) {
 
 // release drops what a pooled operation must not keep alive.
 func (o *Operation) release() {
+	if o.work != nil {
+		o.work.Release()
+	}
 	o.group, o.request, o.work, o.combine, o.owner = nil, nil, nil, nil, nil
 	o.shape, o.trees, o.kept = shape{}, nil, nil
 	o.memory = [3][]byte{}

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"sync"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -35,6 +36,11 @@ type Request struct {
 	called   time.Duration
 	numbered time.Duration // the call itself, unless it had to wait
 }
+
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
+// NewRequest is an empty request: one that was used before, if there is any (Work.Release).
+func NewRequest() *Request { return requests.Get().(*Request) }
 
 // End is how an operation ended, for those who follow it.
 type End struct {

@@ -234,30 +234,35 @@ func (t *Transfer) named(err error) error {
 // Done is closed when the transfer has ended, right or with an error.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Err is the error once Done is closed, nil before.
-func (t *Transfer) Err() error {
+func (t *Transfer) over() bool {
 	select {
 	case <-t.done:
-		return t.err
+		return true
 	default:
-		return nil
+		return false
 	}
+}
+
+// Err is the error once Done is closed, nil before.
+func (t *Transfer) Err() error {
+	if t.over() {
+		return t.err
+	}
+	return nil
 }
 
 // Status says which message a receive took. It is valid when Done is closed.
 func (t *Transfer) Status() p2p.Status {
-	select {
-	case <-t.done:
+	if t.over() {
 		return t.status
-	default:
-		return p2p.Status{}
 	}
+	return p2p.Status{}
 }
 
 // Wait waits for the end. A context that ends first ends the transfer, and that alone; Wait
 // returns when the runtime has let go of the caller's memory.
 func (t *Transfer) Wait(ctx context.Context) error {
-	if t.transfers.group.polls(t.sources(), false, t.done) {
+	if t.transfers.group.polls(t.sources(), false, t) {
 		return t.err
 	}
 	select {
@@ -272,7 +277,7 @@ func (t *Transfer) Wait(ctx context.Context) error {
 // WaitFor waits for the end for so long at most, and reports whether it has come. Unlike Wait it
 // ends nothing.
 func (t *Transfer) WaitFor(d time.Duration) bool {
-	return t.transfers.group.waitFor(t.sources(), t.done, d)
+	return t.transfers.group.waitFor(t.sources(), t, d)
 }
 
 // sources are where the message of a small receive comes from.

@@ -90,7 +90,7 @@ func (o *Operation) joinTrees(t *table.Table) error {
 		tree.join(p)
 		o.trees = append(o.trees, p)
 		if o.shape.eager && o.request.bytes <= pollLimit {
-			o.work.from = tree.pollable(p.castAlone(o.request.bytes))
+			o.work.from = append(o.work.from[:0], tree.pollable(p.castAlone(o.request.bytes))...)
 		}
 	}
 	return nil

@@ -17,42 +17,71 @@ import (
 type Work struct {
 	group     *Group
 	seq       uint64
-	done      chan struct{}
-	err       error
+	request   *Request
 	from      []source      // whom to look to for a small operation's frames
 	attending atomic.Bool   // it attends to them already, till the first wait has polled
 	slot      chan struct{} // of the communicator; a place is taken until the operation is forgotten
+	users     atomic.Int32  // the operation, and the caller
+
+	ended atomic.Bool
+	err   error // written before ended
 
 	mu    sync.Mutex
-	ended bool
-	heard bool        // the engine listens for it, till the end
-	stop  func() bool // ends the watch of a context
+	done  chan struct{} // nil until somebody wants to sleep
+	heard bool          // the engine listens for it, till the end
+	stop  func() bool   // ends the watch of a context
 }
 
-// NewWork makes the handle of an operation that has taken a place in slot.
-func (g *Group) NewWork(slot chan struct{}) *Work {
-	return &Work{group: g, done: make(chan struct{}), slot: slot}
+// NewWork makes the handle of a call that has taken a place in slot.
+func (g *Group) NewWork(r *Request, slot chan struct{}) *Work {
+	w := g.engine.works.Get().(*Work)
+	w.group, w.request, w.slot = g, r, slot
+	w.users.Store(2)
+	return w
+}
+
+// Release is for a caller who was given the handle and has given it to nobody else: it isn't looked at
+// again. Handle and request are pooled when the operation has done with them too.
+func (w *Work) Release() {
+	if w.users.Add(-1) > 0 {
+		return
+	}
+	e := w.group.engine
+	*w.request = Request{}
+	requests.Put(w.request)
+	w.group, w.seq, w.request, w.slot, w.err, w.done, w.heard, w.stop = nil, 0, nil, nil, nil, nil, false, nil
+	clear(w.from)
+	w.from = w.from[:0]
+	w.attending.Store(false)
+	w.ended.Store(false)
+	e.works.Put(w)
 }
 
 // Done is closed when the operation has ended, right or with an error.
-func (w *Work) Done() <-chan struct{} { return w.done }
+func (w *Work) Done() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done == nil {
+		w.done = make(chan struct{})
+		if w.ended.Load() {
+			close(w.done)
+		}
+	}
+	return w.done
+}
+
+func (w *Work) over() bool { return w.ended.Load() }
 
 // Err is the operation's error once Done is closed, nil before.
 func (w *Work) Err() error {
-	select {
-	case <-w.done:
+	if w.over() {
 		return w.err
-	default:
-		return nil
 	}
+	return nil
 }
 
 // succeeded reports whether the operation has ended well.
-func (w *Work) succeeded() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ended && w.err == nil
-}
+func (w *Work) succeeded() bool { return w.over() && w.err == nil }
 
 // Seq is the operation's number in its communicator.
 func (w *Work) Seq() uint64 { return w.seq }
@@ -60,16 +89,17 @@ func (w *Work) Seq() uint64 { return w.seq }
 // Wait waits for the end. A context that ends first ends the operation: the communicator breaks,
 // and Wait returns when the runtime has let go of the caller's memory.
 func (w *Work) Wait(ctx context.Context) error {
-	if w.group.polls(w.from, w.attending.Swap(false), w.done) {
+	if w.group.polls(w.from, w.attending.Swap(false), w) {
 		return w.err
 	}
 	w.group.engine.Listening(1)
 	defer w.group.engine.Listening(-1)
+	done := w.Done()
 	select {
-	case <-w.done:
+	case <-done:
 	case <-ctx.Done():
 		w.group.Fail(context.Cause(ctx), w.seq)
-		<-w.done
+		<-done
 	}
 	return w.err
 }
@@ -78,30 +108,34 @@ func (w *Work) Wait(ctx context.Context) error {
 // ends nothing.
 func (w *Work) WaitFor(d time.Duration) bool {
 	if w.attending.Swap(false) {
-		if w.group.polls(w.from, true, w.done) {
+		if w.group.polls(w.from, true, w) {
 			return true
 		}
 		w.listen() // it is in flight now like one whose caller does something else
 	}
-	return w.group.waitFor(w.from, w.done, d)
+	return w.group.waitFor(w.from, w, d)
 }
 
-func (g *Group) waitFor(from []source, done <-chan struct{}, d time.Duration) bool {
-	select {
-	case <-done:
+// awaited is what a caller waits for.
+type awaited interface {
+	over() bool
+	Done() <-chan struct{} // closed then
+}
+
+func (g *Group) waitFor(from []source, w awaited, d time.Duration) bool {
+	if w.over() {
 		return true
-	default:
 	}
 	if d <= 0 {
 		return false
 	}
-	if g.polls(from, false, done) {
+	if g.polls(from, false, w) {
 		return true
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-done:
+	case <-w.Done():
 		return true
 	case <-timer.C:
 		return false
@@ -117,7 +151,7 @@ func (w *Work) Watch(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stop = stop
-	if w.ended {
+	if w.over() {
 		stop()
 	}
 }
@@ -184,7 +218,7 @@ func (w *Work) listen() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended {
+	if !w.over() {
 		w.heard = true
 		w.group.engine.Listening(1)
 	}
@@ -194,13 +228,11 @@ func (w *Work) listen() {
 // wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
 // long it polls without a frame adapts. A wait that polling didn't end halves that, one that it did
 // doubles it. attending says that attend was called.
-func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool {
+func (g *Group) polls(from []source, attending bool, w awaited) bool {
 	budget := g.spin.Load()
 	if !attending {
-		select {
-		case <-done:
+		if w.over() {
 			return true
-		default:
 		}
 		if len(from) == 0 || budget == 0 {
 			return false
@@ -215,11 +247,9 @@ func (g *Group) polls(from []source, attending bool, done <-chan struct{}) bool 
 		for _, s := range from {
 			found = s.peer.Poll(s.rail) || found
 		}
-		select {
-		case <-done:
+		if w.over() {
 			g.spin.Store(min(2*budget, int64(spin)))
 			return true
-		default:
 		}
 		if p.over(time.Since(processBegan), found) {
 			g.spin.Store(max(budget/2, int64(spin)/8))
@@ -249,20 +279,23 @@ func leave(from []source) {
 func (w *Work) finish(err error, b *Batch) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended {
+	if w.over() {
 		return false
 	}
 	if err == nil {
 		b.scatter()
 	}
-	w.ended, w.err = true, err
+	w.err = err
+	w.ended.Store(true)
 	if w.heard {
 		w.group.engine.Listening(-1)
 	}
 	if w.stop != nil {
 		w.stop()
 	}
-	close(w.done)
+	if w.done != nil {
+		close(w.done)
+	}
 	return true
 }
 
