@@ -343,10 +343,15 @@ func (c *connection) writeBatch() bool {
 	return err == nil
 }
 
-// leave is the last thing that the reader and the writer goroutine do.
+// leave ends hold. It is the last thing that the reader and the writer goroutine do.
 func (c *connection) leave() {
-	fx := newEffects()
 	c.peer.mu.Lock()
+	if c.holders > 1 {
+		c.holders--
+		c.peer.mu.Unlock()
+		return
+	}
+	fx := newEffects()
 	c.letGo(fx)
 	c.peer.unlock(fx)
 }

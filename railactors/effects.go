@@ -21,6 +21,11 @@ type effects struct {
 
 var effectsPool = sync.Pool{New: func() any { return new(effects) }}
 
+// none reports whether there is nothing to do.
+func (fx *effects) none() bool {
+	return fx.None() && len(fx.failed)|len(fx.kicks) == 0 && !fx.finish
+}
+
 func newEffects() *effects { return effectsPool.Get().(*effects) }
 
 func (fx *effects) free() {
@@ -33,8 +38,15 @@ func (fx *effects) free() {
 
 // unlock releases mu and carries out the effects; fx is used up.
 func (p *Peer) unlock(fx *effects) {
-	p.expand(fx)
+	if p.state == leaving || !fx.none() {
+		p.expand(fx)
+	}
 	p.count(p.cause == nil && p.core.Busy())
+	if fx.none() { // of most events of small frames
+		p.mu.Unlock()
+		effectsPool.Put(fx)
+		return
+	}
 	released := fx.Released
 	cause := p.cause
 	p.mu.Unlock()

@@ -38,6 +38,7 @@ type Peer struct {
 	pollable    []atomic.Pointer[connection] // by rail index; for Poll; set under mu
 	attended    []atomic.Int32               // by rail index: callers between Attend and Leave
 	quiets      []atomic.Bool                // by rail index: hushed though nobody attends
+	left        []atomic.Bool                // by rail index: after Attend, since the last look at what is quiet
 	users       int                          // Connect less Disconnect; guarded by fabric.mu
 	awake       atomic.Bool                  // it is to be connected: dormant.go
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
@@ -99,7 +100,7 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 	p := &Peer{
 		fabric: f, node: r.Node, incarnation: r.Incarnation, session: f.nextSession(), addrs: addrs,
 		dials: f.cfg.Node < r.Node, signals: make([]signal, n),
-		pollable: make([]atomic.Pointer[connection], n), attended: make([]atomic.Int32, n), quiets: make([]atomic.Bool, n),
+		pollable: make([]atomic.Pointer[connection], n), attended: make([]atomic.Int32, n), quiets: make([]atomic.Bool, n), left: make([]atomic.Bool, n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
 			CreditBytes: max(1, f.cfg.CreditBytes/4), GivenBytes: f.cfg.CreditBytes,

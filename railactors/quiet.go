@@ -17,7 +17,7 @@ type quietRails struct {
 	listeners atomic.Int32
 
 	mu    sync.Mutex
-	rails map[lingering]bool // true: it was here at the last sweep, and nobody has left it since
+	rails map[lingering]struct{}
 	timer *time.Timer
 }
 
@@ -28,6 +28,10 @@ type lingering struct {
 
 // leave has a rail stay hushed, unless somebody listens.
 func (q *quietRails) leave(p *Peer, rail int) {
+	p.left[rail].Store(true)
+	if q.listeners.Load() == 0 && p.quiets[rail].Load() {
+		return // as a rule: operations follow one another
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := lingering{p, rail}
@@ -38,10 +42,10 @@ func (q *quietRails) leave(p *Peer, rail int) {
 	}
 	p.quiets[rail].Store(true)
 	if q.rails == nil {
-		q.rails = make(map[lingering]bool)
+		q.rails = make(map[lingering]struct{})
 	}
 	idle := len(q.rails) == 0
-	q.rails[l] = false
+	q.rails[l] = struct{}{}
 	switch {
 	case !idle: // the timer runs
 	case q.timer == nil:
@@ -54,9 +58,7 @@ func (q *quietRails) leave(p *Peer, rail int) {
 // sweep ends the quiet of the rails that nobody has come back to.
 func (q *quietRails) sweep() {
 	q.wake(func(l *lingering) bool {
-		old := q.rails[*l]
-		q.rails[*l] = true
-		return old && l.peer.attended[l.rail].Load() == 0
+		return !l.peer.left[l.rail].Swap(false) && l.peer.attended[l.rail].Load() == 0
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()

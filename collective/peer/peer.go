@@ -123,6 +123,12 @@ type Effects[F any] struct {
 	Close      Rails        // close these rails' connections, then call Quiesced
 }
 
+// None reports whether there is nothing to do.
+func (e *Effects[F]) None() bool {
+	return e.Wake|e.Ack|e.Arm|e.Close == 0 &&
+		len(e.Released)|len(e.Wants)|len(e.Statements)|len(e.Moves) == 0
+}
+
 // Reset empties e and keeps its memory.
 func (e *Effects[F]) Reset() {
 	clear(e.Released)
