@@ -101,6 +101,37 @@ func TestThePageShowsACutAndItsRepairWithinASecond(t *testing.T) {
 	}
 }
 
+// A browser has six connections to an address.
+func TestManyPagesOfOneBrowserAreLive(t *testing.T) {
+	ctx := browser(t)
+	c := watched(t, 1, 1, func(cfg *polyrail.Config) { cfg.HTTP.Token = token })
+	address := "http://" + c.Nodes[0].HTTPAddr() + "/?token=" + token
+	if err := chromedp.Run(ctx); err != nil { // it starts: tabs have one browser then
+		t.Fatal(err)
+	}
+	frames := func(n int) chromedp.Action {
+		return chromedp.PollFunction(fmt.Sprintf(`() => [...rails.values()].some((r) => r.samples.length >= %d)`, n), nil,
+			chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(20*time.Second))
+	}
+	tabs := make([]context.Context, 8)
+	for i := range tabs {
+		tab, cancel := chromedp.NewContext(ctx)
+		defer cancel()
+		tabs[i] = tab
+		if err := chromedp.Run(tab, chromedp.Navigate(address), frames(1)); err != nil {
+			t.Fatalf("page %d: %v", i+1, err)
+		}
+	}
+	if err := chromedp.Cancel(tabs[0]); err != nil { // the first one goes; the others stay live
+		t.Fatal(err)
+	}
+	for i, tab := range tabs[1:] {
+		if err := chromedp.Run(tab, chromedp.Evaluate(`for (const r of rails.values()) r.samples.length = 0`, nil), frames(1)); err != nil {
+			t.Errorf("page %d: %v", i+2, err)
+		}
+	}
+}
+
 func TestLiveFramesAreBounded(t *testing.T) {
 	s := newStage(64, "load")
 	server := raise(t, "127.0.0.1:0", s)

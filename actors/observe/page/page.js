@@ -342,12 +342,25 @@ function connected(on) {
   if (!on) { document.getElementById("verdict").dataset.state = "wait"; text("verdict", "what you see is old"); }
 }
 
-const source = new EventSource("api/live");
-source.onmessage = (m) => {
-  const frame = JSON.parse(m.data);
+function take(frame) {
+  if (frame === null) return connected(false);
   lastFrame = Date.now();
   connected(true);
-  draw(frame);
-};
-source.onerror = () => connected(false);
+  draw(JSON.parse(frame));
+}
+
+function listen() {
+  if (!window.SharedWorker) {
+    const source = new EventSource("api/live");
+    source.onmessage = (m) => take(m.data);
+    source.onerror = () => take(null);
+    return;
+  }
+  const port = new SharedWorker("live.js").port;
+  port.onmessage = (m) => take(m.data);
+  addEventListener("pagehide", () => port.postMessage("bye"), { once: true });
+}
+
+listen();
+addEventListener("pageshow", (e) => { if (e.persisted && window.SharedWorker) listen(); }); // it was kept, and said bye
 setInterval(() => { if (lastFrame && Date.now() - lastFrame > 5000) connected(false); }, 1000);
