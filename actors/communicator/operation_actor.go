@@ -85,22 +85,33 @@ func (a *operationActor) Hand(f *railactors.Frame, to *railactors.Peer) {
 	to.Send(f)
 }
 
-// Ended implements engine.Owner.
+// Ended implements engine.Owner. The actor need not hear of an operation that has no timer and that
+// nobody timed: most small ones.
 func (a *operationActor) Ended(o *engine.Operation) {
-	a.ended.operation = o
+	t := o.Timed()
+	if t == nil && a.node.OperationTimeout == 0 {
+		a.release(o)
+		return
+	}
+	a.ended = operationEnded{o, t}
 	a.node.tell(a.pid, &a.ended)
 }
 
 func (a *operationActor) end(m *operationEnded) {
-	o := m.operation
-	m.operation = nil
+	o, t := m.operation, m.timed
+	*m = operationEnded{}
 	a.disarm()
 	a.current = nil
-	if t := o.Timed(); t != nil {
+	if t != nil {
 		for i := range t.Rails {
 			a.node.tell(a.workers[t.Rails[i].Rail], balancing.Finished(t, i))
 		}
 	}
+	a.release(o)
+}
+
+// release is the last thing that an operation's actor does for it: both are free for another one.
+func (a *operationActor) release(o *engine.Operation) {
 	a.node.Engine.Recycle(o)
 	a.spare.put(a)
 }

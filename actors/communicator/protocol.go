@@ -41,7 +41,10 @@ type handingFailed struct{ reason any }
 
 // operationEnded: nothing refers to the operation any more. Sent by the goroutine that
 // saw its last event to the operation actor.
-type operationEnded struct{ operation *engine.Operation }
+type operationEnded struct {
+	operation *engine.Operation
+	timed     *engine.Timed // nil: nothing to report
+}
 
 // operationExpired is the operation's own timer.
 type operationExpired struct{ seq uint64 }
