@@ -78,7 +78,9 @@ func (a *operationActor) Hand(f *railactors.Frame, to *railactors.Peer) {
 	rail := f.Rail
 	defer func() {
 		if r := recover(); r != nil {
-			f.Owner.Released(f, fmt.Errorf("%w: worker of rail %d: %v", fault.ErrInternal, rail, r))
+			if f.Owner != nil { // it has not been released on the way
+				f.Owner.Released(f, fmt.Errorf("%w: worker of rail %d: %v", fault.ErrInternal, rail, r))
+			}
 			a.node.tell(a.workers[rail], handingFailed{r})
 		}
 	}()

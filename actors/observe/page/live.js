@@ -11,11 +11,11 @@ function tell(frame) {
 }
 
 function open() {
-  source = new EventSource("api/live");
-  source.onmessage = (m) => tell(m.data);
-  source.onerror = () => {
+  const mine = source = new EventSource("api/live");
+  mine.onmessage = (m) => tell(m.data);
+  mine.onerror = () => {
     tell(null);
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => { if (pages.size > 0) open(); }, 3000); // it was refused
+    if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (source === mine) open(); }, 3000); // it was refused
   };
 }
 
