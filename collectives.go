@@ -86,9 +86,13 @@ func (c *Communicator) run(ctx context.Context, r *engine.Request, opts []Option
 	if err != nil {
 		return err
 	}
-	err = w.Wait(ctx)
-	w.Release()
-	return err
+	return await(ctx, w)
+}
+
+// await waits for the end of a blocking call. Nobody else has its handle.
+func await(ctx context.Context, w *engine.Work) error {
+	defer w.Release()
+	return w.Wait(ctx)
 }
 
 // launch starts an operation that its context governs.

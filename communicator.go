@@ -194,9 +194,7 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = w.Wait(ctx)
-	w.Release()
-	return err
+	return await(ctx, w)
 }
 
 // Table is the table by which operations are divided now.

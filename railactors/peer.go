@@ -100,7 +100,8 @@ func newPeer(f *Fabric, r Remote, addrs []string) *Peer {
 	p := &Peer{
 		fabric: f, node: r.Node, incarnation: r.Incarnation, session: f.nextSession(), addrs: addrs,
 		dials: f.cfg.Node < r.Node, signals: make([]signal, n),
-		pollable: make([]atomic.Pointer[connection], n), attended: make([]atomic.Int32, n), quiets: make([]atomic.Bool, n), left: make([]atomic.Bool, n),
+		pollable: make([]atomic.Pointer[connection], n), attended: make([]atomic.Int32, n),
+		quiets: make([]atomic.Bool, n), left: make([]atomic.Bool, n),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 		core: peer.New[*Frame](peer.Config{Rails: n, InFlightBytes: f.cfg.InFlightBytes, AckBytes: f.cfg.AckBytes,
 			CreditBytes: max(1, f.cfg.CreditBytes/4), GivenBytes: f.cfg.CreditBytes,

@@ -30,16 +30,12 @@ func TestATableOfAnotherRankIsNotTaken(t *testing.T) {
 
 // A rank that says more than the actor takes breaks the communicator: memory does not grow.
 func TestControlMessagesThatWaitAreLimited(t *testing.T) {
-	quiet := slog.New(slog.DiscardHandler)
-	system := actor.NewActorSystem(actor.WithLoggerFactory(
-		func(*actor.ActorSystem) *slog.Logger { return quiet }))
-	defer system.Shutdown()
-	n := &Node{Engine: engine.New(engine.Config{}), Log: quiet, System: system}
-	n.Engine.Rails = 1
+	n := quietNode(1)
+	defer n.System.Shutdown()
 	g := n.NewGroup(1, "train", 0, []string{"a", "b"}, nil, nil)
 	busy := make(chan struct{})
 	defer close(busy)
-	pid := system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
+	pid := n.System.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 		if _, ok := c.Message().(*Control); ok {
 			<-busy
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 	"github.com/polyrail/polyrail/test/bubble"
 )
@@ -24,19 +25,24 @@ import (
 // nobody hears what comes; nothing is to.
 type nobody struct{ railactors.Inbound }
 
+// quietNode has an actor system, which the test shuts down, and logs nothing.
+func quietNode(rails int) *Node {
+	quiet := slog.New(slog.DiscardHandler)
+	n := &Node{Engine: engine.New(engine.Config{}), Log: quiet, Inline: dispatch.Synchronized(),
+		System: actor.NewActorSystem(actor.WithLoggerFactory(
+			func(*actor.ActorSystem) *slog.Logger { return quiet }))}
+	n.Engine.Rails = rails
+	return n
+}
+
 // Nobody takes what is sent to node b, and it is not lost yet.
 func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		network := mem.NewNetwork()
 		network.Silence("a", "eth0")
-		quiet := slog.New(slog.DiscardHandler)
-		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-			return quiet
-		}))
-		n := &Node{Engine: engine.New(engine.Config{}), Log: quiet, System: system}
-		n.Engine.Rails = 1
-		fabric, err := railactors.Start(system,
-			railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: quiet,
+		n := quietNode(1)
+		fabric, err := railactors.Start(n.System,
+			railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", Logger: n.Log,
 				Rails: []railactors.RailConfig{{Name: "rail0", Transport: network.Transport("a"),
 					Device: "eth0"}}}, nobody{})
 		if err != nil {
@@ -66,7 +72,7 @@ func TestAControlMessageThatFindsNoRoomBreaksTheCommunicator(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		fabric.Close(ctx) // what waits is not sent any more
-		system.Shutdown()
+		n.System.Shutdown()
 	})
 }
 

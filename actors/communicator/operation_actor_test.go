@@ -2,15 +2,12 @@ package communicator
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/railactors"
-	"github.com/polyrail/polyrail/railactors/dispatch"
 )
 
 // owned is told what became of a frame.
@@ -20,16 +17,13 @@ func (o *owned) Released(_ *railactors.Frame, err error) { o.err = err }
 
 // A frame without a peer makes the hand-over panic.
 func TestAFrameThatCantBeHandedOverFailsItsWorkerAndTellsItsOwner(t *testing.T) {
-	quiet := slog.New(slog.DiscardHandler)
-	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
-	defer system.Shutdown()
-	n := &Node{Engine: engine.New(engine.Config{}), Log: quiet, System: system, Inline: dispatch.Synchronized()}
-	n.Engine.Rails = 2
+	n := quietNode(2)
+	defer n.System.Shutdown()
 	var broken error
 	g := n.NewGroup(1, "train", 0, []string{"a", "b"}, nil, nil)
 	g.Fail = func(cause error, _ uint64) { broken = cause }
 	a := &operationActor{node: n, strategy: n.Strategy(g)}
-	system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return a },
+	n.System.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return a },
 		actor.WithDispatcher(n.Inline), actor.WithSupervisor(a.strategy)))
 	var owner owned
 	a.Hand(&railactors.Frame{Rail: 1, Owner: &owner}, nil)

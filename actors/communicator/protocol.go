@@ -15,8 +15,7 @@ import (
 // startOperation is a call between its caller and the coordinator: it asks for a seq. Sent by the
 // caller's goroutine; answered on ready with operation set, or err.
 type startOperation struct {
-	request *engine.Request
-	work    *engine.Work
+	work *engine.Work // with its request
 	// Called by the coordinator before anything is sent; may be nil.
 	entered   func(seq uint64, inForce *table.Table)
 	ready     chan struct{}     // answered by the coordinator

@@ -31,14 +31,14 @@ func (c *Communicator) start(ctx context.Context, r *engine.Request,
 	}
 	g := c.Group
 	m := g.node.newStart()
-	m.request, m.work, m.entered = r, g.NewWork(r, c.slots), entered
+	m.work, m.entered = g.NewWork(r, c.slots), entered
 	g.Called(r)
 	g.Gather(r)
 	if g.node.OperationTimeout > 0 {
 		m.called = time.Now()
 	}
 	g.node.tell(c.coordinator, m)
-	if err := c.numbered(ctx, m); err != nil {
+	if err := c.numbered(ctx, r, m); err != nil {
 		r.Batch.Free()
 		<-c.slots
 		return nil, err
@@ -73,14 +73,14 @@ func (c *Communicator) slot(ctx context.Context) error {
 
 // numbered waits until the coordinator has answered a call, which a table that is being agreed on
 // delays.
-func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
+func (c *Communicator) numbered(ctx context.Context, r *engine.Request, m *startOperation) error {
 	select {
 	case <-m.ready: // as a rule: the coordinator ran on this goroutine
 		return m.err
 	default:
 	}
 	g := c.Group
-	defer g.Waited(m.request)
+	defer g.Waited(r)
 	var expired <-chan time.Time
 	timeout := g.node.OperationTimeout
 	if timeout > 0 {
@@ -97,7 +97,7 @@ func (c *Communicator) numbered(ctx context.Context, m *startOperation) error {
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-expired:
-		cause = &fault.TimeoutError{What: m.request.Kind.String(), After: timeout}
+		cause = &fault.TimeoutError{What: r.Kind.String(), After: timeout}
 	}
 	if !m.taken.CompareAndSwap(false, true) { // the coordinator is about to answer
 		<-m.ready

@@ -5,8 +5,8 @@ import (
 	"github.com/polyrail/polyrail/actors/balancing"
 )
 
-// worker is one rail's part in one operation: it reports what the rail took (Nezha's Timer, §III-E), and
-// fails where handing a frame of the rail to a peer failed. Frames themselves are no messages: who
+// worker is one rail's part in one operation: it reports what the rail took (Nezha's Timer, §III-E).
+// It fails where handing a frame of the rail to a peer failed. Frames themselves are no messages: who
 // has one hands it over (docs/decisions/003). It belongs to a pooled operation actor.
 type worker struct {
 	node     *Node

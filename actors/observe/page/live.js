@@ -1,5 +1,5 @@
-// Runs once for all pages of a browser that show this node, and takes frames for them: a browser has six
-// connections to an address, and a seventh page of its own would wait for ever.
+// Runs once for all pages of a browser that show this node, and takes frames for them. A browser has
+// six connections to an address: a seventh page with its own would wait for ever.
 "use strict";
 
 const pages = new Set();
