@@ -1,6 +1,7 @@
 package polyrail_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -24,41 +25,57 @@ func TestAnOperationAllocatesLittleOnceItsShapeIsKnown(t *testing.T) {
 	if raceDetector {
 		t.Skip("pools forget on purpose under the race detector")
 	}
-	const ranks, warmUp, operations, batches = 2, 50, 100, 5
 	for _, bytes := range []int{8, 64 << 10, 1 << 20} {
 		t.Run(fmt.Sprintf("bytes=%d", bytes), func(t *testing.T) {
-			inBed(t, ranks, 2, nil, func(b *bed) {
-				comms := b.form("train")
-				var bufs [ranks][]float32
-				for i := range bufs {
-					bufs[i] = make([]float32, bytes/4)
-				}
-				run := func(times int) uint64 {
-					return allocated(func() {
-						b.each(func(i int) error {
-							for range times {
-								if err := AllReduce(b.t.Context(), comms[i], bufs[i], Sum); err != nil {
-									return err
-								}
-							}
-							return nil
-						})
-					})
-				}
-				run(warmUp)
-				// Pools and the network's buffers grow with the worst backlog yet: the leanest
-				// of a few batches is the steady state.
-				least := uint64(math.MaxUint64)
-				for range batches {
-					least = min(least, run(operations)/operations/ranks)
-				}
-				if least > maxAllocated {
-					t.Errorf("an operation allocates %d bytes on each rank, want at most %d", least, maxAllocated)
-				}
-				t.Logf("an operation allocates %d bytes on each rank", least)
+			allocatesLittle(t, bytes, func(ctx context.Context, c *Communicator, buf []float32) error {
+				return AllReduce(ctx, c, buf, Sum)
 			})
 		})
 	}
+	t.Run("released", func(t *testing.T) {
+		allocatesLittle(t, 8, func(ctx context.Context, c *Communicator, buf []float32) error {
+			w, err := StartAllReduce(context.Background(), c, buf, Sum, WithWait())
+			if err != nil {
+				return err
+			}
+			defer w.Release()
+			return w.Wait(ctx)
+		})
+	})
+}
+
+func allocatesLittle(t *testing.T, bytes int, reduce func(context.Context, *Communicator, []float32) error) {
+	const ranks, warmUp, operations, batches = 2, 50, 100, 5
+	inBed(t, ranks, 2, nil, func(b *bed) {
+		comms := b.form("train")
+		var bufs [ranks][]float32
+		for i := range bufs {
+			bufs[i] = make([]float32, bytes/4)
+		}
+		run := func(times int) uint64 {
+			return allocated(func() {
+				b.each(func(i int) error {
+					for range times {
+						if err := reduce(b.t.Context(), comms[i], bufs[i]); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+		run(warmUp)
+		// Pools and the network's buffers grow with the worst backlog yet: the leanest
+		// of a few batches is the steady state.
+		least := uint64(math.MaxUint64)
+		for range batches {
+			least = min(least, run(operations)/operations/ranks)
+		}
+		if least > maxAllocated {
+			t.Errorf("an operation allocates %d bytes on each rank, want at most %d", least, maxAllocated)
+		}
+		t.Logf("an operation allocates %d bytes on each rank", least)
+	})
 }
 
 // allocated is how many bytes all goroutines allocate while f runs.

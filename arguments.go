@@ -52,7 +52,7 @@ func (n *Node) of() (*membership.Node, error) {
 
 func (w *Work) of() (*engine.Work, error) {
 	if w == nil || w.inner == nil {
-		return nil, fmt.Errorf("%w: the operation is nil", fault.ErrArgument)
+		return nil, fmt.Errorf("%w: the operation is nil or was released", fault.ErrArgument)
 	}
 	return w.inner, nil
 }

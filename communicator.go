@@ -300,6 +300,16 @@ func (w *Work) WaitFor(d time.Duration) bool {
 	return err != nil || inner.WaitFor(d)
 }
 
+// Release gives the handle back, so that another operation can use it. It is for a caller that has
+// given the work to nobody else. Where the operation has not ended it goes on. The work has the error
+// ErrArgument from then on.
+func (w *Work) Release() {
+	if inner, err := w.of(); err == nil {
+		w.inner = nil
+		inner.Release()
+	}
+}
+
 // Option changes one call.
 type Option func(*engine.Request)
 

@@ -109,3 +109,34 @@ func TestWaitForEndsNothingAndAbortEndsAll(t *testing.T) {
 		(*Communicator)(nil).Abort(nil)
 	})
 }
+
+func TestAReleasedWorkStandsForNothing(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		start := func(ctx context.Context, rank int) *Work {
+			w, err := StartAllReduce(ctx, comms[rank], []float32{1}, Sum)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return w
+		}
+		ctx, cancel := context.WithCancel(b.t.Context())
+		released, other := start(ctx, 0), start(ctx, 1)
+		if !released.WaitFor(time.Minute) || !other.WaitFor(time.Minute) {
+			b.t.Fatal("it did not end")
+		}
+		released.Release()
+		released.Release()
+		if err := released.Wait(b.t.Context()); !errors.Is(err, ErrArgument) {
+			b.t.Error(err)
+		}
+		// The next operation may have the handle. The context of the one before is not its own.
+		next := start(b.t.Context(), 0)
+		cancel()
+		early := start(b.t.Context(), 1)
+		early.Release() // before its end, which comes all the same
+		if !next.WaitFor(time.Minute) || next.Err() != nil {
+			b.t.Error("the next operation:", next.Err())
+		}
+	})
+}

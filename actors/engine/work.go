@@ -147,7 +147,8 @@ func (w *Work) Watch(ctx context.Context) {
 	if ctx.Done() == nil {
 		return
 	}
-	stop := context.AfterFunc(ctx, func() { w.group.Fail(context.Cause(ctx), w.seq) })
+	group, seq := w.group, w.seq // the handle may be another operation's when the context ends
+	stop := context.AfterFunc(ctx, func() { group.Fail(context.Cause(ctx), seq) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stop = stop

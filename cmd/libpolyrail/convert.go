@@ -110,10 +110,6 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 		return op, nil, argument("an operation of %d bytes, not %d: size is not set, or polyrail.h is of another version",
 			uint32(o.size), unsafe.Sizeof(*o))
 	}
-	c, err := lib.Comm(comm)
-	if err != nil {
-		return op, nil, err
-	}
 	op = polyrail.Operation{Kind: polyrail.Kind(o.kind), DType: polyrail.DType(o.dtype), Root: int(o.root)}
 	if op.Op, err = operator(o.op); err != nil {
 		return op, nil, err
@@ -124,11 +120,17 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 	if op.Src, err = memory(o.src, o.src_count, op.DType); err != nil {
 		return op, nil, err
 	}
-	if op.Kind == polyrail.KindAllToAllV {
-		op.SendCounts, op.RecvCounts = counts(o.send_counts, c.Size()), counts(o.recv_counts, c.Size())
-	}
-	if o.counts != nil {
-		opts = append(opts, polyrail.WithCounts(counts(o.counts, c.Size())...))
+	if op.Kind == polyrail.KindAllToAllV || o.counts != nil {
+		c, err := lib.Comm(comm)
+		if err != nil {
+			return op, nil, err
+		}
+		if op.Kind == polyrail.KindAllToAllV {
+			op.SendCounts, op.RecvCounts = counts(o.send_counts, c.Size()), counts(o.recv_counts, c.Size())
+		}
+		if o.counts != nil {
+			opts = append(opts, polyrail.WithCounts(counts(o.counts, c.Size())...))
+		}
 	}
 	if o.name != nil {
 		opts = append(opts, polyrail.WithName(C.GoString(o.name)))
@@ -139,18 +141,22 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 	return op, opts, nil
 }
 
-// operators are the built-in ones; each call of polyrail.Ops makes a new list.
-var operators = polyrail.Ops()
+// operators are the built-in ones by their numbers.
+var operators = func() map[C.int32_t]polyrail.Op {
+	byCode := map[C.int32_t]polyrail.Op{}
+	for _, o := range polyrail.Ops() {
+		byCode[C.int32_t(o.Code())] = o
+	}
+	return byCode
+}()
 
 // operator finds an operator by its number; 0 is none, for kinds that combine nothing.
 func operator(code C.int32_t) (polyrail.Op, error) {
 	if code == 0 {
 		return polyrail.Op{}, nil
 	}
-	for _, o := range operators {
-		if C.int32_t(o.Code()) == code {
-			return o, nil
-		}
+	if o, found := operators[code]; found {
+		return o, nil
 	}
 	return polyrail.Op{}, argument("%d is no operator", int32(code))
 }

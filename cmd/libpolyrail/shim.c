@@ -4,6 +4,7 @@
  * The functions of polyrail.h. Each turns a forked process away and calls its twin in Go. That is
  * decided here since a fork has none of the Go runtime's threads: to enter it would hang.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,12 +12,19 @@
 #include "_cgo_export.h"
 
 static pid_t owner;
+static int is_fork; /* noted when it is made: to ask for the process id is a system call each time */
 
-__attribute__((constructor)) static void loaded(void) { owner = getpid(); }
+static void after_fork(void) { is_fork = 1; }
+
+__attribute__((constructor)) static void loaded(void)
+{
+	owner = getpid();
+	pthread_atfork(NULL, NULL, after_fork);
+}
 
 static int forked(polyrail_error *error)
 {
-	if (getpid() == owner)
+	if (!is_fork)
 		return 0;
 	if (error) {
 		memset(error, 0, sizeof *error);

@@ -101,6 +101,9 @@ type Call struct {
 	Tag      uint64        // told with it
 }
 
+// waits reports whether the caller waits for the end, for a bounded time.
+func (c Call) waits() bool { return c.Started && c.Queue == 0 && c.Patience > 0 }
+
 // Result is what a call leaves behind; each sets the fields that it has.
 type Result struct {
 	Handle      Handle // the node or communicator that was made; 0: this rank is no member
@@ -123,12 +126,12 @@ func (b *Bridge) whole(call Call, f func(context.Context) (Result, error)) (Outc
 		result, err := f(context.Background())
 		return Outcome{Result: result}, err
 	}
-	w, err := b.newWork(call)
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := b.newWork(call, cancel)
 	if err != nil {
+		cancel()
 		return Outcome{}, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w.cancel = cancel
 	go func() {
 		result, err := f(ctx)
 		cancel()

@@ -1,11 +1,13 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,6 +126,89 @@ func TestCallsThatAreOnlyStartedNeverBlockAndKeepTheirOrder(t *testing.T) {
 	}
 	if held := p.Held(); held != 4 {
 		t.Errorf("%d handles are left, want those of 2 nodes and 2 communicators", held)
+	}
+}
+
+// both makes a call on both ranks at once.
+func (p *pair) both(t *testing.T, call func(rank int, comm Handle) (Outcome, error)) (outcomes [2]Outcome) {
+	t.Helper()
+	var errs [2]error
+	var calls sync.WaitGroup
+	for rank, comm := range p.comms {
+		calls.Go(func() { outcomes[rank], errs[rank] = call(rank, comm) })
+	}
+	calls.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	return outcomes
+}
+
+var patient = Call{Started: true, Patience: time.Minute}
+
+func TestACallThatEndsInTimeTakesNoHandle(t *testing.T) {
+	p := newPair(t, "")
+	before := p.last
+	p.both(t, func(_ int, comm Handle) (Outcome, error) {
+		var seq uint64
+		for range 3 * 16 { // more than there may be in flight
+			buf := []byte{1}
+			o, err := p.Collective(comm, sum(buf), patient)
+			if err != nil || buf[0] != 2 || o.Seq <= seq {
+				return o, fmt.Errorf("after seq %d: %+v, buffer %v: %w", seq, o, buf, err)
+			}
+			seq = o.Seq
+		}
+		return Outcome{}, nil
+	})
+	p.both(t, func(rank int, comm Handle) (Outcome, error) {
+		if rank == 0 {
+			return p.Send(comm, []byte("x"), sum(nil).DType, 1, 7, patient)
+		}
+		o, err := p.Recv(comm, make([]byte, 2), sum(nil).DType, 0, 7, patient)
+		if o.Count != 1 || o.Tag != 7 {
+			t.Errorf("received %+v", o)
+		}
+		return o, err
+	})
+	if p.last != before {
+		t.Errorf("%d handles were given to calls that ended in time", p.last-before)
+	}
+}
+
+func TestACallThatOutlastsPatienceGetsAHandle(t *testing.T) {
+	p := newPair(t, "")
+	buf := []byte{1}
+	w := started(t)(p.Collective(p.comms[0], sum(buf), Call{Started: true, Patience: 1}))
+	if _, ended, err := p.Wait(w, 0); ended || err != nil {
+		t.Errorf("ended %v though the other rank did nothing: %v", ended, err)
+	}
+	if _, err := p.Collective(p.comms[1], sum([]byte{2}), patient); err != nil {
+		t.Error(err)
+	}
+	if r, ended, err := p.Wait(w, -1); !ended || err != nil || buf[0] != 3 || r.Seq == 0 {
+		t.Errorf("%+v, ended %v, buffer %v: %v", r, ended, buf, err)
+	}
+}
+
+// Its memory is in use until the end, and nobody could be told of that.
+func TestACallForWhichNoHandleIsLeftWaitsForItsEnd(t *testing.T) {
+	p := newPair(t, "")
+	for p.Held() < maxHandles {
+		if _, err := p.put(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.both(t, func(rank int, comm Handle) (Outcome, error) {
+		buf := bytes.Repeat([]byte{1}, 4<<20) // nobody polls for so much
+		o, err := p.Collective(comm, sum(buf), Call{Started: true, Patience: 1})
+		if o.Work != 0 || !bytes.Equal(buf, bytes.Repeat([]byte{2}, len(buf))) {
+			t.Errorf("rank %d: %+v, or the sum is wrong", rank, o)
+		}
+		return o, err
+	})
+	if _, err := p.Collective(p.comms[0], sum([]byte{1}), Call{Started: true}); !errors.Is(err, polyrail.ErrLimit) {
+		t.Errorf("a call that needs a handle: %v", err)
 	}
 }
 

@@ -30,10 +30,14 @@ func (b *Bridge) ordered(h Handle, call Call, f func(context.Context, *comm) (Re
 	if err != nil {
 		return Outcome{}, err
 	}
+	if !call.Started {
+		await(c.line.ahead())
+		result, err := f(context.Background(), c)
+		return Outcome{Result: result}, err
+	}
 	t := c.line.join()
 	made := false
 	outcome, err := b.whole(call, func(ctx context.Context) (Result, error) {
-		made = true
 		defer t.pass()
 		stop := context.AfterFunc(ctx, func() { c.Abort(context.Cause(ctx)) }) // also while it waits
 		defer stop()
@@ -113,78 +117,125 @@ func (b *Bridge) Abort(h Handle) error {
 
 // Collective runs an operation.
 func (b *Bridge) Collective(h Handle, o polyrail.Operation, call Call, opts ...polyrail.Option) (Outcome, error) {
-	return b.launch(h, call, func(ctx context.Context, c *comm, more ...polyrail.Option) (*polyrail.Work, error) {
-		return c.Start(ctx, o, append(opts, more...)...)
-	})
+	return b.launch(h, collective{Operation: o, opts: opts}, call)
 }
 
 // Batch runs an allreduce of many buffers.
-func (b *Bridge) Batch(h Handle, batch polyrail.Batch, call Call, opts ...polyrail.Option) (Outcome, error) {
-	return b.launch(h, call, func(ctx context.Context, c *comm, more ...polyrail.Option) (*polyrail.Work, error) {
-		return c.StartBatch(ctx, batch, append(opts, more...)...)
-	})
+func (b *Bridge) Batch(h Handle, batch polyrail.Batch, call Call) (Outcome, error) {
+	return b.launch(h, collective{batch: &batch}, call)
 }
 
-// launch begins an operation at once where its turn has come and there is room, else on a goroutine
-// of its own: so a call that is only started never blocks.
-func (b *Bridge) launch(h Handle, call Call,
-	begin func(context.Context, *comm, ...polyrail.Option) (*polyrail.Work, error)) (Outcome, error) {
+// collective is an operation, or a batch.
+type collective struct {
+	polyrail.Operation
+	batch *polyrail.Batch // in place of the Operation; nil: none
+	opts  []polyrail.Option
+}
+
+// start begins the operation. waits says that the caller waits for it at once.
+func (o *collective) start(c *comm, waits bool) (*polyrail.Work, error) {
+	ctx := context.Background() // canceling an operation breaks its communicator: Abort does
+	opts := o.opts
+	if waits {
+		opts = append(opts, polyrail.WithWait())
+	}
+	if o.batch != nil {
+		return c.StartBatch(ctx, *o.batch, opts...)
+	}
+	return c.Start(ctx, o.Operation, opts...)
+}
+
+// launch makes a collective call. One that is only started never blocks.
+func (b *Bridge) launch(h Handle, o collective, call Call) (Outcome, error) {
 	c, err := lookup[*comm](b, h)
 	if err != nil {
 		return Outcome{}, err
 	}
-	ctx := context.Background() // canceling an operation breaks its communicator: Abort does
+	ahead := c.line.ahead()
 	if !call.Started {
-		t := c.line.join()
-		t.wait()
-		w, err := begin(ctx, c, polyrail.WithWait())
-		t.pass()
-		if err == nil {
-			err = w.Wait(ctx)
+		await(ahead)
+		w, err := o.start(c, true)
+		if err != nil {
+			return Outcome{}, err
 		}
-		return Outcome{Result: Result{Seq: w.Seq()}}, err
+		_ = w.Wait(context.Background()) // ended has the error
+		return ended(w)
 	}
-	w, err := b.newWork(call)
+	room := c.inFlight.Add(1) <= c.maxInFlight
+	if room && ahead == nil && call.waits() {
+		return b.attend(c, o, call)
+	}
+	return b.begin(c, o, call, room && ahead == nil)
+}
+
+// attend is a call whose caller waits at once. Only an operation that outlasts the caller's patience
+// gets a handle.
+func (b *Bridge) attend(c *comm, o collective, call Call) (Outcome, error) {
+	w, err := o.start(c, true)
 	if err != nil {
+		c.inFlight.Add(-1)
 		return Outcome{}, err
 	}
-	w.cancel = func() { c.Abort(context.Canceled) }
-	t := c.line.join()
-	inFlight := c.inFlight.Add(1)
-	start := func(opts ...polyrail.Option) (*inside, error) {
-		f, err := begin(ctx, c, opts...)
-		t.pass()
+	if w.WaitFor(call.Patience) {
+		c.inFlight.Add(-1)
+		return ended(w)
+	}
+	return b.adopt(call, c.cancel, c.flying(w))
+}
+
+// ended is the outcome of an operation that has ended, and whose handle nobody else has.
+func ended(w *polyrail.Work) (Outcome, error) {
+	seq, err := w.Seq(), w.Err()
+	w.Release()
+	return Outcome{Result: Result{Seq: seq}}, err
+}
+
+// begin gives a call its handle and begins it: at once where that cannot block, else on a goroutine
+// of its own.
+func (b *Bridge) begin(c *comm, o collective, call Call, atOnce bool) (Outcome, error) {
+	w, err := b.newWork(call, c.cancel)
+	if err != nil {
+		c.inFlight.Add(-1)
+		return Outcome{}, err
+	}
+	start := func() (*inside, error) {
+		f, err := o.start(c, false)
 		if err != nil {
 			c.inFlight.Add(-1)
 			return nil, err
 		}
-		return &inside{f, func() (Result, error) {
-			c.inFlight.Add(-1)
-			return Result{Seq: f.Seq()}, f.Err()
-		}}, nil
+		return c.flying(f), nil
 	}
-	if !t.here() || inFlight > c.maxInFlight {
-		go func() {
-			t.wait()
-			f, err := start()
-			if err != nil {
-				w.settle(func() (Result, error) { return Result{}, err })
-				return
-			}
-			w.fly(f)
-		}()
-		return b.outcome(w, call.Patience)
+	if atOnce {
+		return b.lift(w, call, start)
 	}
-	return b.lift(w, call, func() (*inside, error) {
-		if w.queue == nil && call.Patience > 0 { // outcome waits at once
-			return start(polyrail.WithWait())
+	t := c.line.join()
+	go func() {
+		t.wait()
+		f, err := start()
+		t.pass()
+		if err != nil {
+			w.settle(func() (Result, error) { return Result{}, err })
+			return
 		}
-		return start()
-	})
+		w.fly(f)
+	}()
+	return b.outcome(w, call.Patience)
 }
 
-// lift begins a flight on the caller's goroutine. Only one that outlasts the caller's patience gets
-// a goroutine that watches it.
+// flying is an operation in flight that is counted.
+func (c *comm) flying(w *polyrail.Work) *inside {
+	return &inside{w, func() (Result, error) {
+		c.inFlight.Add(-1)
+		return Result{Seq: w.Seq()}, w.Err()
+	}}
+}
+
+// cancel ends what is in flight.
+func (c *comm) cancel() { c.Abort(context.Canceled) }
+
+// lift begins a flight on the caller's goroutine. Only one that has not ended then gets a goroutine
+// that watches it.
 func (b *Bridge) lift(w *work, call Call, start func() (*inside, error)) (Outcome, error) {
 	f, err := start()
 	if err != nil {
@@ -197,6 +248,20 @@ func (b *Bridge) lift(w *work, call Call, start func() (*inside, error)) (Outcom
 		go w.fly(f)
 	}
 	return outcome, err
+}
+
+// adopt gives a handle to a flight that outlasted its caller's patience. Where none is left it waits
+// for the end: the flight uses the caller's memory.
+func (b *Bridge) adopt(call Call, cancel func(), f *inside) (Outcome, error) {
+	w, err := b.newWork(call, cancel)
+	if err != nil {
+		<-f.Done()
+		result, err := f.end()
+		return Outcome{Result: result}, err
+	}
+	w.inside.Store(f)
+	go w.fly(f)
+	return Outcome{Work: w.handle}, nil
 }
 
 // Send sends a message.
@@ -220,7 +285,7 @@ func (b *Bridge) transfer(h Handle, call Call,
 	if err != nil {
 		return Outcome{}, err
 	}
-	ended := func(t *polyrail.Transfer) (Result, error) {
+	end := func(t *polyrail.Transfer) (Result, error) {
 		s, err := t.Wait(context.Background())
 		return Result{Source: s.Source, Tag: s.Tag, Count: s.Count}, err
 	}
@@ -229,16 +294,11 @@ func (b *Bridge) transfer(h Handle, call Call,
 		if err != nil {
 			return Outcome{}, err
 		}
-		result, err := ended(t)
+		result, err := end(t)
 		return Outcome{Result: result}, err
 	}
-	w, err := b.newWork(call)
-	if err != nil {
-		return Outcome{}, err
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.cancel = cancel
-	return b.lift(w, call, func() (*inside, error) {
+	start := func() (*inside, error) {
 		t, err := begin(ctx, c)
 		if err != nil {
 			cancel()
@@ -246,7 +306,24 @@ func (b *Bridge) transfer(h Handle, call Call,
 		}
 		return &inside{t, func() (Result, error) {
 			defer cancel()
-			return ended(t)
+			return end(t)
 		}}, nil
-	})
+	}
+	if call.waits() {
+		f, err := start()
+		if err != nil {
+			return Outcome{}, err
+		}
+		if f.WaitFor(call.Patience) {
+			result, err := f.end()
+			return Outcome{Result: result}, err
+		}
+		return b.adopt(call, cancel, f)
+	}
+	w, err := b.newWork(call, cancel)
+	if err != nil {
+		cancel()
+		return Outcome{}, err
+	}
+	return b.lift(w, call, start)
 }

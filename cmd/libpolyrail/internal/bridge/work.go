@@ -34,9 +34,9 @@ type inside struct {
 	end func() (Result, error) // called after the flight's end
 }
 
-// newWork registers a call. Whoever makes the call sets cancel.
-func (b *Bridge) newWork(call Call) (*work, error) {
-	w := &work{tag: call.Tag, done: make(chan struct{})}
+// newWork registers a call, which cancel ends.
+func (b *Bridge) newWork(call Call, cancel func()) (*work, error) {
+	w := &work{cancel: cancel, tag: call.Tag, done: make(chan struct{})}
 	if call.Queue != 0 {
 		q, err := lookup[*Queue](b, call.Queue)
 		if err != nil {
@@ -97,51 +97,50 @@ func (w *work) waitFor(d time.Duration) bool {
 	}
 }
 
-// line orders the collective calls of a communicator: each begins after the one before it has
-// begun, also where one had to wait for room.
+// line orders the collective calls of a communicator: each begins after those that returned before
+// it was made, also where one of them had to wait for room. A call that begins before it returns
+// needs no place: it only waits for those that have one.
 type line struct {
 	mu   sync.Mutex
-	last chan struct{} // closed when the last call that joined has begun; nil: there was none
+	last chan struct{} // closed when the last call with a place has passed it on; nil: none has one
 }
 
-// turn is one call's place in a line. A nil one is a call without order.
+// turn is one call's place in a line.
 type turn struct {
-	before <-chan struct{}
-	begun  chan struct{}
+	before <-chan struct{} // nil: none is ahead
+	passed chan struct{}
 }
 
 // join takes the next place.
 func (l *line) join() *turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := &turn{before: l.last, begun: make(chan struct{})}
-	l.last = t.begun
+	t := &turn{before: l.last, passed: make(chan struct{})}
+	l.last = t.passed
 	return t
 }
 
-// here reports whether it is the call's turn.
-func (t *turn) here() bool {
-	if t == nil || t.before == nil {
-		return true
-	}
+// ahead is what a call without a place waits for; nil: nothing.
+func (l *line) ahead() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	select {
-	case <-t.before:
-		return true
+	case <-l.last:
+		l.last = nil
 	default:
-		return false
 	}
+	return l.last
 }
 
-// wait waits for the turn: each call that is ahead begins or fails.
-func (t *turn) wait() {
-	if t != nil && t.before != nil {
-		<-t.before
-	}
-}
+// wait waits for those that are ahead.
+func (t *turn) wait() { await(t.before) }
 
 // pass gives the turn to the next call.
-func (t *turn) pass() {
-	if t != nil {
-		close(t.begun)
+func (t *turn) pass() { close(t.passed) }
+
+// await waits for a place that is ahead.
+func await(ahead <-chan struct{}) {
+	if ahead != nil {
+		<-ahead
 	}
 }
