@@ -184,17 +184,36 @@ func (c *Communicator) Seq() uint64 {
 
 // Barrier returns when every rank has called it. It is a collective call.
 func (c *Communicator) Barrier(ctx context.Context) error {
-	inner, err := c.with(ctx)
-	if err != nil {
-		return err
-	}
 	r := engine.NewRequest()
-	r.Kind, r.Waits = op.KindBarrier, true
-	w, err := c.begin(ctx, inner, r)
+	r.Waits = true
+	w, err := c.barrier(ctx, r)
 	if err != nil {
 		return err
 	}
 	return await(ctx, w)
+}
+
+// StartBarrier begins a Barrier; see Start.
+func (c *Communicator) StartBarrier(ctx context.Context, opts ...Option) (*Work, error) {
+	r := engine.NewRequest()
+	for _, option := range opts {
+		option(r)
+	}
+	w, err := c.barrier(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	w.Watch(ctx)
+	return &Work{w}, nil
+}
+
+func (c *Communicator) barrier(ctx context.Context, r *engine.Request) (*engine.Work, error) {
+	inner, err := c.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Kind = op.KindBarrier
+	return c.begin(ctx, inner, r)
 }
 
 // Table is the table by which operations are divided now.

@@ -288,6 +288,7 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 			"Split":         func(ctx context.Context) error { _, err := c.Split(ctx, 0, 0); return err },
 			"Sub":           func(ctx context.Context) error { _, err := c.Sub(ctx, []int{0}); return err },
 			"Barrier":       func(ctx context.Context) error { return c.Barrier(ctx) },
+			"StartBarrier":  func(ctx context.Context) error { _, err := c.StartBarrier(ctx); return err },
 			"Dup":           func(ctx context.Context) error { _, err := c.Dup(ctx); return err },
 			"Shrink":        func(ctx context.Context) error { _, _, err := c.Shrink(ctx); return err },
 			"SetTable":      func(ctx context.Context) error { return c.SetTable(ctx, Table{}) },

@@ -110,6 +110,42 @@ func TestWaitForEndsNothingAndAbortEndsAll(t *testing.T) {
 	})
 }
 
+func TestABarrierThatIsStartedEndsWhenAllHaveCalledIt(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		start := func(c *Communicator) (barrier, sum *Work) {
+			barrier, err := c.StartBarrier(b.t.Context())
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			sum, err = StartAllReduce(b.t.Context(), c, []float32{1}, Sum) // it goes on meanwhile
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return barrier, sum
+		}
+		barrier, sum := start(comms[0])
+		if barrier.WaitFor(time.Second) {
+			b.t.Error("it ended though the other rank had not called it")
+		}
+		other, _ := start(comms[1])
+		for _, w := range []*Work{barrier, sum, other} {
+			if !w.WaitFor(time.Minute) || w.Err() != nil {
+				b.t.Errorf("seq %d: %v", w.Seq(), w.Err())
+			}
+		}
+		ctx, cancel := context.WithCancel(b.t.Context())
+		barrier, err := comms[0].StartBarrier(ctx)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		cancel()
+		if err := barrier.Wait(b.t.Context()); !errors.Is(err, context.Canceled) {
+			b.t.Error("its context has ended:", err)
+		}
+	})
+}
+
 func TestAReleasedWorkStandsForNothing(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")

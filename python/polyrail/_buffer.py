@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import functools
+import struct
 import sys
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ._abi import DTYPES, SIZES
 
 
-class Buffer(NamedTuple):
-    """Contiguous memory. keep holds whatever must live while it is in use."""
+# Contiguous memory: its address, how many elements it has and of which type, and what must live while
+# it is in use. No named tuple: one of those takes a third of the time of a view.
+Buffer = tuple[int, int, int, Any]
 
-    address: int
-    count: int
-    dtype: int
-    keep: Any
+NOTHING: Buffer = (0, 0, 0, None)
 
 
 # By size in bytes.
@@ -58,7 +56,7 @@ _get.argtypes = (ctypes.py_object, ctypes.POINTER(_Py_buffer), ctypes.c_int)
 _release = ctypes.pythonapi.PyBuffer_Release
 _release.argtypes = (ctypes.POINTER(_Py_buffer),)
 _release.restype = None
-_byte, _addressof = ctypes.c_char, ctypes.addressof
+_from_buffer, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 class _View:
@@ -78,43 +76,50 @@ class _View:
             _release(ctypes.byref(self.raw))
 
 
+_tensors: set[type] = set()  # the types of torch's that were met so far
+
+
 def view(obj: Any, writable: bool, dtype: Optional[str] = None) -> Buffer:
     """The memory of obj. dtype says what it holds where the object cannot, such as bfloat16."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(obj, torch.Tensor):
+    if type(obj) in _tensors:
         return _tensor(obj, dtype)
-    m = memoryview(obj)
-    if m.readonly or not m.nbytes or not m.c_contiguous:
-        lent = _View(obj, writable)  # says what is wrong, if something is
-        raw = lent.raw
-        assert raw is not None
-        address, keep = raw.buf or 0, lent
-    else:  # a third of the time
-        keep = _byte.from_buffer(m)
+    try:
+        m = memoryview(obj)
+    except TypeError:
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(obj, torch.Tensor):
+            raise
+        _tensors.add(type(obj))
+        return _tensor(obj, dtype)
+    keep: Any
+    try:
+        keep = _from_buffer(m)
         address = _addressof(keep)
-    if dtype:
+    except (TypeError, ValueError):  # it is read only, or empty, or has gaps
+        keep = _View(obj, writable)  # says what is wrong, if something is
+        address = keep.raw.buf or 0
+    if dtype is not None:
         return _counted(address, m.nbytes, _dtype(dtype), keep)
-    size = m.itemsize
-    return Buffer(address, m.nbytes // size, _guess(m.format, size), keep)
+    number, size = _formats[m.format]
+    return address, m.nbytes // size, number, keep
 
 
 def _tensor(tensor: Any, dtype: Optional[str]) -> Buffer:
-    if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.is_sparse:
+    if not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_sparse:
         raise BufferError("a tensor must be dense, contiguous and on the CPU (polyrail.torch takes others)")
-    if dtype:
-        number = _dtype(dtype)
-    else:
-        number = _TORCH_DTYPES.get(str(tensor.dtype), 0)
-        if not number:
-            raise TypeError(f"{tensor.dtype} is no element type of polyrail; name one with dtype=")
-    return _counted(tensor.data_ptr(), tensor.numel() * tensor.element_size(), number, tensor)
+    if dtype is not None:
+        return _counted(tensor.data_ptr(), tensor.numel() * tensor.element_size(), _dtype(dtype), tensor)
+    number = _TORCH_DTYPES.get(str(tensor.dtype))
+    if number is None:
+        raise TypeError(f"{tensor.dtype} is no element type of polyrail; name one with dtype=")
+    return tensor.data_ptr(), tensor.numel(), number, tensor
 
 
 def _counted(address: int, length: int, number: int, keep: Any) -> Buffer:
     size = SIZES[number]
     if length % size:
         raise TypeError(f"{length} bytes are no whole number of elements of {size} bytes")
-    return Buffer(address, length // size, number, keep)
+    return address, length // size, number, keep
 
 
 def _dtype(name: str) -> int:
@@ -123,13 +128,19 @@ def _dtype(name: str) -> int:
     return DTYPES[name]
 
 
-@functools.cache
-def _guess(text: str, itemsize: int) -> int:
-    native = "<" if sys.byteorder == "little" else ">"
-    kind = text[1:] if text[:1] in ("@", "=", native) else text
-    found = _KINDS.get(kind, {}).get(itemsize)
-    if not found:
-        raise TypeError(
-            f"elements of format {text!r} are no element type of polyrail; name one with dtype="
-        )
-    return found
+class _Formats(dict[str, tuple[int, int]]):
+    """Element types, and their sizes, by the struct module's formats that were met so far."""
+
+    def __missing__(self, text: str) -> tuple[int, int]:
+        native = "<" if sys.byteorder == "little" else ">"
+        kind = text[1:] if text[:1] in ("@", "=", native) else text
+        number = _KINDS[kind].get(struct.calcsize(text)) if kind in _KINDS else None
+        if not number:
+            raise TypeError(
+                f"elements of format {text!r} are no element type of polyrail; name one with dtype="
+            )
+        self[text] = number, SIZES[number]
+        return self[text]
+
+
+_formats = _Formats()

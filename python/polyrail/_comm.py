@@ -11,30 +11,25 @@ from typing import Any, Callable, Concatenate, NamedTuple, Optional, ParamSpec, 
 
 from . import _abi
 from ._abi import OPS, CBuffer, CError, COperation, check, lib
-from ._buffer import Buffer, view
+from ._buffer import NOTHING, Buffer, view
 from ._errors import Error
-from ._work import Work, call, finish, run
+from ._work import Call, Work, call, finish, new_call
 
 ANY = -1
 """Any source, any tag."""
 
 
 _OPERATION_SIZE = ctypes.sizeof(COperation)
-_fill = struct.Struct("I5i4Q").pack_into  # a COperation's fields from size to src_count
+_fill = struct.Struct("I5i8Q").pack_into  # all of a COperation
 
 
-class _Operation:
-    """What the library reads while it begins a collective call."""
-
-    __slots__ = ("structure", "reference")
-
-    def __init__(self) -> None:
-        self.structure = COperation()
-        self.reference = ctypes.byref(self.structure)
+class _Operators(dict[Any, int]):
+    def __missing__(self, name: Any) -> int:
+        raise ValueError(f"{name!r} is no operator ({', '.join(OPS)})")
 
 
-# Operations that no call uses, without name and counts: as many as there were blocking calls at once.
-_operations: list[_Operation] = []
+_NO_OP = object()
+_OPERATORS = _Operators({_NO_OP: 0}, **OPS)
 
 
 class Status(NamedTuple):
@@ -56,31 +51,17 @@ class Uneven(NamedTuple):
     last: int
 
 
-class _Call(NamedTuple):
-    """A collective call, ready to be made."""
-
-    function: Callable[..., int]
-    args: tuple
-    keep: Any
-    """The memory that it uses."""
-    reusable: Optional[_Operation] = None
-    """For another call, once this one has returned."""
-
-
 _P = ParamSpec("_P")
 
 
 def _blocking(
-    prepare: Callable[Concatenate[Communicator, _P], _Call],
+    prepare: Callable[Concatenate[Communicator, _P], Call],
 ) -> Callable[Concatenate[Communicator, _P], None]:
     """The method that makes a call and waits for its end."""
 
     @functools.wraps(prepare)
     def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        c = prepare(self, *args, **kwargs)
-        run(c.function, *c.args)
-        if c.reusable is not None:
-            _operations.append(c.reusable)
+        prepare(self, *args, **kwargs).run()
 
     return _returns(method, "None")
 
@@ -95,8 +76,7 @@ def _started(
     def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> Work:
         c = prepare(self, *args, **kwargs)
         work = self._launch(c.keep, c.function, *c.args)
-        if c.reusable is not None:
-            _operations.append(c.reusable)
+        c.reuse()
         return work
 
     method.__name__ = "start_" + prepare.__name__
@@ -184,48 +164,32 @@ class Communicator:
         kind: int,
         dst: Optional[Buffer],
         src: Optional[Buffer],
-        op: Optional[str] = None,
+        op: Any = _NO_OP,
         root: int = 0,
         name: Optional[str] = None,
         counts: Optional[Sequence[int]] = None,
         exchange: Optional[tuple[Sequence[int], Sequence[int]]] = None,
-    ) -> _Call:
-        if dst is not None and src is not None and dst.dtype != src.dtype:
+    ) -> Call:
+        to, to_count, dtype, _ = dst or NOTHING
+        of, of_count, other, _ = src or NOTHING
+        if dtype != other and dst and src:
             raise TypeError("the buffers have different element types")
-        first = dst or src
-        plain = name is None and counts is None and exchange is None
-        try:
-            operation = _operations.pop() if plain else _Operation()
-        except IndexError:
-            operation = _Operation()
-        o = operation.structure
-        _fill(
-            o,
-            0,
-            _OPERATION_SIZE,
-            kind,
-            first.dtype if first else 0,
-            _op(op) if op is not None else 0,
-            root,
-            0,
-            dst.address if dst else 0,
-            src.address if src else 0,
-            dst.count if dst else 0,
-            src.count if src else 0,
-        )
-        args = (self._handle, operation.reference)
-        if plain:
-            return _Call(lib.run, args, (dst, src), operation)
-        if name is not None:
-            o.name = name.encode()
-        arrays = None
+        keep: tuple = (dst, src)
+        parts = sent = received = text = 0  # addresses
         if counts is not None:
-            arrays = self._counts(counts)
-            o.counts = ctypes.addressof(arrays)
-        elif exchange is not None:
-            arrays = sent, received = self._counts(exchange[0]), self._counts(exchange[1])
-            o.send_counts, o.recv_counts = ctypes.addressof(sent), ctypes.addressof(received)
-        return _Call(lib.run, args, (dst, src, arrays, operation))
+            keep += (array := self._counts(counts),)
+            parts = ctypes.addressof(array)
+        if exchange is not None:
+            keep += (out := self._counts(exchange[0]), in_ := self._counts(exchange[1]))
+            sent, received = ctypes.addressof(out), ctypes.addressof(in_)
+        if name is not None:
+            keep += (string := ctypes.create_string_buffer(name.encode()),)
+            text = ctypes.addressof(string)
+        c = new_call()
+        _fill(c.operation, 0, _OPERATION_SIZE, kind, dtype or other, _OPERATORS[op], root, 0,
+              to, of, to_count, of_count, parts, sent, received, text)  # fmt: skip
+        c.function, c.args, c.keep = lib.run, (self._handle, c.place), keep
+        return c
 
     def _counts(self, counts: Sequence[int]) -> Any:
         if len(counts) != self.size:
@@ -243,7 +207,7 @@ class Communicator:
         out: Any = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """Replaces each element by its combination on all ranks; with out it goes there instead."""
         src = view(buffer, out is None, dtype)
         dst = src if out is None else view(out, True, dtype)
@@ -254,14 +218,17 @@ class Communicator:
     @_blocking
     def all_reduce_batch(
         self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
-    ) -> _Call:
+    ) -> Call:
         """An all_reduce of many small buffers as one operation, in place."""
         views = [view(b, True, dtype) for b in buffers]
-        kinds = {v.dtype for v in views}
+        kinds = {dtype for _, _, dtype, _ in views}
         if len(kinds) != 1:
             raise TypeError("a batch needs buffers, of one element type")
-        array = (CBuffer * len(views))(*((v.address, v.count) for v in views))
-        return _Call(lib.batch, (self._handle, array, len(views), kinds.pop(), _op(op)), (views, array))
+        array = (CBuffer * len(views))(*(CBuffer(address, count) for address, count, _, _ in views))
+        c = new_call()
+        c.function, c.keep = lib.batch, (views, array)
+        c.args = (self._handle, array, len(views), kinds.pop(), _OPERATORS[op])
+        return c
 
     start_all_reduce_batch = _started(all_reduce_batch)
 
@@ -275,7 +242,7 @@ class Communicator:
         root: int = 0,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """Puts the combination of src on all ranks into dst on the root; others need no dst."""
         target = view(dst, True, dtype) if dst is not None and root == self.rank else None
         return self._call(_abi.REDUCE, target, view(src, False, dtype), op, root, name)
@@ -285,10 +252,10 @@ class Communicator:
     @_blocking
     def broadcast(
         self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
-    ) -> _Call:
+    ) -> Call:
         """Copies the root's buffer into that of all others."""
         b = view(buffer, root != self.rank, dtype)
-        return self._call(_abi.BROADCAST, b, b, None, root, name)
+        return self._call(_abi.BROADCAST, b, b, _NO_OP, root, name)
 
     start_broadcast = _started(broadcast)
 
@@ -301,7 +268,7 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """Puts the src of all ranks into dst, by rank. counts: elements of each, if they differ."""
         target, source = view(dst, True, dtype), view(src, False, dtype)
         return self._call(_abi.ALLGATHER, target, source, name=name, counts=counts)
@@ -318,7 +285,7 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """Divides src into a part for each rank, and puts the combination of its part into dst."""
         target, source = view(dst, True, dtype), view(src, False, dtype)
         return self._call(_abi.REDUCESCATTER, target, source, op, name=name, counts=counts)
@@ -335,10 +302,10 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """Puts the src of all ranks into the root's dst, by rank; others need no dst."""
         target = view(dst, True, dtype) if dst is not None and root == self.rank else None
-        return self._call(_abi.GATHER, target, view(src, False, dtype), None, root, name, counts)
+        return self._call(_abi.GATHER, target, view(src, False, dtype), _NO_OP, root, name, counts)
 
     start_gather = _started(gather)
 
@@ -352,10 +319,10 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """Divides the root's src into a part for each rank, which gets it in dst."""
         source = view(src, False, dtype) if src is not None and root == self.rank else None
-        return self._call(_abi.SCATTER, view(dst, True, dtype), source, None, root, name, counts)
+        return self._call(_abi.SCATTER, view(dst, True, dtype), source, _NO_OP, root, name, counts)
 
     start_scatter = _started(scatter)
 
@@ -369,7 +336,7 @@ class Communicator:
         recv_counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """Sends a part of src to each rank, and puts what they have for this one into dst, by rank.
 
         Parts are equal, or send_counts[j] elements to rank j and recv_counts[j] from it.
@@ -393,7 +360,7 @@ class Communicator:
         exclusive: bool = False,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> _Call:
+    ) -> Call:
         """The combination of ranks 0 to r on rank r; exclusive: 0 to r-1, rank 0 keeps its own."""
         src = view(buffer, out is None, dtype)
         dst = src if out is None else view(out, True, dtype)
@@ -409,35 +376,35 @@ class Communicator:
 
     def send(self, buffer: Any, to: int, tag: int = 0, *, dtype: Optional[str] = None) -> None:
         """Sends a message, and returns when the buffer can be used again."""
-        b = view(buffer, False, dtype)
-        finish(lib.send, self._handle, b.address, b.count, b.dtype, to, tag)
+        *memory, keep = view(buffer, False, dtype)  # keep holds it until the call has ended
+        finish(lib.send, self._handle, *memory, to, tag)
 
     def start_send(self, buffer: Any, to: int, tag: int = 0, *, dtype: Optional[str] = None) -> Work:
         """Begins a send."""
-        b = view(buffer, False, dtype)
-        handle = self._handle
+        *memory, keep = view(buffer, False, dtype)
+        args = (self._handle, *memory, to, tag)
 
-        def send(async_: Any, result: Any, error: Any) -> int:
-            return lib.send(handle, b.address, b.count, b.dtype, to, tag, async_, error)
+        def send(*all_: Any) -> int:
+            *arguments, _, error = all_  # a send has no result
+            return lib.send(*arguments, error)
 
-        return self._launch(b, send)
+        return self._launch(keep, send, *args)
 
     def recv(
         self, buffer: Any, source: int = ANY, tag: int = ANY, *, dtype: Optional[str] = None
     ) -> Status:
         """Receives a message into the beginning of a buffer."""
-        b = view(buffer, True, dtype)
-        r = call(lib.recv, self._handle, b.address, b.count, b.dtype, source, tag)
+        *memory, keep = view(buffer, True, dtype)
+        r = call(lib.recv, self._handle, *memory, source, tag)
         return Status(r.source, r.tag, r.count)
 
     def start_recv(
         self, buffer: Any, source: int = ANY, tag: int = ANY, *, dtype: Optional[str] = None
     ) -> Receive:
         """Begins a recv."""
-        b = view(buffer, True, dtype)
-        work = Receive(b)
-        args = (lib.recv, self._handle, b.address, b.count, b.dtype, source, tag)
-        self._launch(b, *args, work=work)
+        *memory, keep = view(buffer, True, dtype)
+        work = Receive(keep)
+        self._launch(keep, lib.recv, self._handle, *memory, source, tag, work=work)
         return work
 
     # --- Other communicators, and the end.
@@ -483,10 +450,3 @@ class Receive(Work):
         """Which message it took, once it has ended without an error."""
         r = self._result
         return None if r is None or self._error is not None else Status(r.source, r.tag, r.count)
-
-
-def _op(name: str) -> int:
-    number = OPS.get(name)
-    if number is None:
-        raise ValueError(f"{name!r} is no operator ({', '.join(OPS)})")
-    return number

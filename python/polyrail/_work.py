@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-from ._abi import OK, PENDING, CAsync, CError, CResult, check, lib
+from ._abi import OK, PENDING, CAsync, CError, COperation, CResult, check, lib
 from ._errors import Timeout
 
 # How long one wait in the library lasts. Python handles signals, like Ctrl-C, between two of them.
@@ -31,29 +31,54 @@ def finish(function: Callable[..., int], *args: Any, timeout: Optional[float] = 
     _finish(function, (*args, _byref(async_), _byref(error)), async_, None, error, timeout)
 
 
-class _Frame:
-    """What the library writes to while a call of run lasts."""
+class Call:
+    """A call whose result nobody asks for, and what the library reads and writes while it is made."""
 
-    __slots__ = ("async_", "error", "references")
+    __slots__ = ("operation", "place", "function", "args", "keep", "_async", "_error", "_tail")
 
     def __init__(self) -> None:
-        self.async_, self.error = CAsync(0, 0, _SLICE_NS, 0), CError()
-        self.references = (_byref(self.async_), None, _byref(self.error))
+        self.operation = COperation()
+        self.place = ctypes.addressof(self.operation)
+        self.function: Callable[..., int] = lib.run
+        self.args: tuple = ()
+        """All but async, result and error."""
+        self.keep: Any = None
+        """The memory that it uses."""
+        self._async, self._error = CAsync(0, 0, _SLICE_NS, 0), CError()
+        self._tail = (ctypes.addressof(self._async), None, ctypes.addressof(self._error))
+
+    def run(self) -> None:
+        """Makes the call and waits for its end. Nobody uses the object afterwards."""
+        async_, error = self._async, self._error
+        try:
+            code = self.function(*(self.args + self._tail))
+            if code == OK:
+                self.reuse()  # not one that had to wait: it holds a handle
+                return
+            if code == PENDING:
+                code = _wait(async_, None, error, None)
+        except BaseException:
+            _end(async_)
+            raise
+        check(code, error)
+
+    def reuse(self) -> None:
+        """Keeps the object for another call."""
+        self.keep = None
+        _calls.append(self)
 
 
-# Frames that no call uses: as many as there were threads in run at once. A new one for each call
-# would cost as much as the way into the library and back.
-_frames: list[_Frame] = []
+# Calls that nobody makes: as many as were made at once. A new one each time would cost as much as the
+# way into the library and back.
+_calls: list[Call] = []
 
 
-def run(function: Callable[..., int], *args: Any) -> None:
-    """Makes a call whose result nobody asks for, and waits for its end."""
+def new_call() -> Call:
+    """A call to be filled in. Its function and args are those of an earlier one."""
     try:
-        frame = _frames.pop()
+        return _calls.pop()
     except IndexError:
-        frame = _Frame()
-    if _finish(function, args + frame.references, frame.async_, None, frame.error, None):
-        _frames.append(frame)  # only now: one that had to wait holds the handle of a call
+        return Call()
 
 
 def _finish(
@@ -63,26 +88,37 @@ def _finish(
     ended: Any,
     error: CError,
     timeout: Optional[float],
-) -> bool:
-    """Makes a call, waits for its end, and reports whether it came at once. ended gets its result."""
+) -> None:
+    """Makes a call and waits for its end. ended gets its result."""
     try:
         code = function(*args)
-        if code == OK:
-            return True
-        deadline = None if timeout is None else time.monotonic() + timeout - _SLICE
-        while code == PENDING:
-            if deadline is not None and time.monotonic() >= deadline:
-                code = _give_up(async_.work, ended, error)
-                if code != OK and error.code == _CANCELED:
-                    raise Timeout(f"timed out after {timeout} s: {error.text.decode(errors='replace')}")
-                break
-            code = lib.wait(async_.work, _SLICE_NS, ended, _byref(error))
-    except BaseException:  # KeyboardInterrupt above all: the memory must be free before it is raised
-        if async_.work:
-            _give_up(async_.work, None, CError())
+        if code == PENDING:
+            code = _wait(async_, ended, error, timeout)
+    except BaseException:
+        _end(async_)
         raise
     check(code, error)
-    return False
+
+
+def _wait(async_: CAsync, ended: Any, error: CError, timeout: Optional[float]) -> int:
+    """Waits for the end of a call that goes on after its first slice, and returns its code."""
+    deadline = None if timeout is None else time.monotonic() + timeout - _SLICE
+    code = PENDING
+    while code == PENDING:
+        if deadline is not None and time.monotonic() >= deadline:
+            code = _give_up(async_.work, ended, error)
+            if code != OK and error.code == _CANCELED:
+                raise Timeout(f"timed out after {timeout} s: {error.text.decode(errors='replace')}")
+            break
+        code = lib.wait(async_.work, _SLICE_NS, ended, _byref(error))
+    return code
+
+
+def _end(async_: CAsync) -> None:
+    """Ends a call that an exception interrupts, KeyboardInterrupt above all: the memory must be free
+    before that is raised."""
+    if async_.work:
+        _give_up(async_.work, None, CError())
 
 
 _CANCELED = 3  # of polyrail.h

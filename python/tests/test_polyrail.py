@@ -1,6 +1,7 @@
 """The package without numpy or torch: two processes on loopback, one of which is this one."""
 
 import array
+import ctypes
 import multiprocessing
 import os
 import pathlib
@@ -280,8 +281,9 @@ class Alone(unittest.TestCase):
             with self.assertRaisesRegex(polyrail.Timeout, "1 of 2 nodes have asked"):
                 n.communicator("two", 2, timeout=0.3)
             comm = n.communicator("one", 1)
-            with self.assertRaises(ValueError):
-                comm.all_reduce(bytearray(1), "median")
+            for no_operator in ("median", "", None):
+                with self.assertRaises(ValueError):
+                    comm.all_reduce(bytearray(1), no_operator)
             with self.assertRaises(TypeError):
                 comm.all_reduce(bytearray(1), dtype="int7")
             with self.assertRaises(TypeError):
@@ -296,8 +298,49 @@ class Alone(unittest.TestCase):
     def test_buffers_are_used_where_they_are(self):
         x = array.array("d", [1, 2, 3])
         for b, writable in ((x, True), (memoryview(x), True), (memoryview(x).toreadonly(), False)):
-            lent = view(b, writable)
-            self.assertEqual((lent.address, lent.count), x.buffer_info())
+            self.assertEqual(view(b, writable)[:2], x.buffer_info())
+        address, count, *_ = view(memoryview(x)[1:], True)
+        self.assertEqual((address, count), (x.buffer_info()[0] + 8, 2))
+        self.assertEqual(view(bytearray(), True)[1:3], (0, _abi.DTYPES["uint8"]))
+        with self.assertRaises((BufferError, TypeError)):
+            view(memoryview(x)[::2], True)
+        y = array.array("d", [1])
+        held = view(y, True)
+        with self.assertRaises(BufferError):
+            y.append(2)  # it would move
+        del held
+        y.append(2)
+
+    def test_elements_are_of_the_type_that_a_buffer_says(self):
+        for format, dtype in {"b": "int8", "B": "uint8", "?": "uint8", "i": "int32", "I": "uint32", "q": "int64",
+                              "l": "int64", "Q": "uint64", "f": "float32", "d": "float64"}.items():  # fmt: skip
+            b = memoryview(bytearray(24)).cast(format)
+            self.assertEqual(view(b, True)[1:3], (len(b), _abi.DTYPES[dtype]), format)
+        self.assertEqual(view((ctypes.c_float * 3)(), True)[1:3], (3, _abi.DTYPES["float32"]))  # "<f"
+        for b in ((ctypes.c_short * 3)(), memoryview(bytearray(8)).cast("P"), ctypes.c_longdouble()):
+            with self.assertRaisesRegex(TypeError, "name one with dtype="):
+                view(b, True)
+            self.assertEqual(view(b, True, "uint8")[1], memoryview(b).nbytes)
+        with self.assertRaises(TypeError):
+            view([1.0], True)
+
+    def test_threads_with_communicators_of_their_own_need_no_order(self):
+        with node("x") as n, n.communicator("one", 1) as comm, comm.dup() as twin:
+            wrong = []
+
+            def reduce(comm, first):
+                for i in range(first, first + 1000):
+                    source, out = array.array("q", [i] * (1 + i % 3)), array.array("q", [0] * (1 + i % 3))
+                    comm.all_reduce(source, "max", out=out, name=None if i % 2 else f"{i}")
+                    if out != source:
+                        wrong.append((source, out))
+
+            threads = [threading.Thread(target=reduce, args=a) for a in ((comm, 0), (twin, 10**6))]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.assertEqual(wrong, [])
 
     def test_numpy_arrays_are_buffers(self):
         try:

@@ -50,14 +50,6 @@ func (b *Bridge) ordered(h Handle, call Call, f func(context.Context, *comm) (Re
 	return outcome, err
 }
 
-// Barrier returns when all ranks have called it.
-func (b *Bridge) Barrier(h Handle, call Call) (Outcome, error) {
-	return b.ordered(h, call, func(ctx context.Context, c *comm) (Result, error) {
-		err := c.Barrier(ctx)
-		return Result{Seq: c.Seq()}, err
-	})
-}
-
 // Dup makes a communicator of the same members.
 func (b *Bridge) Dup(h Handle, call Call) (Outcome, error) {
 	return b.ordered(h, call, func(ctx context.Context, c *comm) (Result, error) {
@@ -125,11 +117,17 @@ func (b *Bridge) Batch(h Handle, batch polyrail.Batch, call Call) (Outcome, erro
 	return b.launch(h, collective{batch: &batch}, call)
 }
 
-// collective is an operation, or a batch.
+// Barrier returns when all ranks have called it.
+func (b *Bridge) Barrier(h Handle, call Call) (Outcome, error) {
+	return b.launch(h, collective{barrier: true}, call)
+}
+
+// collective is an operation, a batch or a barrier.
 type collective struct {
 	polyrail.Operation
-	batch *polyrail.Batch // in place of the Operation; nil: none
-	opts  []polyrail.Option
+	batch   *polyrail.Batch // in place of the Operation; nil: none
+	barrier bool            // the same
+	opts    []polyrail.Option
 }
 
 // start begins the operation. waits says that the caller waits for it at once.
@@ -139,8 +137,11 @@ func (o *collective) start(c *comm, waits bool) (*polyrail.Work, error) {
 	if waits {
 		opts = append(opts, polyrail.WithWait())
 	}
-	if o.batch != nil {
+	switch {
+	case o.batch != nil:
 		return c.StartBatch(ctx, *o.batch, opts...)
+	case o.barrier:
+		return c.StartBarrier(ctx, opts...)
 	}
 	return c.Start(ctx, o.Operation, opts...)
 }
