@@ -81,6 +81,8 @@ func (c *Communicator) numbered(ctx context.Context, r *engine.Request, m *start
 	}
 	g := c.Group
 	defer g.Waited(r)
+	g.node.Engine.Listening(1) // for what the ranks agree on
+	defer g.node.Engine.Listening(-1)
 	var expired <-chan time.Time
 	timeout := g.node.OperationTimeout
 	if timeout > 0 {

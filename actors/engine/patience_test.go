@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -31,5 +33,44 @@ func TestPatienceEndsWhateverArrives(t *testing.T) {
 	}
 	if !p.over(longest+1, true) {
 		t.Error("not over after the longest time")
+	}
+}
+
+// ending is awaited by a caller that counts its looks.
+type ending struct {
+	looks int
+	ended atomic.Bool
+}
+
+func (e *ending) over() bool            { e.looks++; return e.ended.Load() }
+func (e *ending) Done() <-chan struct{} { return nil }
+
+// Where pollers have all processors, they let the process's other goroutines run before long.
+func TestPollersPauseForOthersWhereNoProcessorIsLeft(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	g := &Group{engine: New(Config{WaitSpin: time.Hour})}
+	g.spin.Store(int64(time.Hour))
+	var w ending
+	go w.ended.Store(true)
+	if !g.polls(nil, true, &w) {
+		t.Fatal("not over")
+	}
+	if w.looks > 160 {
+		t.Errorf("the other goroutine ran after %d looks", w.looks)
+	}
+}
+
+// Elsewhere nobody is to wake up and look for work.
+func TestAProcessorWithoutAPollerNeedsNoPause(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	pollers.Add(1)
+	defer pollers.Add(-1)
+	if crowded() {
+		t.Error("one poller has both processors")
+	}
+	pollers.Add(1)
+	defer pollers.Add(-1)
+	if !crowded() {
+		t.Error("two pollers leave a processor")
 	}
 }

@@ -179,9 +179,16 @@ func (g *Group) mostPolled() int {
 	return min(pollLimit, g.engine.Config.EagerBytes)
 }
 
-// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance. Not
-// after each: Gosched wakes another thread to look for work, which makes a round trip half as long again.
+// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance, where
+// the pollers have all of its processors. Not after each: Gosched wakes another thread to look for work,
+// which makes a round trip half as long again.
 const pollsPerPause = 16
+
+// pollers are the goroutines of the process that poll. While there is a processor (P) without one, the
+// Go scheduler runs the other goroutines there, and no poller pauses for them.
+var pollers atomic.Int32
+
+func crowded() bool { return int(pollers.Load()) >= runtime.GOMAXPROCS(0) }
 
 // longestPoll is how many WaitSpin a caller polls at most: frames of other operations must not keep
 // it from its context.
@@ -241,6 +248,8 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 		attend(from)
 	}
 	defer leave(from)
+	pollers.Add(1)
+	defer pollers.Add(-1)
 	spin, start := g.engine.Config.WaitSpin, time.Since(processBegan)
 	p := patience{idle: time.Duration(budget), longest: longestPoll * spin, start: start, last: start}
 	for n := 1; ; n++ {
@@ -256,7 +265,7 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 			g.spin.Store(max(budget/2, int64(spin)/8))
 			return false
 		}
-		if n%pollsPerPause == 0 {
+		if n%pollsPerPause == 0 && crowded() {
 			runtime.Gosched()
 		}
 		transport.Yield()

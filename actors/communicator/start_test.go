@@ -1,0 +1,33 @@
+package communicator
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/polyrail/polyrail/actors/engine"
+)
+
+// What the ranks agree on comes as mail, and may come on a rail that is quiet between operations. A
+// call that it holds back has it read at once.
+func TestACallThatATableHoldsBackListens(t *testing.T) {
+	n := quietNode(1)
+	defer n.System.Shutdown()
+	listening := make(chan int32, 2)
+	n.Engine.Listening = func(d int32) { listening <- d }
+	c := &Communicator{Group: n.NewGroup(1, "train", 0, []string{"a", "b"}, nil, nil)}
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.numbered(ctx, &engine.Request{}, n.newStart()) }()
+	if d := <-listening; d != 1 {
+		t.Errorf("listening changed by %d", d)
+	}
+	cancel(enough)
+	if err := <-ended; !errors.Is(err, enough) {
+		t.Errorf("got %v", err)
+	}
+	if d := <-listening; d != -1 {
+		t.Errorf("listening changed by %d in the end", d)
+	}
+}
