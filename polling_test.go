@@ -79,11 +79,16 @@ func (w *watchedConn) TryWrite(bufs ...[]byte) (int64, error) {
 }
 
 // watched is a cluster of two on loopback; what node 1 sends is seen.
-func watched(t *testing.T) (*testbed.Cluster, []*Communicator, *attention) {
+func watched(t *testing.T, adapt ...func(*Config)) (*testbed.Cluster, []*Communicator, *attention) {
 	t.Helper()
 	seen := &attention{changed: make(chan struct{}, 1)}
 	c, err := testbed.Start(t.Context(), testbed.Options{Nodes: 2, Rails: 1, Over: testbed.Loopback,
-		Gossip: testbed.Loopback, Adapt: func(cfg *Config) { cfg.Probe = false },
+		Gossip: testbed.Loopback, Adapt: func(cfg *Config) {
+			cfg.Probe = false
+			for _, a := range adapt {
+				a(cfg)
+			}
+		},
 		Wrap: func(node, _ int, inner transport.Transport) transport.Transport {
 			if node == 1 {
 				return watchedTransport{inner, seen}
@@ -157,6 +162,30 @@ func attends(t *testing.T, calls int64, call func(*testing.T, *Communicator) err
 	}
 	if n := seen.attended.Load(); n < calls/2 {
 		t.Errorf("%d of %d calls attended to what they sent", n, calls)
+	}
+}
+
+// A wait that is in vain costs one budget of polling, not a second one that is half as long.
+func TestABoundedWaitPollsOnce(t *testing.T) {
+	const spin = 400 * time.Millisecond
+	c, comms, _ := watched(t, func(cfg *Config) { cfg.WaitSpin = spin })
+	sumBy(t, c, comms, 20, startAndWaitFor) // right at once: the budget is what it can be
+	w, err := StartAllReduce(t.Context(), comms[0], []int32{1}, Sum, WithWait())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if w.WaitFor(1) {
+		t.Error("it ended though the other rank did nothing")
+	}
+	if took := time.Since(began); took < spin*9/10 || took > spin*13/10 {
+		t.Errorf("polled for %v, want %v", took, spin)
+	}
+	if err := run(t, comms[1]); err != nil {
+		t.Error(err)
+	}
+	if err := w.Wait(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

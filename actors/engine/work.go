@@ -107,13 +107,15 @@ func (w *Work) Wait(ctx context.Context) error {
 // WaitFor waits for the end for so long at most, and reports whether it has come. Unlike Wait it
 // ends nothing.
 func (w *Work) WaitFor(d time.Duration) bool {
-	if w.attending.Swap(false) {
-		if w.group.polls(w.from, true, w) {
-			return true
-		}
-		w.listen() // it is in flight now like one whose caller does something else
+	if !w.attending.Swap(false) {
+		return w.group.waitFor(w.from, w, d)
 	}
-	return w.group.waitFor(w.from, w, d)
+	began := time.Now()
+	if w.group.polls(w.from, true, w) {
+		return true
+	}
+	w.listen() // it is in flight now like one whose caller does something else
+	return sleeps(w, d-time.Since(began))
 }
 
 // awaited is what a caller waits for.
@@ -129,8 +131,14 @@ func (g *Group) waitFor(from []source, w awaited, d time.Duration) bool {
 	if d <= 0 {
 		return false
 	}
-	if g.polls(from, false, w) {
-		return true
+	began := time.Now()
+	return g.polls(from, false, w) || sleeps(w, d-time.Since(began))
+}
+
+// sleeps waits for the end without polling, for so long at most, and reports whether it has come.
+func sleeps(w awaited, d time.Duration) bool {
+	if d <= 0 {
+		return w.over()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

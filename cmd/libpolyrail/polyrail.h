@@ -82,12 +82,12 @@ typedef struct {
  * the latest. If the call has not ended by then it returns POLYRAIL_PENDING, and work is its handle:
  * wait for it with polyrail_wait. Otherwise work is 0, and what it returns is the outcome.
  *
- * With a queue it returns POLYRAIL_PENDING at once, and the queue tells of the end; a call that
- * could not be made returns its error. */
+ * A queue tells of the end of a call that returned POLYRAIL_PENDING, and of no other. Without
+ * patience that is each one that could be made. */
 typedef struct {
 	polyrail_queue queue; /* 0: none */
 	uint64_t tag;         /* for the queue */
-	int64_t patience_ns;  /* without a queue; 0: none */
+	int64_t patience_ns;  /* 0: none; any other has small operations polled for, some 0.2 ms at most */
 	polyrail_work work;   /* out */
 } polyrail_async;
 

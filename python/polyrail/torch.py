@@ -63,6 +63,11 @@ _BOOL_OPS = {"sum": "bitor", "max": "bitor", "bitor": "bitor", "prod": "bitand",
 _BOOL_OPS.update(bitand="bitand", bitxor="bitxor")
 
 
+# Bytes up to which an operation is likely to end while it is polled for. Larger ones are in flight while
+# the program goes on.
+_SMALL = 32 << 10
+
+
 class _Flight:
     """A call in flight: what becomes of its outcome, and when it has taken too long."""
 
@@ -91,11 +96,12 @@ class _Completions:
         threading.Thread(target=self._run, name="polyrail completions", daemon=True).start()
 
     def start(self, function: Callable[..., int], args: tuple, then: Callable[[Optional[Error], CResult], None],
-              limit: float, has_result: bool = True) -> None:
-        """Makes a call; then is called with its outcome on the thread. then holds its memory.
+              limit: float, has_result: bool = True, small: bool = False) -> None:
+        """Makes a call; then is called with its outcome, on the thread. then holds its memory.
 
-        After limit seconds the call ends with a Timeout. A call that cannot be made, as on a broken group,
-        raises its error here.
+        A small call is polled for, for a moment. If it ends meanwhile, then is called here: to tell the
+        thread takes longer than the call. After limit seconds the call ends with a Timeout. A call that
+        cannot be made, as on a broken group, or fails in that moment raises its error here.
         """
         flight = _Flight(then, limit)
         with self._lock:
@@ -107,14 +113,16 @@ class _Completions:
                 self._next = flight.deadline
         if wake:
             os.eventfd_write(self._earlier, 1)
-        async_, result, error = CAsync(self.queue, tag, 0, 0), CResult(), CError()
+        async_, result, error = CAsync(self.queue, tag, int(small), 0), CResult(), CError()
         tail = (result, error) if has_result else (error,)
         code = function(*args, ctypes.byref(async_), *map(ctypes.byref, tail))
-        if code != _abi.PENDING:  # it could not be made
-            with self._lock:
-                del self._waiting[tag]
-            raise _abi.error_of(error)
-        flight.work = async_.work
+        if code == _abi.PENDING:
+            flight.work = async_.work
+            return
+        with self._lock:
+            del self._waiting[tag]
+        _abi.check(code, error)
+        then(None, result)
 
     def _run(self) -> None:
         poll, ended, count = select.poll(), (CCompletion * 64)(), ctypes.c_int()
@@ -388,7 +396,7 @@ class ProcessGroup(dist.ProcessGroup):
     # --- How operations are made.
 
     def _begin(self, function: Callable[..., int], args: tuple, value: Any, then: Callable[[CResult], None],
-               has_result: bool = True) -> Any:
+               has_result: bool = True, small: bool = False) -> Any:
         """Makes a call and returns its Work, whose result is value."""
         future: torch.futures.Future = torch.futures.Future()
         # The derived future carries an exception to C++; the first would carry it to Python only.
@@ -411,7 +419,7 @@ class ProcessGroup(dist.ProcessGroup):
             future.set_exception(error)
 
         try:
-            self._done.start(function, args, end, self._limit, has_result)
+            self._done.start(function, args, end, self._limit, has_result, small)
         except Error as e:
             self.failure = self.failure or e
             raise
@@ -444,8 +452,9 @@ class ProcessGroup(dist.ProcessGroup):
         def ended(_: CResult, memory: Any = (dst, src)) -> None:  # holds the memory until the end
             then()
 
+        small = max(o.dst_count, o.src_count) * _abi.SIZES[o.dtype] <= _SMALL
         with self._lock:
-            return self._begin(lib.run, (self.comm._handle, ctypes.byref(o)), value, ended)
+            return self._begin(lib.run, (self.comm._handle, ctypes.byref(o)), value, ended, small=small)
 
     # --- Collectives, by torch's names.
 
@@ -556,7 +565,7 @@ class ProcessGroup(dist.ProcessGroup):
     def barrier(self, opts: Any = None) -> Any:
         """Ends when all ranks have called it."""
         with self._lock:
-            return self._begin(lib.barrier, (self.comm._handle,), [], _nothing, has_result=False)
+            return self._begin(lib.barrier, (self.comm._handle,), [], _nothing, has_result=False, small=True)
 
     # --- Messages.
 

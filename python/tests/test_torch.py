@@ -291,6 +291,16 @@ def lost(rank, n, pipe):
     return told
 
 
+def small(rank, n, pipe):
+    """What ends at once needs no other thread."""
+    x = torch.ones(8)
+    for _ in range(100):
+        for work in (dist.all_reduce(x, async_op=True), dist.barrier(async_op=True)):
+            assert work.is_completed()
+            work.wait()
+    equal(x, 1)
+
+
 class Torch(unittest.TestCase):
     def run_ranks(self, story, n, dies=()):
         spawn = multiprocessing.get_context("spawn")
@@ -317,6 +327,9 @@ class Torch(unittest.TestCase):
     def test_collectives(self):
         for n in (2, 3):
             self.run_ranks("collectives", n)
+
+    def test_a_small_operation_ends_where_it_is_called(self):
+        self.run_ranks("small", 1)
 
     def test_messages(self):
         self.run_ranks("messages", 3)

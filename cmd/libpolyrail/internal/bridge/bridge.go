@@ -97,12 +97,12 @@ func nameOf(v any) string {
 type Call struct {
 	Started  bool          // it returns after Patience, with a handle if the call has not ended
 	Patience time.Duration // at least 0
-	Queue    Handle        // is told of the end; it returns at once, with a handle. 0: none
+	Queue    Handle        // is told of the end, if it has returned with a handle; 0: none
 	Tag      uint64        // told with it
 }
 
 // waits reports whether the caller waits for the end, for a bounded time.
-func (c Call) waits() bool { return c.Started && c.Queue == 0 && c.Patience > 0 }
+func (c Call) waits() bool { return c.Started && c.Patience > 0 }
 
 // Result is what a call leaves behind; each sets the fields that it has.
 type Result struct {
@@ -140,8 +140,8 @@ func (b *Bridge) whole(call Call, f func(context.Context) (Result, error)) (Outc
 	return b.outcome(w, call.Patience)
 }
 
-// outcome waits for a call that was started, for so long, and releases it if it has ended. Where a
-// queue tells of the end, nothing else does.
+// outcome waits for a call that was started, for so long, and releases it if it has ended. A queue
+// tells of the end of one that has a handle already, and nothing else does.
 func (b *Bridge) outcome(w *work, patience time.Duration) (Outcome, error) {
 	if w.queue != nil || !w.waitFor(patience) {
 		return Outcome{Work: w.handle}, nil

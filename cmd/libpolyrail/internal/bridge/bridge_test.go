@@ -191,6 +191,47 @@ func TestACallThatOutlastsPatienceGetsAHandle(t *testing.T) {
 	}
 }
 
+func TestAQueueTellsOfCallsThatOutlastPatienceOnly(t *testing.T) {
+	p := newPair(t, "")
+	queue, err := p.OpenQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func() []Completion {
+		ended := make([]Completion, 3)
+		n, err := p.TakeCompletions(queue, ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ended[:n]
+	}
+	both := Call{Started: true, Patience: time.Minute, Queue: queue, Tag: 1}
+	p.both(t, func(rank int, comm Handle) (Outcome, error) { return p.Collective(comm, sum([]byte{1}), both) })
+	if c := told(); len(c) != 0 {
+		t.Errorf("told of %v, which ended in time", c)
+	}
+	buf := []byte{1}
+	w := started(t)(p.Collective(p.comms[0], sum(buf), Call{Started: true, Patience: 1, Queue: queue, Tag: 2}))
+	if _, err := p.Collective(p.comms[1], sum([]byte{2}), patient); err != nil {
+		t.Error(err)
+	}
+	if r, ended, err := p.Wait(w, -1); !ended || err != nil || buf[0] != 3 {
+		t.Errorf("%+v, ended %v, buffer %v: %v", r, ended, buf, err)
+	}
+	if c := told(); len(c) != 1 || c[0].Work != w || c[0].Tag != 2 {
+		t.Errorf("told of %v, want of the call that went on", c)
+	}
+	if err := p.Close(queue); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Collective(p.comms[0], sum(buf), both); !errors.Is(err, ErrHandle) {
+		t.Errorf("a call with a queue that was closed: %v", err)
+	}
+	if o, err := p.Send(p.comms[0], buf, sum(nil).DType, 1, 0, both); !errors.Is(err, ErrHandle) {
+		t.Errorf("a message with a queue that was closed: %v, %v", o, err)
+	}
+}
+
 // Its memory is in use until the end, and nobody could be told of that.
 func TestACallForWhichNoHandleIsLeftWaitsForItsEnd(t *testing.T) {
 	p := newPair(t, "")

@@ -172,7 +172,11 @@ func (b *Bridge) launch(h Handle, o collective, call Call) (Outcome, error) {
 // attend is a call whose caller waits at once. Only an operation that outlasts the caller's patience
 // gets a handle.
 func (b *Bridge) attend(c *comm, o collective, call Call) (Outcome, error) {
-	w, err := o.start(c, true)
+	_, err := b.queueOf(call)
+	var w *polyrail.Work
+	if err == nil {
+		w, err = o.start(c, true)
+	}
 	if err != nil {
 		c.inFlight.Add(-1)
 		return Outcome{}, err
@@ -311,6 +315,10 @@ func (b *Bridge) transfer(h Handle, call Call,
 		}}, nil
 	}
 	if call.waits() {
+		if _, err := b.queueOf(call); err != nil {
+			cancel()
+			return Outcome{}, err
+		}
 		f, err := start()
 		if err != nil {
 			return Outcome{}, err

@@ -36,17 +36,21 @@ type inside struct {
 
 // newWork registers a call, which cancel ends.
 func (b *Bridge) newWork(call Call, cancel func()) (*work, error) {
-	w := &work{cancel: cancel, tag: call.Tag, done: make(chan struct{})}
-	if call.Queue != 0 {
-		q, err := lookup[*Queue](b, call.Queue)
-		if err != nil {
-			return nil, err
-		}
-		w.queue = q
+	q, err := b.queueOf(call)
+	if err != nil {
+		return nil, err
 	}
-	h, err := b.put(w)
-	w.handle = h
+	w := &work{cancel: cancel, queue: q, tag: call.Tag, done: make(chan struct{})}
+	w.handle, err = b.put(w)
 	return w, err
+}
+
+// queueOf is the queue that a call names, or nil.
+func (b *Bridge) queueOf(call Call) (*Queue, error) {
+	if call.Queue == 0 {
+		return nil, nil
+	}
+	return lookup[*Queue](b, call.Queue)
 }
 
 // settle notes the outcome, once.
