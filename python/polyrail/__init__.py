@@ -10,7 +10,8 @@ Communicator. Its members make the same collective calls in the same order:
 
 Buffers are anything with the buffer protocol: numpy arrays, array.array, memoryview, bytearray.
 They are used where they are, without a copy, and must be contiguous. Torch tensors on the CPU are
-taken too. Each call has a form that starts it and returns a Work: several are in flight then.
+taken too. Each call has a form that starts it and returns a Work: several are in flight then. A third
+form prepares it: what is called with the same buffers again and again takes less time then.
 
 While a call blocks, other threads of Python run, and Ctrl-C ends the call. A call that is ended in
 this way, or fails, breaks its communicator on all ranks.
@@ -39,6 +40,7 @@ from ._errors import (
     ViewError,
 )
 from ._comm import ANY, Communicator, Status, Uneven
+from ._forms import Prepared
 from ._node import Event, Node, Rail
 from ._work import Work
 
@@ -60,6 +62,7 @@ __all__ = [
     "Minority",
     "Mismatch",
     "Node",
+    "Prepared",
     "Rail",
     "RailFailed",
     "RankLost",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import inspect
 import struct
 import threading
-from typing import Any, Callable, Concatenate, NamedTuple, Optional, ParamSpec, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 from . import _abi
 from ._abi import OPS, CBuffer, CError, COperation, check, lib
 from ._buffer import NOTHING, Buffer, view
 from ._errors import Error
+from ._forms import blocking, prepared, started
 from ._work import Call, Work, call, finish, new_call
 
 ANY = -1
@@ -49,46 +48,6 @@ class Uneven(NamedTuple):
 
     first: int
     last: int
-
-
-_P = ParamSpec("_P")
-
-
-def _blocking(
-    prepare: Callable[Concatenate[Communicator, _P], Call],
-) -> Callable[Concatenate[Communicator, _P], None]:
-    """The method that makes a call and waits for its end."""
-
-    @functools.wraps(prepare)
-    def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        prepare(self, *args, **kwargs).run()
-
-    return _returns(method, "None")
-
-
-def _started(
-    blocking: Callable[Concatenate[Communicator, _P], None],
-) -> Callable[Concatenate[Communicator, _P], Work]:
-    """The method that begins what blocking does."""
-    prepare = blocking.__wrapped__  # type: ignore[attr-defined]
-
-    @functools.wraps(prepare)
-    def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> Work:
-        c = prepare(self, *args, **kwargs)
-        work = self._launch(c.keep, c.function, *c.args)
-        c.reuse()
-        return work
-
-    method.__name__ = "start_" + prepare.__name__
-    method.__qualname__ = "Communicator." + method.__name__
-    method.__doc__ = f"Begins what {prepare.__name__} does, with the same arguments."
-    return _returns(method, "Work")
-
-
-def _returns(method: Any, type_: str) -> Any:
-    """Has help show what a method returns, and not what prepares it."""
-    method.__signature__ = inspect.signature(method).replace(return_annotation=type_)
-    return method
 
 
 class Communicator:
@@ -198,7 +157,7 @@ class Communicator:
 
     # --- Collectives.
 
-    @_blocking
+    @blocking
     def all_reduce(
         self,
         buffer: Any,
@@ -213,9 +172,10 @@ class Communicator:
         dst = src if out is None else view(out, True, dtype)
         return self._call(_abi.ALLREDUCE, dst, src, op, name=name)
 
-    start_all_reduce = _started(all_reduce)
+    start_all_reduce = started(all_reduce)
+    prepare_all_reduce = prepared(all_reduce)
 
-    @_blocking
+    @blocking
     def all_reduce_batch(
         self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
     ) -> Call:
@@ -230,9 +190,10 @@ class Communicator:
         c.args = (self._handle, array, len(views), kinds.pop(), _OPERATORS[op])
         return c
 
-    start_all_reduce_batch = _started(all_reduce_batch)
+    start_all_reduce_batch = started(all_reduce_batch)
+    prepare_all_reduce_batch = prepared(all_reduce_batch)
 
-    @_blocking
+    @blocking
     def reduce(
         self,
         src: Any,
@@ -247,9 +208,10 @@ class Communicator:
         target = view(dst, True, dtype) if dst is not None and root == self.rank else None
         return self._call(_abi.REDUCE, target, view(src, False, dtype), op, root, name)
 
-    start_reduce = _started(reduce)
+    start_reduce = started(reduce)
+    prepare_reduce = prepared(reduce)
 
-    @_blocking
+    @blocking
     def broadcast(
         self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
     ) -> Call:
@@ -257,9 +219,10 @@ class Communicator:
         b = view(buffer, root != self.rank, dtype)
         return self._call(_abi.BROADCAST, b, b, _NO_OP, root, name)
 
-    start_broadcast = _started(broadcast)
+    start_broadcast = started(broadcast)
+    prepare_broadcast = prepared(broadcast)
 
-    @_blocking
+    @blocking
     def all_gather(
         self,
         dst: Any,
@@ -273,9 +236,10 @@ class Communicator:
         target, source = view(dst, True, dtype), view(src, False, dtype)
         return self._call(_abi.ALLGATHER, target, source, name=name, counts=counts)
 
-    start_all_gather = _started(all_gather)
+    start_all_gather = started(all_gather)
+    prepare_all_gather = prepared(all_gather)
 
-    @_blocking
+    @blocking
     def reduce_scatter(
         self,
         dst: Any,
@@ -290,9 +254,10 @@ class Communicator:
         target, source = view(dst, True, dtype), view(src, False, dtype)
         return self._call(_abi.REDUCESCATTER, target, source, op, name=name, counts=counts)
 
-    start_reduce_scatter = _started(reduce_scatter)
+    start_reduce_scatter = started(reduce_scatter)
+    prepare_reduce_scatter = prepared(reduce_scatter)
 
-    @_blocking
+    @blocking
     def gather(
         self,
         src: Any,
@@ -307,9 +272,10 @@ class Communicator:
         target = view(dst, True, dtype) if dst is not None and root == self.rank else None
         return self._call(_abi.GATHER, target, view(src, False, dtype), _NO_OP, root, name, counts)
 
-    start_gather = _started(gather)
+    start_gather = started(gather)
+    prepare_gather = prepared(gather)
 
-    @_blocking
+    @blocking
     def scatter(
         self,
         dst: Any,
@@ -324,9 +290,10 @@ class Communicator:
         source = view(src, False, dtype) if src is not None and root == self.rank else None
         return self._call(_abi.SCATTER, view(dst, True, dtype), source, _NO_OP, root, name, counts)
 
-    start_scatter = _started(scatter)
+    start_scatter = started(scatter)
+    prepare_scatter = prepared(scatter)
 
-    @_blocking
+    @blocking
     def all_to_all(
         self,
         dst: Any,
@@ -348,9 +315,10 @@ class Communicator:
             raise ValueError("both send_counts and recv_counts, or none")
         return self._call(_abi.ALLTOALLV, target, source, name=name, exchange=(send_counts, recv_counts))
 
-    start_all_to_all = _started(all_to_all)
+    start_all_to_all = started(all_to_all)
+    prepare_all_to_all = prepared(all_to_all)
 
-    @_blocking
+    @blocking
     def scan(
         self,
         buffer: Any,
@@ -366,7 +334,8 @@ class Communicator:
         dst = src if out is None else view(out, True, dtype)
         return self._call(_abi.EXSCAN if exclusive else _abi.SCAN, dst, src, op, name=name)
 
-    start_scan = _started(scan)
+    start_scan = started(scan)
+    prepare_scan = prepared(scan)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Returns when all ranks have called it. After timeout seconds it breaks the communicator."""

@@ -48,12 +48,11 @@ class Call:
         self._tail = (ctypes.addressof(self._async), None, ctypes.addressof(self._error))
 
     def run(self) -> None:
-        """Makes the call and waits for its end. Nobody uses the object afterwards."""
+        """Makes the call and waits for its end."""
         async_, error = self._async, self._error
         try:
             code = self.function(*(self.args + self._tail))
             if code == OK:
-                self.reuse()  # not one that had to wait: it holds a handle
                 return
             if code == PENDING:
                 code = _wait(async_, None, error, None)
@@ -63,7 +62,7 @@ class Call:
         check(code, error)
 
     def reuse(self) -> None:
-        """Keeps the object for another call."""
+        """Keeps the object for another call, after one that succeeded."""
         self.keep = None
         _calls.append(self)
 

@@ -99,6 +99,20 @@ def calls(n, comm, pipe):
     for w in works:
         w.wait()
         assert w.done and w.seq
+    mine, sums = ints(me, 1), ints(0, 0)
+    call = comm.prepare_all_reduce(mine, out=sums)
+    for i in range(3):
+        mine[1] = i
+        call.run()
+        assert sums == ints(1, 2 * i), sums
+    mine[1] = 7
+    call.start().wait()
+    assert sums == ints(1, 14), sums
+    gather = comm.prepare_all_gather(uneven, ints(*[me + 3] * (me + 1)), counts=[1, 2], name="kept")
+    for _ in range(3):
+        uneven[:] = ints(0, 0, 0)
+        gather.run() if me else comm.all_gather(uneven, ints(3), counts=[1, 2], name="kept")
+        assert uneven == ints(3, 4, 4), uneven
     receive = comm.start_recv(buf := ints(0, 0, 0), tag=3)
     assert comm.start_send(ints(me, 4), they, 3).wait() is None
     receive.wait(10)
@@ -124,8 +138,10 @@ def many(n, comm, pipe):
     """Ten thousand operations and some before, of every way to make one."""
     for count in (1000, 10000):
         b, large = bytearray(8), bytearray(1 << 20)
-        for i in range(count // 4):
+        call = comm.prepare_all_reduce(b)
+        for i in range(count // 5):
             comm.all_reduce(b)
+            (call if i % 2 else comm.prepare_all_reduce(b)).run()
             comm.start_all_reduce(b).wait()
             if comm.rank == i % 2:
                 comm.send(b, 1 - comm.rank)
@@ -234,6 +250,38 @@ class Pair(unittest.TestCase):
             self.comm.all_reduce(bytearray(8))
         self.assertTrue(ran.is_set())
         self.assertIsInstance(self.comm.error, polyrail.Error)
+        self.pipe.send("go")
+        self.finish()
+
+    def test_a_prepared_call_is_made_by_one_thread_at_a_time(self):
+        self.start("quiet")
+        self.pipe.recv()
+        buffer, waits = array.array("i", [1]), threading.Event()
+        call, wait = self.comm.prepare_all_reduce(buffer), _abi.lib.wait
+
+        def told(*args):
+            waits.set()
+            return wait(*args)
+
+        def run():
+            with self.assertRaises(polyrail.Error):
+                call.run()
+
+        with unittest.mock.patch.object(_abi.lib, "wait", told):
+            other = threading.Thread(target=run)
+            other.start()
+            waits.wait()
+            for way in (call.run, call.start):
+                with self.assertRaisesRegex(RuntimeError, "another thread"):
+                    way()
+            with self.assertRaises(BufferError):
+                buffer.append(2)
+            self.comm.abort()
+            other.join()
+        with self.assertRaises(polyrail.Error):
+            call.run()  # it can be made again; what it says is that the communicator is broken
+        call = way = None
+        buffer.append(2)
         self.pipe.send("go")
         self.finish()
 
