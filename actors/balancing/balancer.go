@@ -19,7 +19,6 @@ import (
 // decides on are published by the coordinator.
 type balancer struct {
 	group    *Group
-	overlap  balance.Overlap                 // of all families: they go over the same rails
 	timers   [table.Families]*balance.Timer  // nil before a family's first operation
 	families [table.Families]*balancedFamily // rank 0 only; nil where the table is the user's alone
 	// A table is being agreed on: what comes in until then is of the one before.
@@ -144,7 +143,6 @@ func (b *balancer) time(ctx actor.Context, m *engine.Timed) {
 	if b.timed%sampled == 0 {
 		began = time.Now()
 	}
-	b.overlap.Own(m.Began, m.Rails)
 	var busy time.Duration
 	for _, r := range m.Rails {
 		busy = max(busy, r.Elapsed)

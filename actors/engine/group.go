@@ -84,6 +84,8 @@ type Group struct {
 
 	examining sync.Mutex  // one at a time: the last one knows best
 	degraded  atomic.Bool // a rail to a member is down
+
+	landed []atomic.Int64 // by rail, where they are measured: bytes that it has brought
 }
 
 // NewGroup makes a group of nodes by rank, which run on hosts. Its peers are attached, and Fail is
@@ -103,6 +105,9 @@ func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, 
 		Meshed:  len(nodes) <= view.MeshMembers,
 		Closing: make(chan struct{}), Ended: make(chan struct{}),
 		open: make(map[uint64]*Operation), cuts: newCuts(), uncredited: make(allowance, len(nodes)),
+	}
+	if g.Measured() {
+		g.landed = make([]atomic.Int64, e.Rails)
 	}
 	g.Meter = e.Meters.Of(name)
 	g.Transfers = newTransfers(g)

@@ -15,6 +15,8 @@ import (
 type railClock struct {
 	bytes int64     // of frames that landed
 	last  time.Time // arrival
+	// What the rail had brought of all the communicator's operations, when the times began and then.
+	before, then int64
 }
 
 // startClocks readies the rails' clocks (Nezha's Timer, §III-E) of an operation that teaches the
@@ -32,7 +34,15 @@ func (o *Operation) startClocks() {
 		o.rails = append(o.rails, railClock{})
 	}
 	if o.shape.eager {
-		o.begun = time.Now()
+		o.startTimes(time.Now())
+	}
+}
+
+// startTimes begins the times of all rails. Under mu.
+func (o *Operation) startTimes(now time.Time) {
+	o.begun = now
+	for rail := range o.rails {
+		o.rails[rail].before = o.group.landed[rail].Load()
 	}
 }
 
@@ -67,11 +77,15 @@ func (o *Operation) landing(lane, rail int, bytes uint32) {
 	if o.group.shared {
 		rail = lane
 	}
-	if rail >= len(o.rails) {
+	if rail >= len(o.group.landed) {
 		return
 	}
-	if o.begun.IsZero() {
-		o.begun = time.Now()
+	if rail < len(o.rails) && o.begun.IsZero() {
+		o.startTimes(time.Now())
+	}
+	o.group.landed[rail].Add(int64(bytes))
+	if rail >= len(o.rails) {
+		return
 	}
 	o.rails[rail].bytes += int64(bytes)
 	o.strayed = o.strayed || rail != lane
@@ -89,10 +103,10 @@ func (o *Operation) clock(kind task.EventKind, rail int) {
 	}
 	now := time.Now()
 	if o.begun.IsZero() {
-		o.begun = now
+		o.startTimes(now)
 	}
 	if kind == task.Arrived {
-		o.rails[rail].last = now
+		o.rails[rail].last, o.rails[rail].then = now, o.group.landed[rail].Load()
 	}
 }
 
@@ -104,8 +118,7 @@ type Timed struct {
 	Bytes     int    // the operation's size
 	StandsFor int    // how many operations it is one of
 	Rails     []balance.RailTime
-	Began     time.Duration // of its rails' times, since the process began
-	Finished  int           // the balancer's: how many of Rails were reported
+	Finished  int // the balancer's: how many of Rails were reported
 }
 
 // processBegan is what the beginnings of operations are counted from.
@@ -128,11 +141,10 @@ func (o *Operation) Timed() *Timed {
 	t.Family = table.FamilyOf(o.request.Kind)
 	t.Table, t.Split, t.Bytes = o.shape.table, o.shape.split, o.shape.config.Plan.Bytes
 	t.StandsFor, t.Rails, t.Finished = o.sample(), t.Rails[:0], 0
-	t.Began = o.begun.Sub(processBegan)
 	for rail, c := range o.rails {
 		if c.last.After(o.begun) {
 			t.Rails = append(t.Rails, balance.RailTime{Rail: rail, Bytes: o.carried(rail),
-				Elapsed: c.last.Sub(o.begun)})
+				Elapsed: balance.Own(c.last.Sub(o.begun), c.bytes, c.then-c.before)})
 		}
 	}
 	return t

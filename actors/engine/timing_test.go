@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,14 +14,19 @@ import (
 // timedOperation is one that has ended on two rails, of a communicator of nodes a and b.
 func timedOperation(t *testing.T) *Operation {
 	t.Helper()
-	g := testGroup(t, 2)
+	o := timedOn(testGroup(t, 2))
+	o.begun = time.Unix(0, 0)
+	o.rails = []railClock{{last: o.begun.Add(3 * time.Millisecond)}, {last: o.begun.Add(2 * time.Millisecond)}}
+	return o
+}
+
+// timedOn is an operation of a group whose rails' times are taken.
+func timedOn(g *Group) *Operation {
 	o := &Operation{group: g, Seq: 1, request: &Request{bytes: 1 << 20}}
 	cost := schedule.CostOf(schedule.Spec{Kind: op.KindAllReduce, Algorithm: op.Ring, N: 2})
 	l := plan.NewLayout(1<<20, 1, plan.Even(1<<20, 2), []schedule.Block{{Part: 0}, {Part: 1}}, cost)
 	o.shape.config.Plan = plan.New(l, plan.Rounds(l.Rounds, []uint32{3, 1}), cost)
-	o.failovers = g.Failovers.Load()
-	o.begun = time.Unix(0, 0)
-	o.rails = []railClock{{last: o.begun.Add(3 * time.Millisecond)}, {last: o.begun.Add(2 * time.Millisecond)}}
+	o.failovers, o.rails = g.Failovers.Load(), make([]railClock, 2)
 	return o
 }
 
@@ -111,5 +117,27 @@ func TestEveryPatternOfOperationsIsTimed(t *testing.T) {
 				t.Errorf("operation %d isn't timed where all are", first)
 			}
 		}
+	}
+}
+
+// An operation that waits behind another one's frames is charged its own bytes: 1 KiB of 4 that the rail
+// brought in its time.
+func TestAnOperationIsChargedItsPartOfWhatItsRailBrought(t *testing.T) {
+	g := testGroup(t, 2)
+	g.landed = make([]atomic.Int64, 2)
+	large, small := timedOn(g), timedOn(g)
+	large.landing(0, 0, 1<<10)
+	small.startTimes(time.Now())
+	large.landing(0, 0, 3<<10)
+	small.landing(0, 0, 1<<10)
+	small.clock(task.Arrived, 0)
+	small.begun = small.rails[0].last.Add(-4 * time.Millisecond)
+	if m := small.Timed(); m == nil || len(m.Rails) != 1 || m.Rails[0].Elapsed != time.Millisecond {
+		t.Errorf("timed: %+v", m)
+	}
+	large.clock(task.Arrived, 0)
+	large.begun = large.rails[0].last.Add(-5 * time.Millisecond)
+	if m := large.Timed(); m == nil || len(m.Rails) != 1 || m.Rails[0].Elapsed != 4*time.Millisecond {
+		t.Errorf("timed: %+v", m)
 	}
 }

@@ -16,21 +16,21 @@ import (
 // rails. The program keeps a number of operations in flight, and pauses before each next one.
 // A rail serves operations in the order in which they began. A rail without a burst is a line.
 type buckets struct {
-	rng     *rand.Rand
-	rate    []float64 // bytes/s
-	burst   []float64 // bytes
-	tokens  []float64
-	at      []float64 // seconds: until when tokens were added
-	free    []float64 // seconds: when the rail has served all that it was given
-	now     float64   // seconds: when the last operation began
-	depth   int       // operations in flight; 0: one
-	jitter  float64   // a transfer is off by up to this part of it
-	flight  []flown   // by their end
-	timer   *Timer
-	overlap Overlap
-	b       *Balancer
-	table   *table.Table
-	tables  uint32
+	rng    *rand.Rand
+	rate   []float64 // bytes/s
+	burst  []float64 // bytes
+	tokens []float64
+	at     []float64   // seconds: until when tokens were added
+	free   []float64   // seconds: when the rail has served all that it was given
+	queue  [][]service // by rail: what it serves from now on
+	now    float64     // seconds: when the last operation began
+	depth  int         // operations in flight; 0: one
+	jitter float64     // a transfer is off by up to this part of it
+	flight []flown     // by their end
+	timer  *Timer
+	b      *Balancer
+	table  *table.Table
+	tables uint32
 }
 
 // flown is an operation in flight.
@@ -41,6 +41,9 @@ type flown struct {
 	ended float64
 	times []RailTime
 }
+
+// service is what a rail serves of an operation, from one second to another one.
+type service struct{ bytes, from, to float64 }
 
 const (
 	bucketStart = 20e-6 // seconds, of an operation
@@ -78,6 +81,7 @@ func newBuckets(seed uint64, rate, burst []float64) *buckets {
 func (w *buckets) rest() {
 	w.tokens = slices.Clone(w.burst)
 	w.at, w.free, w.flight = make([]float64, len(w.rate)), make([]float64, len(w.rate)), nil
+	w.queue = make([][]service, len(w.rate))
 }
 
 func bucketOwners(a op.Algorithm) int {
@@ -107,10 +111,11 @@ func (w *buckets) run(bytes int, shares []int) (done flown) {
 		if s == 0 {
 			continue
 		}
-		part := float64(bytes) * float64(s) / float64(rounds)
-		end := w.serve(rail, part)
-		elapsed := seconds(end - w.now)
-		o.times = append(o.times, RailTime{Rail: rail, Bytes: int64(part), Elapsed: elapsed})
+		own := float64(bytes) * float64(s) / float64(rounds)
+		before := w.queued(rail)
+		end := w.serve(rail, own)
+		o.times = append(o.times, RailTime{Rail: rail, Bytes: int64(own),
+			Elapsed: Own(seconds(end-w.now), int64(own), int64(own+before))})
 		o.ended = max(o.ended, end)
 	}
 	at, _ := slices.BinarySearchFunc(w.flight, o.ended, func(a flown, ended float64) int {
@@ -125,17 +130,31 @@ func (w *buckets) run(bytes int, shares []int) (done flown) {
 	return done
 }
 
-// serve gives a rail a part of an operation, and returns when that has ended.
-func (w *buckets) serve(rail int, part float64) (end float64) {
+// queued is how many bytes a rail has yet to serve.
+func (w *buckets) queued(rail int) (bytes float64) {
+	w.queue[rail] = slices.DeleteFunc(w.queue[rail], func(p service) bool { return p.to <= w.now })
+	for _, p := range w.queue[rail] {
+		if p.from >= w.now {
+			bytes += p.bytes
+		} else {
+			bytes += p.bytes * (p.to - w.now) / (p.to - p.from)
+		}
+	}
+	return bytes
+}
+
+// serve gives a rail bytes of an operation, and returns when that has ended.
+func (w *buckets) serve(rail int, bytes float64) (end float64) {
 	start := max(w.now, w.free[rail])
 	w.tokens[rail] = min(w.tokens[rail]+(start-w.at[rail])*w.rate[rail], w.burst[rail])
 	w.at[rail] = start
-	transfer := max(part-w.tokens[rail], 0) / w.rate[rail]
+	transfer := max(bytes-w.tokens[rail], 0) / w.rate[rail]
 	if w.jitter > 0 {
 		transfer *= 1 + w.jitter*(2*w.rng.Float64()-1)
 	}
-	w.tokens[rail] -= part
+	w.tokens[rail] -= bytes
 	w.free[rail] = start + transfer
+	w.queue[rail] = append(w.queue[rail], service{bytes, start, w.free[rail]})
 	return w.free[rail] + bucketStart + 10e-6*w.rng.ExpFloat64()
 }
 
@@ -146,7 +165,6 @@ func (w *buckets) step(bytes int) (size int, observed bool) {
 	if len(o.times) == 0 {
 		return 0, false
 	}
-	w.overlap.Own(seconds(o.began), o.times)
 	class := ClassOf(int64(o.bytes))
 	set, full := w.timer.Add(o.table.Version, SplitOf(o.table, table.AllReduces, class), class, o.times)
 	if !full {

@@ -7,61 +7,34 @@ import (
 	"pgregory.net/rapid"
 )
 
-// own is what an operation on one rail is charged.
-func own(o *Overlap, began, ended time.Duration) time.Duration {
-	times := []RailTime{{Elapsed: ended - began}}
-	o.Own(began, times)
-	return times[0].Elapsed
-}
-
-func TestOperationsInFlightTogetherAreChargedTheTimeTheirRailWorked(t *testing.T) {
+// A rail that carries 1 byte/ns serves operations that began together, each in proportion to its size
+// or one after the other: each is charged what it takes alone.
+func TestOperationsInFlightTogetherAreChargedTheirOwnBytes(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		spans []span
-		want  []time.Duration
+		name          string
+		own, all      int64
+		elapsed, want time.Duration
 	}{
-		{"one after the other", []span{{0, 10}, {12, 20}}, []time.Duration{10, 8}},
-		{"in a queue", []span{{0, 10}, {0, 20}, {5, 30}}, []time.Duration{10, 10, 10}},
-		{"a small one within a large one", []span{{40, 50}, {0, 100}}, []time.Duration{10, 90}},
-		{"over a pause", []span{{0, 10}, {20, 30}, {5, 40}}, []time.Duration{10, 10, 20}},
-		{"told late", []span{{0, 30}, {10, 20}}, []time.Duration{30, 0}},
+		{"alone", 1000, 1000, 1000, 1000},
+		{"a small one behind a large one", 10, 1010, 1010, 10},
+		{"a large one that small ones pass", 1000, 1050, 1050, 1000},
+		{"the third of three in a queue", 100, 300, 300, 100},
 	} {
-		var o Overlap
-		for i, s := range c.spans {
-			if got := own(&o, s.from, s.to); got != c.want[i] {
-				t.Errorf("%s: operation %d is charged %d, want %d", c.name, i, got, c.want[i])
-			}
+		if got := Own(c.elapsed, c.own, c.all); got != c.want {
+			t.Errorf("%s is charged %d, want %d", c.name, got, c.want)
 		}
 	}
 }
 
-func TestOverlapChargesEachMomentOnce(t *testing.T) {
+// What operations are charged has the rail's rate, whatever they shared it with.
+func TestOwnKeepsTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var o Overlap
-		worked := make(map[time.Duration]bool)
-		for range rapid.IntRange(1, mostSpans).Draw(t, "operations") {
-			began := time.Duration(rapid.IntRange(0, 50).Draw(t, "began"))
-			ended := began + time.Duration(rapid.IntRange(0, 20).Draw(t, "elapsed"))
-			want := time.Duration(0)
-			for at := began; at < ended; at++ {
-				if !worked[at] {
-					worked[at] = true
-					want++
-				}
-			}
-			if got := own(&o, began, ended); got != want {
-				t.Fatalf("%d to %d is charged %d, want %d", began, ended, got, want)
-			}
+		own := rapid.Int64Range(1, 1<<40).Draw(t, "own")
+		all := own + rapid.Int64Range(0, 1<<40).Draw(t, "others")
+		elapsed := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "elapsed"))
+		rate := float64(all) / float64(elapsed)
+		if got, want := float64(Own(elapsed, own, all)), float64(own)/rate; got > want+1 || got < want-1 {
+			t.Fatalf("%d of %d bytes in %v are charged %v ns, want %v", own, all, elapsed, got, want)
 		}
 	})
-}
-
-func TestOverlapRemembersFewSpans(t *testing.T) {
-	var o Overlap
-	for i := range 10 * time.Duration(mostSpans) {
-		own(&o, 2*i, 2*i+1)
-	}
-	if got := len(o.spans[0]); got != mostSpans {
-		t.Errorf("%d spans are remembered, the limit is %d", got, mostSpans)
-	}
 }

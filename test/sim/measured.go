@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/balance"
@@ -51,6 +52,8 @@ type timing struct {
 	began     bool
 	last      []time.Duration // arrival, by rail that carried it; 0: nothing came
 	bytes     []int64         // by rail
+	before    []int64         // by rail: bytes of all operations, when the times began …
+	then      []int64         // … and at the last arrival
 	strayed   bool            // a frame came over another rail than planned
 	disturbed int
 }
@@ -98,7 +101,7 @@ func (s *Sim) startControl(first *table.Table) {
 		return
 	}
 	for _, r := range s.ranks {
-		r.timer = balance.NewTimer(splitBytes)
+		r.timer, r.landed = balance.NewTimer(splitBytes), make([]int64, s.setup.rails)
 		r.clock = clock{1 + 0.01*(2*s.rng.Float64()-1), time.Duration(s.rng.Int64N(int64(time.Hour)))}
 	}
 	setup := balance.Setup{
@@ -121,24 +124,29 @@ func (s *Sim) startClocks(o *operation) {
 		return
 	}
 	o.timing = timing{last: make([]time.Duration, s.setup.rails),
-		bytes: make([]int64, s.setup.rails), disturbed: o.rank.disturbed}
+		bytes: make([]int64, s.setup.rails), then: make([]int64, s.setup.rails), disturbed: o.rank.disturbed}
 	if o.call.eager {
-		o.timing.begun, o.timing.began = s.time(o.rank), true
+		s.startTimes(o)
 	}
+}
+
+// startTimes begins the times of all rails.
+func (s *Sim) startTimes(o *operation) {
+	t := &o.timing
+	t.begun, t.began, t.before = s.time(o.rank), true, slices.Clone(o.rank.landed)
 }
 
 // tick notes a grant for a lane, or the arrival of a frame.
 func (s *Sim) tick(o *operation, lane int, f *frame) {
-	t := &o.timing
-	if t.last == nil {
-		return
+	t, r := &o.timing, o.rank
+	if t.last != nil && !t.began {
+		s.startTimes(o)
 	}
-	now := s.time(o.rank)
-	if !t.began {
-		t.begun, t.began = now, true
+	if f != nil && r.landed != nil {
+		r.landed[f.rail] += int64(f.length)
 	}
-	if f != nil {
-		t.last[f.rail] = now
+	if t.last != nil && f != nil {
+		t.last[f.rail], t.then[f.rail] = s.time(r), r.landed[f.rail]
 		t.bytes[f.rail] += int64(f.length)
 		t.strayed = t.strayed || f.rail != lane
 	}
@@ -163,9 +171,9 @@ func (s *Sim) timed(o *operation) {
 		if t.strayed {
 			bytes = int64(float64(o.plan.Bytes) * float64(t.bytes[rail]) / float64(total))
 		}
-		times = append(times, balance.RailTime{Rail: rail, Bytes: bytes, Elapsed: last - t.begun})
+		times = append(times, balance.RailTime{Rail: rail, Bytes: bytes,
+			Elapsed: balance.Own(last-t.begun, t.bytes[rail], t.then[rail]-t.before[rail])})
 	}
-	r.overlap.Own(t.begun, times)
 	class := balance.ClassOf(int64(o.call.bytes))
 	set, full := r.timer.Add(o.call.table.Version, balance.SplitOf(o.call.table, table.AllReduces, class), class, times)
 	if full {

@@ -22,7 +22,7 @@ type rank struct {
 	open       []*operation
 
 	timer     *balance.Timer // of a measured run
-	overlap   balance.Overlap
+	landed    []int64        // by rail: bytes of all operations
 	clock     clock
 	disturbed int // connections that were lost or came back
 
