@@ -152,8 +152,9 @@ func (c *Collector) merge(class Class, sets [][]Window) (merged []Window) {
 				continue
 			}
 			m.Operations = max(m.Operations, w.Operations)
-			m.Bytes = max(m.Bytes, w.Bytes)
-			m.Elapsed = max(m.Elapsed, w.Elapsed)
+			if w.Elapsed > m.Elapsed {
+				m.Bytes, m.Elapsed = w.Bytes, w.Elapsed
+			}
 		}
 	}
 	for _, w := range byRail {

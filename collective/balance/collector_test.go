@@ -80,6 +80,24 @@ func TestCollectorTakesOutTheWaitingAndKeepsASlowLink(t *testing.T) {
 	}
 }
 
+// TestARailsBytesAreOfTheRankWhereItEndedLast: senders bind frames late, so a rail may carry other
+// parts of what ranks receive.
+func TestARailsBytesAreOfTheRankWhereItEndedLast(t *testing.T) {
+	c := NewCollector(2, 2, alike(1), 0)
+	moved := setOf(1, 60, 50)
+	moved[0].Bytes, moved[1].Bytes = 600, 400
+	if _, _, err := c.Observe(0, setOf(1, 50, 50)); err != nil {
+		t.Fatal(err)
+	}
+	merged, complete, err := c.Observe(1, moved)
+	if err != nil || !complete {
+		t.Fatalf("complete %v, error %v", complete, err)
+	}
+	if merged[0].Bytes != 600 || merged[1].Bytes != 500 {
+		t.Errorf("the rails carried %d and %d bytes, want 600 and 500", merged[0].Bytes, merged[1].Bytes)
+	}
+}
+
 func TestCollectorTakesTheFirstSetOfARankThatIsAhead(t *testing.T) {
 	c := NewCollector(2, 2, alike(1), 0)
 	for _, e := range []time.Duration{5, 1} {

@@ -39,22 +39,22 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		if footings[i] == near {
 			limit = own.limit(greatlyFar)
 		}
-		if k.suspects[rail]*rest > 0 {
+		want := p.seconds / math.Exp(rest)
+		s := k.suspects[rail]
+		confirmed := s.off*rest > 0
+		if confirmed {
 			limit /= 2 // the last one has moved what is expected
 		}
 		m, taken := b.rails[rail].of(k.form), true
+		k.suspects[rail] = suspect{}
 		switch {
 		case footings[i] == unmeasured || math.Abs(rest) <= limit:
-			k.suspects[rail] = 0
-		case own.quiet() || k.suspects[rail]*rest > 0:
-			factor := rest
-			if s := k.suspects[rail]; s*rest > 0 && math.Abs(s) < math.Abs(rest) {
-				factor = s // what both have shown
-			}
-			v, k.suspects[rail] = changed, 0
-			m.rescale(p, p.seconds/math.Exp(rest), math.Exp(factor), lean)
+		case own.quiet() || confirmed:
+			v = changed
+			off, factor := s.change(rest)
+			m.rescale(p, p.seconds/math.Exp(off), math.Exp(factor), lean)
 		default: // noise, unless the next set says the same
-			v, k.suspects[rail] = max(v, suspected), rest
+			v, k.suspects[rail].off = max(v, suspected), rest
 			p.seconds *= math.Exp(math.Copysign(limit, rest) - rest)
 			// Of a share that has no measurement yet it would be all that the next one is held against. In a class that has none
 			// it is better than what others have taught.
@@ -62,6 +62,10 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		}
 		if taken {
 			m.observe(p, own.memory())
+		}
+		if u := &k.suspects[rail]; taken && u.off != 0 {
+			after, _ := m.expect(c, alone, p.bytes, want, lean)
+			u.moved = math.Log(after / want)
 		}
 		if footings[i] == near {
 			rest = math.Copysign(max(math.Abs(rest)-math.Log(greatly), 0), rest)
@@ -80,6 +84,19 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		}
 	}
 	return v == changed
+}
+
+// change is how far a time is off what was expected before the suspect, and what both have shown.
+// The time is off what is expected by rest.
+func (s suspect) change(rest float64) (off, shown float64) {
+	if s.off*rest <= 0 {
+		return rest, rest
+	}
+	off = rest + s.moved
+	if math.Abs(s.off) < math.Abs(off) {
+		return off, s.off
+	}
+	return off, off
 }
 
 // learnBeyond takes how much longer a set's operations took than the rail that ended last on the mean, where several rails worked:

@@ -154,6 +154,9 @@ func (m *model) observe(p point, memory float64) {
 // shaper small operations become many times slower when its burst is used up, which says nothing of those. What hangs on the startup alone is left as it is.
 func (m *model) rescale(p point, want, ratio, lean float64) {
 	base := max(m.fit(p.class, p.alone, lean).startup, 0)
+	for i := range m.points { // what a burst let pass in no time is scaled along
+		base = min(base, m.points[i].seconds/2)
+	}
 	transfer := want - base
 	factor := 1.0
 	if transfer > 0.3*want {

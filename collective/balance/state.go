@@ -21,7 +21,7 @@ type class struct {
 	samples pace  // of trials of a rail
 	before  []int // the shares that a trial has interrupted; nil: none goes on
 
-	suspects []float64 // by rail: how far off its last time was, where that may have been noise; 0: it wasn't
+	suspects []suspect // by rail
 	own      spread    // of the rails' times against each other's
 	common   spread    // of all rails' times, and of one that works alone
 
@@ -36,6 +36,12 @@ type class struct {
 	beyond  float64    // how much longer operations over several rails take than the one that ends last on the mean, as a logarithm
 }
 
+// suspect is a rail's last time, where that was far from what was expected and may have been noise.
+type suspect struct {
+	off   float64 // by how much, in logarithms; 0: it wasn't
+	moved float64 // how much of that is expected since
+}
+
 // newClass has the shares of the table that was in force at the start.
 func (b *Balancer) newClass(c Class, f form) class {
 	size := c.MaxBytes()
@@ -47,7 +53,7 @@ func (b *Balancer) newClass(c Class, f form) class {
 	if size < b.setup.SplitBytes {
 		k.samples = pace{1, 1} // a trial costs next to nothing, and nothing else tells
 	}
-	k.suspects = make([]float64, b.setup.Rails)
+	k.suspects = make([]suspect, b.setup.Rails)
 	return k
 }
 
