@@ -189,6 +189,9 @@ func (c *connection) fill(limit int, small bool) (total int) {
 		if it.Uncredited {
 			it.Frame.Header.Flags |= wire.FlagUncredited
 		}
+		if it.AckNow {
+			it.Frame.Header.Flags |= wire.FlagAckNow
+		}
 		put(&it.Frame.Header, it.Frame.Payload)
 		stats.countSent(it.Frame, it.Resent)
 	}

@@ -66,11 +66,12 @@ func (c *Core[F]) backlog(l *link[F], rate float64) float64 {
 		return 0
 	}
 	elapsed := (c.now - l.traffic.since).Seconds()
-	// Without an acknowledgement no more than the oldest frame can have passed. When that is
-	// overdue, what follows is late by as much.
+	// What was handed out passes at the rail's pace, and in the order of the frames. When the oldest
+	// one's acknowledgement is overdue, what follows is late by as much.
 	oldest := float64(l.oldest()) / rate
 	overdue := elapsed - oldest - c.cfg.AckDelay.Seconds()
-	return max(float64(l.traffic.bytes)/rate-min(elapsed, oldest), 0) + max(overdue, 0)
+	left := min(l.traffic.free-c.now.Seconds(), float64(l.traffic.bytes)/rate-min(elapsed, oldest))
+	return max(left, 0) + max(overdue, 0)
 }
 
 // oldest is the size of the first frame of data on its way.
@@ -83,21 +84,37 @@ func (l *link[F]) oldest() int {
 	return 0
 }
 
-// sooner reports whether rail a delivers clearly sooner than rail b: by more than both estimates
-// may be off, and by more than the acknowledgements of both may be late. While shares have shown to
-// be wrong, by such a gain within the last second, one of these delays is enough.
-func (c *Core[F]) sooner(a *link[F], aBytes int, b *link[F], bBytes int) bool {
-	delay := c.cfg.AckDelay.Seconds()
+// promptTime is what a rail takes for a frame of a large operation that asks to be acknowledged at
+// once: an acknowledgement of its own costs little beside that. It is then late by no more, but for
+// frames of the other direction that it waits behind (traffic.free).
+const promptTime = time.Millisecond
+
+// prompt reports whether the rail has the frame acknowledged at once.
+func (l *link[F]) prompt(it *Item[F]) bool {
+	p := l.quick()
+	return it.Announced && p.known() && float64(it.Bytes) > p.rate()*promptTime.Seconds()
+}
+
+// sooner reports whether rail a delivers the frame, after aBytes in all, clearly sooner than rail b
+// after bBytes: by more than both estimates may be off, and by more than the acknowledgements of both
+// may be late. While shares have shown to be wrong, by such a gain within the last second, one of
+// these delays is enough.
+func (c *Core[F]) sooner(it *Item[F], a *link[F], aBytes int, b *link[F], bBytes int) bool {
+	delay := c.cfg.AckDelay
+	if a.prompt(it) && b.prompt(it) {
+		delay = min(delay, promptTime)
+	}
+	late := delay.Seconds()
 	than, known := c.arrival(b, &b.pace, bBytes)
-	if !known || than.early <= delay {
+	if !known || than.early <= late {
 		return false // soon enough, as frames of small operations are
 	}
 	at, known := c.arrival(a, a.quick(), aBytes)
 	gain := than.early - at.late
-	if !known || gain <= delay {
+	if !known || gain <= late {
 		return false
 	}
-	if gain > 2*delay {
+	if gain > 2*late {
 		c.misjudged = c.now
 	}
 	return c.misjudged > 0 && c.now-c.misjudged <= paceStale
@@ -116,7 +133,7 @@ func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 			continue
 		}
 		o := &c.links[r]
-		if o.up && o.traffic.bytes+o.data.bytes > 0 && c.sooner(o, o.toCome()+it.Bytes, l, it.Bytes) {
+		if o.up && o.traffic.bytes+o.data.bytes > 0 && c.sooner(it, o, o.toCome()+it.Bytes, l, it.Bytes) {
 			return true
 		}
 	}
@@ -143,7 +160,7 @@ func (c *Core[F]) ready(it *Item[F]) (rail int) {
 		}
 		o := &c.links[r]
 		if !o.up || o.data.len() > 0 || !c.room(o, it.Bytes) ||
-			!c.sooner(o, o.toCome()+it.Bytes, planned, planned.toCome()+it.Bytes) {
+			!c.sooner(it, o, o.toCome()+it.Bytes, planned, planned.toCome()+it.Bytes) {
 			continue
 		}
 		if at, _ := c.arrival(o, o.quick(), o.toCome()+it.Bytes); at.late < soonest {
@@ -215,7 +232,7 @@ func (c *Core[F]) steal(rail int, l *link[F]) (s source[F]) {
 // rail v, which has so many bytes to hand out until then.
 func (c *Core[F]) mayTake(rail int, l *link[F], s source[F], v *link[F], bytes int) bool {
 	it := s.at()
-	return it.Rails.Has(rail) && c.room(l, it.Bytes) && c.sooner(l, l.toCome()+it.Bytes, v, bytes)
+	return it.Rails.Has(rail) && c.room(l, it.Bytes) && c.sooner(it, l, l.toCome()+it.Bytes, v, bytes)
 }
 
 // room reports whether the limit in flight lets the rail hand out so many bytes.

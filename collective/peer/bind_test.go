@@ -19,6 +19,8 @@ type bed struct {
 	carried   []int       // bytes by rail
 	waiting   int         // frames that were not delivered
 	sharing   int         // peers that share the rails
+	announced bool        // send announces its frames first, as large operations do
+	behind    bool        // acknowledgements wait behind a frame of the other direction
 }
 
 // way is a rail's connection.
@@ -29,6 +31,12 @@ type way struct {
 	received   uint64
 	owed       int
 	ackAt      time.Duration // 0: none is due
+	acks       []carriedAck  // on their way, behind a frame
+}
+
+type carriedAck struct {
+	at       time.Duration
+	received uint64
 }
 
 type carriedFrame struct {
@@ -41,9 +49,12 @@ const (
 	bedFrame = 32 << 10
 )
 
-func newBed(t *testing.T, rates ...float64) *bed {
+func newBed(t *testing.T, rates ...float64) *bed { return newBedWithin(t, 2<<20, rates...) }
+
+// newBedWithin has so many bytes on their way per rail at most.
+func newBedWithin(t *testing.T, inFlight int, rates ...float64) *bed {
 	b := &bed{t: t, rates: rates, ways: make([]way, len(rates)), delivered: map[int]int{}, carried: make([]int, len(rates))}
-	b.core = New[int](Config{Rails: len(rates), InFlightBytes: 2 << 20, AckBytes: 512 << 10, CreditBytes: 1, AckDelay: bedDelay})
+	b.core = New[int](Config{Rails: len(rates), InFlightBytes: inFlight, AckBytes: 512 << 10, CreditBytes: 1, AckDelay: bedDelay})
 	for r := range rates {
 		b.connect(r)
 	}
@@ -115,6 +126,11 @@ func (b *bed) send(shares ...int) {
 	for r := range shares {
 		all.Add(r)
 	}
+	for r, s := range shares {
+		if b.announced {
+			b.core.Expect(r, s*bedFrame)
+		}
+	}
 	sent := make([]int, len(shares))
 	for range total(shares) {
 		next := -1 // the rail that lacks most of its share
@@ -133,7 +149,7 @@ func (b *bed) frame(rail int, rails Rails) {
 	b.waiting++
 	var fx Effects[int]
 	b.core.At(b.now, b.sharing)
-	b.core.Send(Item[int]{Frame: len(b.delivered) + b.waiting, Rail: rail, Rails: rails, Bytes: bedFrame}, &fx)
+	b.core.Send(Item[int]{Frame: len(b.delivered) + b.waiting, Rail: rail, Rails: rails, Bytes: bedFrame, Announced: b.announced}, &fx)
 	b.carryOut(&fx)
 }
 
@@ -154,8 +170,8 @@ func (b *bed) run() time.Duration {
 			if len(w.frames) > 0 && w.arrives < at {
 				rail, at, ack = r, w.arrives, false
 			}
-			if w.ackAt > 0 && w.ackAt < at {
-				rail, at, ack = r, w.ackAt, true
+			if due := w.due(); due > 0 && due < at {
+				rail, at, ack = r, due, true
 			}
 		}
 		if rail < 0 {
@@ -169,8 +185,8 @@ func (b *bed) run() time.Duration {
 		}
 	}
 	for r := range b.ways {
-		if b.ways[r].ackAt > 0 {
-			b.now = max(b.now, b.ways[r].ackAt)
+		for b.ways[r].due() > 0 {
+			b.now = max(b.now, b.ways[r].due())
 			b.acknowledge(r)
 		}
 	}
@@ -194,19 +210,38 @@ func (b *bed) arrive(rail int) {
 	b.carried[rail] += f.item.Bytes
 	b.waiting--
 	w.received = f.number
-	if w.owed += f.item.Bytes; w.owed >= 512<<10 {
+	w.owed += f.item.Bytes
+	switch now := w.owed >= 512<<10 || f.item.AckNow; {
+	case now && b.behind:
+		w.acks = append(w.acks, carriedAck{b.arrival(rail, bedFrame), w.received})
+		w.owed, w.ackAt = 0, 0
+	case now:
 		b.acknowledge(rail)
-	} else if w.ackAt == 0 {
+	case w.ackAt == 0:
 		w.ackAt = b.now + bedDelay
 	}
 }
 
+// due is when the next acknowledgement comes; 0: none does.
+func (w *way) due() time.Duration {
+	if len(w.acks) > 0 && (w.ackAt == 0 || w.acks[0].at < w.ackAt) {
+		return w.acks[0].at
+	}
+	return w.ackAt
+}
+
+// acknowledge tells of the oldest acknowledgement on its way, or else of all that was received.
 func (b *bed) acknowledge(rail int) {
 	w := &b.ways[rail]
-	w.owed, w.ackAt = 0, 0
+	received := w.received
+	if len(w.acks) > 0 {
+		received, w.acks = w.acks[0].received, w.acks[1:]
+	} else {
+		w.owed, w.ackAt = 0, 0
+	}
 	var fx Effects[int]
 	b.core.At(b.now, b.sharing)
-	if err := b.core.Acked(rail, w.generation, w.received, &fx); err != nil {
+	if err := b.core.Acked(rail, w.generation, received, &fx); err != nil {
 		b.t.Fatal(err)
 	}
 	b.carryOut(&fx)
@@ -248,6 +283,27 @@ func TestEqualSharesOfUnequalRailsEndTogether(t *testing.T) {
 	}
 }
 
+// TestLongFramesOfLargeOperationsAreAcknowledgedAtOnce: then rails end together to within a frame or
+// two, whatever the delay of other acknowledgements.
+func TestLongFramesOfLargeOperationsAreAcknowledgedAtOnce(t *testing.T) {
+	var took, bound time.Duration
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		b := newBed(t, (40+200*rng.Float64())*mbit, (40+200*rng.Float64())*mbit)
+		b.announced = true
+		b.send(100, 100)
+		b.run() // teaches the rates
+		for range 3 {
+			b.send(100, 100)
+			took += b.run()
+			bound += b.bound(200)
+		}
+	}
+	if took > bound*102/100 {
+		t.Fatalf("%.3f × the bound", took.Seconds()/bound.Seconds())
+	}
+}
+
 // TestSharesThatAreRightAreKept: rails that end together carry what was planned for them.
 func TestSharesThatAreRightAreKept(t *testing.T) {
 	b := newBed(t, 200*mbit, 50*mbit)
@@ -257,6 +313,24 @@ func TestSharesThatAreRightAreKept(t *testing.T) {
 		b.run()
 		if b.carried[0] != 80*bedFrame {
 			t.Fatalf("operation %d: the rails carried %d", operation, b.carried)
+		}
+	}
+}
+
+// TestAcknowledgementsBehindFramesMoveNothing: the acknowledgement of a frame waits behind one of the
+// other direction. What the rail has on its way looks like two frames more than it is, for as long as
+// nobody reckons what it has carried since.
+func TestAcknowledgementsBehindFramesMoveNothing(t *testing.T) {
+	for _, slow := range []int{20, 8, 4} { // frames, beside 100 of the quick rail
+		b := newBedWithin(t, 4*bedFrame, 250*mbit, 2.5*float64(slow)*mbit)
+		b.announced, b.behind = true, true
+		for operation := range 20 {
+			clear(b.carried)
+			b.send(100, slow)
+			b.run()
+			if b.carried[0] != 100*bedFrame {
+				t.Fatalf("operation %d: the rails carried %d of %d and %d frames", operation, b.carried, 100, slow)
+			}
 		}
 	}
 }

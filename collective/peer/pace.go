@@ -55,21 +55,29 @@ type traffic struct {
 	mark  uint64        // number of the last frame handed out until then
 	part  int           // bytes on their way then of which some may have arrived
 	dry   bool          // since then there was nothing to hand out for a moment
+	free  float64       // seconds: when the rail will have delivered it, by its pace; infinite while it has none
 }
 
-// handOut: a frame of data is handed out, after frame number last.
-func (t *traffic) handOut(bytes int, last uint64, now time.Duration) {
+// handOut: a frame of data is handed out.
+func (l *link[F]) handOut(bytes int, now time.Duration) {
+	t := &l.traffic
 	if t.bytes == 0 {
-		t.since, t.mark, t.part, t.dry = now, last, 0, false
+		t.since, t.mark, t.part, t.dry, t.free = now, l.sent, 0, false, 0
 	}
 	t.bytes += bytes
+	t.dry = t.dry || l.data.len() == 0
+	if p := l.quick(); p.known() {
+		t.free = max(t.free, now.Seconds()) + float64(bytes)/p.rate()
+	} else {
+		t.free = math.Inf(1)
+	}
 }
 
-// acknowledge: frames up to number count, of so many bytes of data, have arrived; last was handed
-// out so far. The rail was busy all the time if something of an earlier moment is still on its way, or
-// if there was always more to hand out. Otherwise it was at least as quick as it looks: it may have
-// waited for frames, and the acknowledgement for its timer.
-func (l *link[F]) acknowledge(bytes int, count uint64, now time.Duration) {
+// acknowledge: frames up to number count, of so many bytes of data, have arrived; the other node may
+// have waited for delay to say so. The rail was busy all the time if something of an earlier moment
+// is still on its way, or if there was always more to hand out. Otherwise it was at least as quick as
+// it looks: it may have waited for frames, and the acknowledgement for its timer.
+func (l *link[F]) acknowledge(bytes int, count uint64, now, delay time.Duration) {
 	t, p := &l.traffic, &l.pace
 	if t.bytes -= bytes; bytes == 0 {
 		return
@@ -87,6 +95,11 @@ func (l *link[F]) acknowledge(bytes int, count uint64, now time.Duration) {
 		}
 	}
 	t.since, t.mark, t.part, t.dry = now, l.sent, l.oldest(), l.data.len() == 0
+	if p := l.quick(); p.known() {
+		latest := now.Seconds() + float64(t.bytes)/p.rate()
+		late := delay.Seconds() + float64(t.part)/p.rate() // behind a frame of the other direction
+		t.free = min(max(t.free, latest-late), latest)
+	}
 }
 
 // quick is what the rail may be counted on: its pace, or else what it carried at least. A rail that

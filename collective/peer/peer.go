@@ -68,6 +68,7 @@ type Item[F any] struct {
 	Op         Operation // under which it can be granted without credit
 	Restated   bool      // a statement: sent again as soon as its connection is lost, even if it arrives twice
 	Uncredited bool      // set by the core: it was granted, and goes without credit
+	AckNow     bool      // set by the core: it asks to be acknowledged at once
 	Resent     bool      // set by the core: an earlier generation carried it in vain
 }
 

@@ -97,9 +97,9 @@ func (c *Core[F]) Take(rail int, generation uint64) (it Item[F], number uint64, 
 		it = l.ahead.popFront()
 	default:
 		it = data.pop()
+		it.AckNow = l.prompt(&it)
 		l.inFlight += it.Bytes
-		l.traffic.handOut(it.Bytes, l.sent, c.now)
-		l.traffic.dry = l.traffic.dry || l.data.len() == 0
+		l.handOut(it.Bytes, c.now)
 	}
 	l.sent++
 	l.unacked.pushBack(entry[F]{Item: it})
@@ -139,7 +139,7 @@ func (c *Core[F]) Acked(rail int, generation, count uint64, fx *Effects[F]) erro
 		}
 	}
 	l.acked = count
-	l.acknowledge(bytes, count, c.now)
+	l.acknowledge(bytes, count, c.now, c.cfg.AckDelay)
 	c.forget(rail, l, fx)
 	c.wakeAll(fx)
 	return nil
