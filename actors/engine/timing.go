@@ -80,11 +80,12 @@ func (o *Operation) landing(lane, rail int, bytes uint32) {
 	if rail >= len(o.group.landed) {
 		return
 	}
-	if rail < len(o.rails) && o.begun.IsZero() {
+	timed := rail < len(o.rails)
+	if timed && o.begun.IsZero() {
 		o.startTimes(time.Now())
 	}
 	o.group.landed[rail].Add(int64(bytes))
-	if rail >= len(o.rails) {
+	if !timed {
 		return
 	}
 	o.rails[rail].bytes += int64(bytes)

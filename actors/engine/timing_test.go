@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,7 +123,6 @@ func TestEveryPatternOfOperationsIsTimed(t *testing.T) {
 // brought in its time.
 func TestAnOperationIsChargedItsPartOfWhatItsRailBrought(t *testing.T) {
 	g := testGroup(t, 2)
-	g.landed = make([]atomic.Int64, 2)
 	large, small := timedOn(g), timedOn(g)
 	large.landing(0, 0, 1<<10)
 	small.startTimes(time.Now())

@@ -187,13 +187,13 @@ func (g *Group) mostPolled() int {
 	return min(pollLimit, g.engine.Config.EagerBytes)
 }
 
-// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance, where
-// the pollers have all of its processors. Not after each: Gosched wakes another thread to look for work,
-// which makes a round trip half as long again.
+// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance,
+// where the pollers have all of its processors. Not after each: Gosched wakes another thread to look
+// for work, which makes a round trip half as long again.
 const pollsPerPause = 16
 
-// pollers are the goroutines of the process that poll. While there is a processor (P) without one, the
-// Go scheduler runs the other goroutines there, and no poller pauses for them.
+// pollers are the goroutines of the process that poll. While there is a processor (P) without one,
+// the Go scheduler runs the other goroutines there, and no poller pauses for them.
 var pollers atomic.Int32
 
 func crowded() bool { return int(pollers.Load()) >= runtime.GOMAXPROCS(0) }
