@@ -49,17 +49,7 @@ class Call:
 
     def run(self) -> None:
         """Makes the call and waits for its end."""
-        async_, error = self._async, self._error
-        try:
-            code = self.function(*(self.args + self._tail))
-            if code == OK:
-                return
-            if code == PENDING:
-                code = _wait(async_, None, error, None)
-        except BaseException:
-            _end(async_)
-            raise
-        check(code, error)
+        _finish(self.function, self.args + self._tail, self._async, None, self._error, None)
 
     def reuse(self) -> None:
         """Keeps the object for another call, after one that succeeded."""
@@ -91,6 +81,8 @@ def _finish(
     """Makes a call and waits for its end. ended gets its result."""
     try:
         code = function(*args)
+        if code == OK:
+            return
         if code == PENDING:
             code = _wait(async_, ended, error, timeout)
     except BaseException:
