@@ -94,6 +94,16 @@ func (b *builder) reduce(over Value, args ...Value) Value {
 	return b.add(Instr{Kind: Reduce, Args: args, Store: b.p.Code[over].Store})
 }
 
+// reduceEach folds values over the first of them, each as soon as it is there and those before it
+// are folded.
+func (b *builder) reduceEach(args []Value) Value {
+	sum := args[0]
+	for _, a := range args[1:] {
+		sum = b.reduce(sum, sum, a)
+	}
+	return sum
+}
+
 // reduceApart folds args into scratch of its own, where others still read them.
 func (b *builder) reduceApart(args ...Value) Value {
 	return b.add(Instr{Kind: Reduce, Args: args, Store: b.slot([]int{b.block})})
@@ -104,8 +114,7 @@ func (b *builder) reduceApart(args ...Value) Value {
 // folded first; the order stays the same.
 func (b *builder) reduceFinal(args ...Value) Value {
 	if i := slices.Index(args, Input(b.block)); i >= 2 {
-		head := b.reduce(args[0], args[:i]...)
-		args = append([]Value{head}, args[i:]...)
+		args = append([]Value{b.reduceEach(args[:i])}, args[i:]...)
 	}
 	return b.add(Instr{Kind: Reduce, Last: b.averages(), Args: args, Store: Place{Kind: Final},
 		Hazards: b.hazards()})

@@ -217,7 +217,7 @@ func (w *hostWay) gather(own Value) Value {
 	case w.count == 1:
 		return w.reduceFinal(args...)
 	case len(args) > 1:
-		sum = w.reduce(args[0], args...)
+		sum = w.reduceEach(args)
 	}
 	if w.at > 0 {
 		got := w.recv(w.between(w.at-1), w.before)

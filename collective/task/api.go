@@ -6,8 +6,8 @@
 // touches no byte: whoever delivers an event carries out the actions that Step returns,
 // and says with another event when that is done. It isn't safe for concurrent use.
 //
-// Life of a Task: Reset, [Granted …], Start, then Place, Arrived, Torn, Reduced, Released
-// and Granted in any order, until it has returned Retire; Abort at any time after Reset.
+// Life of a Task: Reset, [Granted …], Start, then Place, Claim, Arrived, Torn, Folded, Reduced,
+// Released and Granted in any order, until it has returned Retire; Abort at any time after Reset.
 package task
 
 import (
@@ -50,6 +50,7 @@ const (
 	Granted                   // From allows the first Limit spans; older limits are ignored
 	Arrived                   // the frame that was placed as Ref is whole in its place
 	Torn                      // the frame that was placed as Ref will come again; nobody writes its place
+	Folded                    // the Reduce that Claim began is done, with the frame that was placed as Ref as its operand
 	Reduced                   // the Reduce or Copy Ref is done
 	Released                  // the memory of the Send Ref isn't read any more: copied, or acknowledged
 	Abort                     // nothing is begun any more; what is outstanding still reports its end
@@ -58,7 +59,7 @@ const (
 // Event is what happened.
 type Event struct {
 	Kind  EventKind
-	Ref   Ref     // Arrived, Torn, Reduced, Released
+	Ref   Ref     // Arrived, Torn, Folded, Reduced, Released
 	From  op.Rank // Granted
 	Limit int     // Granted: spans
 }

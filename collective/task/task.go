@@ -63,6 +63,8 @@ func (t *Task) Step(e Event, out []Action) ([]Action, error) {
 		err = t.torn(e.Ref)
 	case Arrived, Reduced, Released:
 		out, err = t.finished(e, out)
+	case Folded:
+		out, err = t.folded(e.Ref, out)
 	case Abort:
 		t.aborted = true
 	default:
@@ -142,20 +144,6 @@ func (t *Task) Place(f Frame) (Ref, Loc, error) {
 	}
 	t.mark(ref, in)
 	return ref, loc, nil
-}
-
-// torn takes back a Place.
-func (t *Task) torn(ref Ref) error {
-	in, err := t.outstanding(ref, Torn)
-	if err != nil {
-		return err
-	}
-	t.state[ref] = waiting
-	t.busy--
-	if in.User {
-		t.userBusy--
-	}
-	return nil
 }
 
 // finished ends an instruction and begins those that waited for it.

@@ -57,6 +57,26 @@ func TestEveryRankEndsWithTheRightBitsWhateverHappens(t *testing.T) {
 	})
 }
 
+// The worlds of the test above have them.
+func TestFramesAreFoldedFromWhereTheyAre(t *testing.T) {
+	for _, algorithm := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Hierarchical} {
+		for _, inPlace := range []bool{false, true} {
+			var tasks [maxRanks][maxLanes]Task
+			folded, torn := 0, 0
+			for seed := range uint64(20) {
+				w := newWorld(t, setup{kind: op.KindAllReduce, algorithm: algorithm, n: 4, window: 2, weights: []uint32{1},
+					bytes: 100_000, inPlace: inPlace, eager: true, hosts: [][]int{{0, 1, 2, 3}}}, seed, &tasks)
+				w.run()
+				folded, torn = folded+w.folded, torn+w.torn
+			}
+			// Frames of the hierarchical one are folded over what came before.
+			if folded == 0 || torn == 0 && algorithm == op.Ring {
+				t.Errorf("%v, in place %v: %d frames were folded where they are, %d torn", algorithm, inPlace, folded, torn)
+			}
+		}
+	}
+}
+
 // What is made of the rank's own input alone needs no grant, and yet must leave the scratch alone
 // that an earlier span has: the parts that a scatter's root packs, a lone operand of a tree.
 func TestScratchOfTheOwnInputStaysWithinTheWindow(t *testing.T) {

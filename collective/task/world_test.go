@@ -3,7 +3,6 @@ package task
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"math"
 	"math/rand/v2"
 
@@ -52,35 +51,15 @@ type fataler interface {
 // read when the frame arrives; the caller overwrites its memory as soon as it may.
 type world struct {
 	setup
-	t     fataler
-	rng   *rand.Rand
-	parts plan.Parts
-	nodes []*node
-	wires map[link]*wire
-	moves []func() // what can happen next
-	made  int      // moves so far
-	want  [][]byte // by rank: the right result
-}
-
-type link struct {
-	from, to op.Rank
-	lane     int
-}
-
-// wire is one direction of a pair: what was sent and hasn't arrived.
-type wire struct {
-	frames []*frame
-	moving bool // its next move is in world.moves
-}
-
-type frame struct {
-	Action
-	memory []byte // the sender's, read at the arrival
-	want   []byte // what it held when it was sent
-	lane   int
-	copied bool   // memory is the runtime's: the sender was told Released at once
-	ref    Ref    // where it lands
-	dst    []byte // nil: hasn't begun to land
+	t            fataler
+	rng          *rand.Rand
+	parts        plan.Parts
+	nodes        []*node
+	wires        map[link]*wire
+	moves        []func() // what can happen next
+	made         int      // moves so far
+	folded, torn int      // frames that were claimed
+	want         [][]byte // by rank: the right result
 }
 
 type node struct {
@@ -298,93 +277,6 @@ func (n *lane) do(a Action) {
 		}
 		n.retired = true
 		fill(n.arena, 0xab)
-	}
-}
-
-// send puts a frame on its wire, borrowed or copied.
-func (n *lane) send(a Action) {
-	n.t.Helper()
-	if a.User != (a.Loc.Mem != Scratch) {
-		n.t.Fatalf("rank %d: %+v", n.rank, a)
-	}
-	l := link{n.rank, a.To, n.index}
-	if a.User {
-		if n.lastUser[l] {
-			n.t.Fatalf("rank %d: a frame of user memory on %+v follows the last one", n.rank, l)
-		}
-		n.lastUser[l] = a.AckNow
-	}
-	n.last[l] = a.AckNow
-	memory := n.memory(a.Loc, a.Span)
-	f := &frame{Action: a, lane: n.index, memory: memory, want: bytes.Clone(memory),
-		copied: n.rng.IntN(3) == 0}
-	if f.copied {
-		f.memory = f.want
-		n.moves = append(n.moves, func() { n.step(Event{Kind: Released, Ref: a.Ref}) })
-	}
-	w := n.wires[l]
-	if w == nil {
-		w = &wire{}
-		n.wires[l] = w
-	}
-	w.frames = append(w.frames, f)
-	n.wake(l, w)
-}
-
-// wake makes sure that a wire's next move can happen. A frame to a rank that hasn't
-// started stays where it is.
-func (w *world) wake(l link, wire *wire) {
-	to := w.nodes[l.to]
-	if !wire.moving && len(wire.frames) > 0 && (to.started || to.aborted) {
-		wire.moving = true
-		w.moves = append(w.moves, func() {
-			wire.moving = false
-			w.receive(l, wire)
-			w.wake(l, wire)
-		})
-	}
-}
-
-// receive is a step of a frame: it begins to land, is torn, or arrives.
-func (w *world) receive(l link, wire *wire) {
-	i := 0
-	if !w.ordered {
-		i = w.rng.IntN(len(wire.frames))
-	}
-	f := wire.frames[i]
-	from, to := w.nodes[l.from].lanes[l.lane], w.nodes[l.to].lanes[l.lane]
-	if f.dst == nil {
-		s := from.plan.Lanes[l.lane].Spans[f.Span]
-		ref, loc, err := to.task.Place(Frame{l.from, s.First, s.Count, f.Mark, f.Step, f.Loc.Len})
-		if err != nil && !(to.aborted && errors.Is(err, ErrAborted)) {
-			w.t.Fatalf("rank %d: %v", l.to, err)
-		}
-		if err == nil {
-			f.ref, f.dst = ref, to.memory(loc, f.Span)
-			fill(f.dst, 0x99)
-			return
-		}
-	} else if w.rng.IntN(5) == 0 {
-		fill(f.dst, 0x77)
-		f.dst = nil
-		to.step(Event{Kind: Torn, Ref: f.ref})
-		return
-	}
-	if !bytes.Equal(f.memory, f.want) {
-		w.t.Fatalf("rank %d: what the frame %+v reads has changed on its way", l.from, f.Action)
-	}
-	wire.frames = append(wire.frames[:i], wire.frames[i+1:]...)
-	if f.dst != nil {
-		copy(f.dst, f.memory)
-		to.step(Event{Kind: Arrived, Ref: f.ref})
-	}
-	if !f.copied {
-		w.moves = append(w.moves, func() {
-			if f.Loc.Mem == Scratch && !bytes.Equal(f.memory, f.want) {
-				w.t.Fatalf("rank %d: scratch of the frame %+v was used before its release", l.from, f.Action)
-			}
-			from.step(Event{Kind: Released, Ref: f.Ref})
-		})
 	}
 }
 
