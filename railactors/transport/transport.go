@@ -92,6 +92,20 @@ type Poller interface {
 	Hush(on bool)
 }
 
+// Lender is a Conn whose input can be used where it lies, which spares a copy.
+type Lender interface {
+	// Lend is ReadFull of n bytes, for a borrower in place of memory to fill. What was Buffered before
+	// is lent whatever happens meanwhile, or none of it.
+	Lend(n int, to Borrower) (int, error)
+}
+
+// Borrower uses input, in the order of the stream.
+type Borrower interface {
+	// Borrow uses a piece of any length, which is the Lender's again when it returns. The other end
+	// can change it at any moment: what is read twice may differ.
+	Borrow(piece []byte)
+}
+
 // Progress is what a connection's host knows of the bytes that it sent.
 type Progress struct {
 	Awaiting bool          // the other host owes a confirmation: of bytes, or of an answer to a probe

@@ -11,7 +11,7 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
-// conn is one end of a connection. It implements transport.Conn and transport.Poller.
+// conn is one end of a connection. It implements transport.Conn, transport.Poller and transport.Lender.
 type conn struct {
 	device        *device
 	local, remote Addr
@@ -36,7 +36,10 @@ type conn struct {
 	hasRoom     func() bool
 }
 
-var _ transport.Poller = (*conn)(nil)
+var (
+	_ transport.Poller = (*conn)(nil)
+	_ transport.Lender = (*conn)(nil)
+)
 
 // awaiting is the goroutine in Await. Guarded by mu.
 type awaiting struct {
@@ -88,8 +91,14 @@ func (c *conn) wakeAll() {
 }
 
 // ReadFull implements transport.Conn.
-func (c *conn) ReadFull(p []byte) (n int, err error) {
-	if len(p) == 0 {
+func (c *conn) ReadFull(p []byte) (int, error) { return c.read(len(p), p, nil) }
+
+// Lend implements transport.Lender.
+func (c *conn) Lend(n int, to transport.Borrower) (int, error) { return c.read(n, nil, to) }
+
+// read takes n bytes: to a borrower, or else into p.
+func (c *conn) read(bytes int, p []byte, to transport.Borrower) (n int, err error) {
+	if bytes == 0 {
 		return 0, nil
 	}
 	if !c.enter(&c.input) {
@@ -98,9 +107,12 @@ func (c *conn) ReadFull(p []byte) (n int, err error) {
 	defer c.leave(&c.input)
 	for {
 		over := c.gone.Load() // before looking: what was published until then is seen
-		k, err := c.fill(p[n:])
-		if n += k; err != nil || n == len(p) {
+		k, err := c.take(bytes-n, p, to)
+		if n += k; err != nil || n == bytes {
 			return n, c.wrap("read", err)
+		}
+		if to == nil {
+			p = p[k:]
 		}
 		switch {
 		case c.closed.Load():
@@ -116,17 +128,24 @@ func (c *conn) ReadFull(p []byte) (n int, err error) {
 	}
 }
 
-// fill takes what there is, in pieces, so that the other end can go on meanwhile.
-func (c *conn) fill(p []byte) (n int, err error) {
-	piece := len(c.source.data) / piecesPerRing
-	for n < len(p) {
+// take takes what there is of so many bytes, in pieces, so that the other end can go on meanwhile.
+func (c *conn) take(bytes int, p []byte, to transport.Borrower) (n int, err error) {
+	whole := len(c.source.data) / piecesPerRing
+	for n < bytes {
 		there, err := c.source.look()
 		if there == 0 || err != nil {
 			return n, err
 		}
 		afterTake()
-		n += c.source.take(p[n:min(len(p), n+piece)])
-		if c.source.free() >= piece {
+		piece := c.source.next(min(whole, bytes-n))
+		if to != nil {
+			to.Borrow(piece)
+		} else {
+			copy(p[n:], piece)
+		}
+		n += len(piece)
+		c.source.giveBack(len(piece))
+		if c.source.free() >= whole {
 			c.bells.wake(&c.bells.room, &c.source.theirs.roomBell)
 		}
 	}

@@ -50,15 +50,18 @@ func (s *source) look() (int, error) {
 	return int(end - s.read), nil
 }
 
-// take copies to p what is there of as many bytes, and gives its room back.
-func (s *source) take(p []byte) int {
-	p = p[:min(len(p), int(s.end-s.read))]
-	at := (s.read - s.theirs.base.Load()) & uint64(len(s.data)-1)
-	n := copy(p, s.data[at:])
-	copy(p[n:], s.data)
-	s.read += uint64(len(p))
+// next is the beginning of what there is, of n bytes at most. It is the other end's memory.
+func (s *source) next(n int) []byte {
+	n = min(n, int(s.end-s.read))
+	at := int((s.read - s.theirs.base.Load()) & uint64(len(s.data)-1))
+	end := min(at+n, len(s.data))
+	return s.data[at:end:end]
+}
+
+// giveBack gives the other end the room of n bytes.
+func (s *source) giveBack(n int) {
+	s.read += uint64(n)
 	s.ours.read.Store(s.read)
-	return len(p)
 }
 
 // free is how much room the other end has at least.

@@ -21,8 +21,8 @@ func takes(t *testing.T, in *source, want []byte) {
 	if n, err := in.look(); err != nil || n < len(want) {
 		t.Fatalf("%d bytes of input, %v", n, err)
 	}
-	got := make([]byte, len(want))
-	in.take(got)
+	got := bytes.Clone(in.next(len(want)))
+	in.giveBack(len(got))
 	if !bytes.Equal(got, want) {
 		t.Fatalf("took %q, want %q", got, want)
 	}

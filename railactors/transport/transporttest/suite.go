@@ -47,6 +47,9 @@ func Run(t *testing.T, open Opener) {
 		{"AClosedDeviceAcceptsAndDialsNoMore", testDeviceClose},
 		{"ADialEndsWithItsContext", testDialContext},
 		{"NobodyListensIsAnErrorThatNamesTheAddress", testRefused},
+		{"WhatIsLentIsTheStream", testLend},
+		{"WhatIsAtHandIsLentWhateverHappens", testLendWhole},
+		{"ALoanEndsAsAReadDoes", testLendTorn},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := open(t)
