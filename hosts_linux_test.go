@@ -1,9 +1,11 @@
 package polyrail_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	. "github.com/polyrail/polyrail"
@@ -152,4 +154,56 @@ func TestWrongHostSettingsAreNamed(t *testing.T) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
+}
+
+// cutMemory ends all connections of shared memory that this process has.
+func cutMemory() {
+	const name = "@polyrail-"
+	named := func(a syscall.Sockaddr, err error) bool {
+		u, ok := a.(*syscall.SockaddrUnix)
+		return err == nil && ok && strings.HasPrefix(u.Name, name)
+	}
+	for fd := range 1 << 10 {
+		if listens, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN); err != nil || listens != 0 {
+			continue
+		}
+		if named(syscall.Getsockname(fd)) || named(syscall.Getpeername(fd)) {
+			// An error means that it has ended.
+			_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+		}
+	}
+}
+
+// No frame is whole in rings that small.
+func TestMemoryMayFailWhileFramesAreFoldedFromIt(t *testing.T) {
+	const elements, torn = 500_000, 40
+	small := func(c *Config) { c.SharedMemoryRing = 16 << 10 }
+	onHosts(t, "x x x", small, func(b *bed) {
+		comms := b.form("train")
+		ctx, cancel := b.timeout()
+		defer cancel()
+		resent := func() (frames uint64) {
+			for _, n := range b.Nodes {
+				for _, r := range n.Rails() {
+					frames += r.Resent
+				}
+			}
+			return frames
+		}
+		for resent() < torn {
+			b.each(func(i int) error {
+				buf, sum := operand(i, elements), make([]float32, elements)
+				if i == 0 {
+					go cutMemory()
+				}
+				if err := AllReduceInto(ctx, comms[i], sum, buf, Sum); err != nil {
+					return err
+				}
+				if err := AllReduce(ctx, comms[i], buf, Sum); err != nil {
+					return err
+				}
+				return errors.Join(checkSum(sum, len(comms)), checkSum(buf, len(comms)))
+			})
+		}
+	})
 }

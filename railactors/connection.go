@@ -64,6 +64,7 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 		wake: make(chan struct{}, 1), done: make(chan struct{}), bufs: make([][]byte, 0, 2*maxBatchFrames)}
 	c.reader = &reader{connection: c, next: 1, batch: Batch{conn: conn}}
 	c.reader.poller, _ = conn.(transport.Poller)
+	c.reader.lender, _ = conn.(transport.Lender)
 	if rail == p.fabric.memory {
 		c.inline = memoryInline
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // This file is the boundary between the rails and the operations above them. What is
@@ -54,6 +55,21 @@ type Receiver interface {
 	// Torn: the reader has let go of Dst, which may be half written. The frame will come again
 	// on another connection, unless err is ErrRevoked or the peer is lost.
 	Torn(tag uint64, err error)
+}
+
+// Folder is a Receiver that may use a payload where the connection has it, without a copy in Dst.
+type Folder interface {
+	Receiver
+	// Fold is asked after Land, where the connection can lend the payload. It returns who borrows it and
+	// hears of the landing's end in place of the receiver, or nil: it is to be copied to Dst. whole says
+	// that all of the payload is at hand: it can't be torn once any of it is lent.
+	Fold(tag uint64, whole bool) Fold
+}
+
+// Fold uses a payload as it is lent. Arrived follows its last piece.
+type Fold interface {
+	Receiver
+	transport.Borrower
 }
 
 // Inbound is the operations' side: what pairs deliver. No method may block.

@@ -18,12 +18,6 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
-const (
-	sinkBytes  = 32 << 10 // what nobody wants is read into
-	pieceBytes = 64 << 10 // of a payload, unless the rail is quick
-	quickPiece = 64       // one that took at most this part of the rank timeout says that it is
-)
-
 // errFarewell ends a reader after the other node's farewell.
 var errFarewell = errors.New("the other node disconnected")
 
@@ -65,6 +59,7 @@ type reader struct {
 	turn    sync.Mutex
 	hushed  atomic.Bool      // the goroutine sleeps through input: somebody polls
 	poller  transport.Poller // nil: can't be polled
+	lender  transport.Lender // nil: payloads are copied
 	header  [wire.Size]byte
 	h       wire.Header // decoded
 	next    uint64      // number of the next numbered frame
@@ -274,15 +269,15 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		r.count(h, true)
 		return nil
 	}
-	n, err := r.payloadInto(l.Dst)
+	receiver, n, err := r.receive(&l)
 	revoked := ask && r.unpublish()
 	switch {
 	case err == nil:
-		l.Receiver.Arrived(l.Tag, &r.batch)
+		receiver.Arrived(l.Tag, &r.batch)
 		r.count(h, !l.Keeps)
 		return nil
 	case revoked && errors.Is(err, os.ErrDeadlineExceeded):
-		l.Receiver.Torn(l.Tag, ErrRevoked)
+		receiver.Torn(l.Tag, ErrRevoked)
 		// The rest goes nowhere, so that the stream stays in step.
 		if err := r.drain(int(h.Length) - n); err != nil {
 			return err
@@ -291,38 +286,8 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		return nil
 	}
 	err = fmt.Errorf("read: %w", err)
-	l.Receiver.Torn(l.Tag, err)
+	receiver.Torn(l.Tag, err)
 	return err
-}
-
-// payloadInto reads a payload, whole where the rail is quick and otherwise in pieces, each of which shows that the
-// peer lives: on a slow rail a frame may take longer than the rank timeout. While it waits the reader isn't busy: a peer that
-// stops in the middle of a frame is as silent as one that stops between two.
-func (r *reader) payloadInto(dst []byte) (n int, err error) {
-	if r.conn.Buffered() >= len(dst) { // it came with its header
-		return r.conn.ReadFull(dst)
-	}
-	f, signal := r.peer.fabric, &r.peer.signals[r.rail]
-	r.batch.Flush() // to wait for the rest may take a while
-	for n < len(dst) && err == nil {
-		piece := len(dst) - n
-		if !r.quick {
-			piece = min(piece, pieceBytes)
-		}
-		before := signal.heard.Load()
-		signal.busy.Store(false)
-		var k int
-		k, err = r.conn.ReadFull(dst[n : n+piece])
-		signal.busy.Store(true)
-		if n += k; k > 0 {
-			now := int64(f.now())
-			signal.heard.Store(now)
-			if k >= pieceBytes { // less tells nothing
-				r.quick = now-before <= int64(f.cfg.RankTimeout/quickPiece)
-			}
-		}
-	}
-	return n, err
 }
 
 // flushAtRest writes what receivers hold unless a header is at hand: to wait for one may
@@ -362,33 +327,6 @@ func (r *reader) unpublish() bool {
 		_ = r.conn.SetReadDeadline(time.Time{})
 	}
 	return revoked
-}
-
-// drain reads n bytes that nobody wants.
-func (r *reader) drain(n int) error {
-	if n > 0 && r.sink == nil {
-		r.sink = make([]byte, sinkBytes)
-	}
-	for n > 0 {
-		k, err := r.payloadInto(r.sink[:min(n, sinkBytes)])
-		if err != nil {
-			return fmt.Errorf("read: %w", err)
-		}
-		n -= k
-	}
-	return nil
-}
-
-// payload reads the payload of a frame that isn't data.
-func (r *reader) payload(h *wire.Header) ([]byte, error) {
-	if cap(r.control) < int(h.Length) {
-		r.control = make([]byte, h.Length)
-	}
-	b := r.control[:h.Length]
-	if _, err := r.payloadInto(b); err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	return b, nil
 }
 
 func (r *reader) controlMessage(h *wire.Header) error {

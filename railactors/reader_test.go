@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -59,4 +60,65 @@ func TestAPayloadIsReadWholeOnQuickRailsOnly(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lendingConn lends what it has, then ends.
+type lendingConn struct {
+	transport.Conn
+	has []byte
+}
+
+func (c *lendingConn) Buffered() int { return len(c.has) }
+
+func (c *lendingConn) ReadFull(p []byte) (int, error) { return c.Lend(len(p), &folding{into: &p}) }
+
+func (c *lendingConn) Lend(n int, to transport.Borrower) (int, error) {
+	k := min(n, len(c.has))
+	to.Borrow(c.has[:k])
+	if c.has = c.has[k:]; k < n {
+		return k, io.ErrUnexpectedEOF
+	}
+	return k, nil
+}
+
+// folding is a Folder and its Fold: it takes payloads that are whole.
+type folding struct {
+	whole bool // that it was told
+	into  *[]byte
+}
+
+func (f *folding) Fold(_ uint64, whole bool) Fold {
+	if f.whole = whole; !whole {
+		return nil
+	}
+	return &folding{into: f.into}
+}
+
+func (f *folding) Borrow(p []byte) { *f.into = (*f.into)[copy(*f.into, p):] }
+
+func (f *folding) Arrived(uint64, *Batch) {}
+func (f *folding) Torn(uint64, error)     {}
+
+func TestAPayloadIsLentToWhoFoldsIt(t *testing.T) {
+	f := &Fabric{start: time.Now(), cfg: Config{RankTimeout: 2 * time.Second}}
+	p := &Peer{fabric: f, signals: make([]signal, 1)}
+	payload := []byte("payload and the next frame")
+	for _, has := range []int{len(payload), 7, 3} {
+		c := &lendingConn{has: payload[:has]}
+		r := &reader{connection: &connection{peer: p, conn: c}, lender: c}
+		folded := make([]byte, 7)
+		into := folded
+		folder := &folding{into: &into}
+		l := Landing{Dst: make([]byte, 7), Receiver: folder}
+		to, n, err := r.receive(&l)
+		if want := has >= 7; folder.whole != want || (to != Receiver(folder)) != want || (err == nil) != want || n != min(has, 7) {
+			t.Errorf("of %d bytes: told whole %v, told its end %v, %d received, %v", has, folder.whole, to == Receiver(folder), n, err)
+		}
+		if got := [2]string{string(l.Dst[:n]), string(folded[:n])}; has >= 7 && got[1] != "payload" || has < 7 && got[0] != "pay" {
+			t.Errorf("of %d bytes: %q in its place, %q lent", has, got[0], got[1])
+		}
+		if has >= 7 && l.Dst[0] != 0 {
+			t.Errorf("what was lent is also copied: %q", l.Dst)
+		}
+	}
 }

@@ -289,12 +289,17 @@ func (p *part) reduce(a *task.Action) {
 	if err := p.fold(p.at(a.Dst), a.Args); err != nil {
 		o.fail(fmt.Errorf("operator %v: %w", o.request.Op, err))
 	}
-	if t != nil {
+	p.reduced(a, t, began)
+	o.step(p.lane, task.Event{Kind: task.Reduced, Ref: a.Ref})
+}
+
+// reduced is what follows a kernel that began then.
+func (p *part) reduced(a *task.Action, t *Trace, began time.Duration) {
+	if o := p.operation; t != nil {
 		o.record(t, &TraceEvent{At: began, Took: max(0, o.now(t)-began), Kind: TraceReduce, Lane: p.lane, Rail: -1,
 			Peer: -1, Bytes: a.Dst.Len})
 	}
 	p.finishFinal(a)
-	o.step(p.lane, task.Event{Kind: task.Reduced, Ref: a.Ref})
 }
 
 // copy puts values together, one after the other. A value may be where it belongs already.

@@ -99,14 +99,15 @@ func (o *Operation) landing(lane, rail int, bytes uint32) {
 // is late. What is left of such waiting, for ranks further round the ring, rank 0 takes out
 // (balance.Collector). Under mu.
 func (o *Operation) clock(kind task.EventKind, rail int) {
-	if kind != task.Arrived && kind != task.Granted {
+	arrived := kind == task.Arrived || kind == task.Folded
+	if !arrived && kind != task.Granted {
 		return
 	}
 	now := time.Now()
 	if o.begun.IsZero() {
 		o.startTimes(now)
 	}
-	if kind == task.Arrived {
+	if arrived {
 		o.rails[rail].last, o.rails[rail].then = now, o.group.landed[rail].Load()
 	}
 }
