@@ -120,12 +120,33 @@ func (c *Core[F]) sooner(it *Item[F], a *link[F], aBytes int, b *link[F], bBytes
 	return c.misjudged > 0 && c.now-c.misjudged <= paceStale
 }
 
-// outdone reports whether the rail leaves the first frame of its queue to another one, which
-// delivers it clearly sooner even after all that is to come there. That one must have a frame on
-// its way or in its queue, or nothing wakes it: announced ones may depend on this frame.
+// inTime reports whether the rail would end a frame of a large operation before all rails that may
+// carry it together end what is to come, and so many bytes more. Then it carries the frame, though
+// another rail is sooner: that one has others to carry.
+func (c *Core[F]) inTime(it *Item[F], l *link[F], more int) bool {
+	if !it.Announced || !l.pace.known() {
+		return false
+	}
+	bytes, rates := float64(more), 0.0
+	for r := range it.Rails.All() {
+		if r >= len(c.links) {
+			break
+		}
+		if o, p := &c.links[r], c.links[r].quick(); o.up && p.known() {
+			bytes += c.delivery(o, p, o.toCome()) * p.rate()
+			rates += p.rate()
+		}
+	}
+	return c.delivery(l, &l.pace, it.Bytes)*rates <= bytes
+}
+
+// outdone reports whether the rail leaves the first frame of its queue to another one. It does if it
+// would end the frame too late, and that one delivers it clearly sooner even after all that is to come
+// there. That one must have a frame on its way or in its queue, or nothing wakes it: announced ones
+// may depend on this frame.
 func (c *Core[F]) outdone(rail int, l *link[F]) bool {
 	it := l.data.at(0)
-	if it.Rails == 0 || c.untested(l) {
+	if it.Rails == 0 || c.untested(l) || c.inTime(it, l, 0) {
 		return false
 	}
 	for r := range it.Rails.All() {
@@ -146,11 +167,12 @@ func (c *Core[F]) untested(l *link[F]) bool {
 }
 
 // ready is a rail without frames of its own that delivers a new frame clearly sooner than the
-// planned one; -1: none.
+// planned one; -1: none. A planned rail that has nothing to do keeps what it ends in time.
 func (c *Core[F]) ready(it *Item[F]) (rail int) {
 	rail = -1
 	planned := &c.links[it.Rail]
-	if c.untested(planned) && planned.data.len() == 0 {
+	idle := planned.traffic.bytes == 0 && planned.data.len() == 0
+	if idle && (c.untested(planned) || c.inTime(it, planned, it.Bytes)) {
 		return rail
 	}
 	soonest := math.Inf(1)

@@ -75,15 +75,15 @@ func (l *link[F]) handOut(bytes int, now time.Duration) {
 
 // acknowledge: frames up to number count, of so many bytes of data, have arrived; the other node may
 // have waited for delay to say so. The rail was busy all the time if something of an earlier moment
-// is still on its way, or if there was always more to hand out. Otherwise it was at least as quick as
-// it looks: it may have waited for frames, and the acknowledgement for its timer.
+// is still on its way, or is told of at once, or if there was always more to hand out. Otherwise it was
+// at least as quick as it looks: it may have waited for frames, and the acknowledgement for its timer.
 func (l *link[F]) acknowledge(bytes int, count uint64, now, delay time.Duration) {
 	t, p := &l.traffic, &l.pace
 	if t.bytes -= bytes; bytes == 0 {
 		return
 	}
 	if took := now - t.since; took > 0 {
-		busy := count < t.mark || !t.dry
+		busy := count < t.mark || count == t.mark && l.at(count).AckNow || !t.dry
 		switch least := bytes - t.part; {
 		case busy:
 			p.add(bytes, took, now)
