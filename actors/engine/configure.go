@@ -67,7 +67,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 			return err
 		}
 	}
-	o.shape.acknowledged = g.mayRunAhead(r)
+	o.shape.acknowledged, o.shape.uncached = g.mayRunAhead(r), g.uncached(r.bytes)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
 	if r.bytes <= g.mostPolled() {
 		o.work.from = g.sources(o.work.from[:0], cut)

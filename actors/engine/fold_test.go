@@ -109,7 +109,7 @@ func (x *scattered) ends(t *testing.T) {
 }
 
 // lend gives a payload to a fold in pieces that end anywhere.
-func lend(f railactors.Fold, payload []byte) {
+func lend(f railactors.Borrower, payload []byte) {
 	for k := 1; len(payload) > 0; k = k*7%61 + 1 {
 		n := min(k, len(payload))
 		f.Borrow(payload[:n:n])
@@ -131,7 +131,7 @@ func TestAFrameIsFoldedFromWhereItLies(t *testing.T) {
 				x := newScattered(t, o, d, false)
 				for span := range x.spans() {
 					l, payload := x.land(t, span)
-					f := l.Receiver.(railactors.Folder).Fold(l.Tag, span%2 == 0)
+					f := l.Receiver.(railactors.Lendable).Borrower(l, span%2 == 0)
 					if f == nil {
 						t.Fatal("it is not folded")
 					}
@@ -152,7 +152,7 @@ func TestAFoldThatIsTornBeginsAgain(t *testing.T) {
 			x := newScattered(t, op.Sum, op.F64, false)
 			for span := range x.spans() {
 				l, payload := x.land(t, span)
-				f := l.Receiver.(railactors.Folder).Fold(l.Tag, false)
+				f := l.Receiver.(railactors.Lendable).Borrower(l, false)
 				lend(f, payload[:len(payload)/2+3])
 				f.Torn(l.Tag, errors.New("cut"))
 
@@ -162,7 +162,7 @@ func TestAFoldThatIsTornBeginsAgain(t *testing.T) {
 					l.Receiver.Arrived(l.Tag, nil)
 					continue
 				}
-				f = l.Receiver.(railactors.Folder).Fold(l.Tag, false)
+				f = l.Receiver.(railactors.Lendable).Borrower(l, false)
 				lend(f, payload)
 				f.Arrived(l.Tag, nil)
 			}
@@ -176,11 +176,11 @@ func TestOnlyAWholeFrameIsFoldedOverAnOperand(t *testing.T) {
 	x := newScattered(t, op.Sum, op.F32, true)
 	for span := range x.spans() {
 		l, payload := x.land(t, span)
-		folder := l.Receiver.(railactors.Folder)
-		if f := folder.Fold(l.Tag, false); f != nil {
+		lendable := l.Receiver.(railactors.Lendable)
+		if f := lendable.Borrower(l, false); f != nil {
 			t.Fatal("a frame that could be torn is folded over an operand")
 		}
-		f := folder.Fold(l.Tag, true)
+		f := lendable.Borrower(l, true)
 		if f == nil {
 			t.Fatal("a frame that is whole is not folded")
 		}
@@ -199,7 +199,7 @@ func TestACallersFunctionGetsNoMemoryOfAnotherProcess(t *testing.T) {
 	x := newScattered(t, op.User("own", op.F32, sum), op.F32, false)
 	for span := range x.spans() {
 		l, payload := x.land(t, span)
-		if l.Receiver.(railactors.Folder).Fold(l.Tag, true) != nil {
+		if l.Receiver.(railactors.Lendable).Borrower(l, true) != nil {
 			t.Fatal("it is folded where it lies")
 		}
 		copy(l.Dst, payload)
@@ -213,7 +213,7 @@ func TestACallersFunctionGetsNoMemoryOfAnotherProcess(t *testing.T) {
 func TestAnAbortedOperationEndsAfterItsFold(t *testing.T) {
 	x := newScattered(t, op.Sum, op.F32, false)
 	l, payload := x.land(t, 0)
-	f := l.Receiver.(railactors.Folder).Fold(l.Tag, false)
+	f := l.Receiver.(railactors.Lendable).Borrower(l, false)
 	f.Borrow(payload[:100])
 	for _, f := range x.owner.frames {
 		f.Owner.Released(f, nil)
