@@ -181,7 +181,8 @@ func (g *Group) sources(from []source, k *cut) []source {
 		if k.plan.Lanes[lane].Rounds == 0 {
 			continue
 		}
-		for _, rank := range k.program.From {
+		for i := range k.program.From {
+			rank := inTurn(k.program.From, g.Rank, i)
 			s := source{g.Peers[rank], g.Peers[rank].Carrier(lane)}
 			if s.peer.Pollable(s.rail) && !slices.Contains(from, s) {
 				from = append(from, s)
@@ -189,6 +190,13 @@ func (g *Group) sources(from []source, k *cut) []source {
 		}
 	}
 	return from
+}
+
+// inTurn is the i-th of ascending ranks from this one on. Sums are folded in that order: a frame that is
+// found when it is its turn is folded where it lies.
+func inTurn(ranks []op.Rank, own op.Rank, i int) op.Rank {
+	next, _ := slices.BinarySearch(ranks, own)
+	return ranks[(next+i)%len(ranks)]
 }
 
 // maxCuts bounds the programs and plans that a group keeps for the next operations.

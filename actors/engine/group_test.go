@@ -105,3 +105,14 @@ func TestEarlyDataWithoutCreditIsLimited(t *testing.T) {
 		t.Errorf("%d bytes are still counted", left)
 	}
 }
+
+func TestACallerLooksForFramesInTheOrderOfItsSum(t *testing.T) {
+	ranks := []op.Rank{1, 2, 4}
+	for own, want := range map[op.Rank][]op.Rank{0: {1, 2, 4}, 3: {4, 1, 2}, 5: {1, 2, 4}} {
+		for i := range ranks {
+			if got := inTurn(ranks, own, i); got != want[i] {
+				t.Errorf("rank %d looks for rank %d as number %d, want %d", own, got, i, want[i])
+			}
+		}
+	}
+}
