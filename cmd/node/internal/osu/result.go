@@ -22,7 +22,8 @@ type Result struct {
 	P95Micros  float64 `json:"p95_us"`
 	P99Micros  float64 `json:"p99_us"`
 	MaxMicros  float64 `json:"max_us"`
-	// CPUMicros is user plus system time of a process per operation, mean over the ranks.
+	// CPUMicros is user plus system time of a process per operation, mean over the ranks. Of many
+	// operations every 16th is asked.
 	CPUMicros float64 `json:"cpu_us"`
 	// AlgBW is Bytes over the average time, GB/s (10⁹ bytes).
 	AlgBW float64 `json:"algbw"`
