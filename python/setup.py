@@ -8,9 +8,8 @@ import pathlib
 import shutil
 import subprocess
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
-from wheel.bdist_wheel import bdist_wheel
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -43,15 +42,13 @@ class BuildWithLibrary(build_py):
         target.with_suffix(".h").unlink(missing_ok=True)  # cgo's; polyrail.h is the interface
 
 
-class PlatformWheel(bdist_wheel):
-    """A wheel for one platform and every Python 3: the library is loaded by ctypes."""
+# What the package also does without it, where there are no headers of Python.
+QUICK = Extension(
+    "polyrail._quick",
+    ["polyrail/_quick.c"],
+    include_dirs=[str(ROOT / "cmd" / "libpolyrail")],
+    extra_compile_args=["-O2"],
+    optional=True,
+)
 
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = False
-
-    def get_tag(self):
-        return ("py3", "none", super().get_tag()[2])
-
-
-setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+setup(cmdclass={"build_py": BuildWithLibrary}, ext_modules=[QUICK])

@@ -5,12 +5,26 @@ from __future__ import annotations
 import ctypes as c
 import os
 import pathlib
-from typing import Optional
+from typing import Any, Optional
 
 from ._errors import BY_CODE, Error
 
+try:
+    from ._quick import bind, run
+except ImportError:  # the package was installed without Python's headers
+
+    def run(*args: Any) -> Any:
+        """See _quick.c."""
+        return NotImplemented
+
+    bind = None
+
 ABI = 1
 MAX_TAG = 2**31 - 1
+
+SLICE = 0.05
+"""How many seconds one wait in the library lasts. Python handles signals, like Ctrl-C, between two."""
+SLICE_NS = int(SLICE * 1e9)
 
 OK, PENDING = 0, 1
 
@@ -202,6 +216,9 @@ class _Library:
             function = getattr(lib, "polyrail_" + key)
             function.argtypes, function.restype = types, c.c_int
             setattr(self, key, function)
+        if bind is not None:
+            functions = lib.polyrail_run, lib.polyrail_cancel, lib.polyrail_wait
+            bind(*(c.cast(f, c.c_void_p).value for f in functions), SLICE_NS)
         return object.__getattribute__(self, name)
 
 

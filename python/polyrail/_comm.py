@@ -8,11 +8,11 @@ import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
 from . import _abi
-from ._abi import OPS, CBuffer, CError, COperation, check, lib
-from ._buffer import NOTHING, Buffer, view
+from ._abi import OPS, CBuffer, CError, COperation, check, lib, run
+from ._buffer import NOTHING, view
 from ._errors import Error
 from ._forms import blocking, prepared, started
-from ._work import Call, Work, call, finish, new_call
+from ._work import Call, Work, call, finish, go_on, new_call
 
 ANY = -1
 """Any source, any tag."""
@@ -29,6 +29,30 @@ class _Operators(dict[Any, int]):
 
 _NO_OP = object()
 _OPERATORS = _Operators({_NO_OP: 0}, **OPS)
+
+
+# A collective call as it was made: kind, dst, src, operator, root, dtype, name, counts, and the counts
+# that are sent and received. A batch's src is its buffers.
+Spec = tuple[
+    int, Any, Any, int, int, Optional[str], Optional[str], Optional[Sequence[int]],
+    Optional[tuple[Sequence[int], Sequence[int]]],
+]  # fmt: skip
+
+_BATCH = 0  # no kind of polyrail.h
+
+
+def _spec(
+    kind: int,
+    dst: Any,
+    src: Any,
+    op: Any,
+    root: int,
+    dtype: Optional[str],
+    name: Optional[str] = None,
+    counts: Optional[Sequence[int]] = None,
+    exchange: Optional[tuple[Sequence[int], Sequence[int]]] = None,
+) -> Spec:
+    return kind, dst, src, _OPERATORS[op], root, dtype, name, counts, exchange
 
 
 class Status(NamedTuple):
@@ -118,22 +142,35 @@ class Communicator:
                     self._flying.remove(work)
         return work
 
-    def _call(
-        self,
-        kind: int,
-        dst: Optional[Buffer],
-        src: Optional[Buffer],
-        op: Any = _NO_OP,
-        root: int = 0,
-        name: Optional[str] = None,
-        counts: Optional[Sequence[int]] = None,
-        exchange: Optional[tuple[Sequence[int], Sequence[int]]] = None,
-    ) -> Call:
-        to, to_count, dtype, _ = dst or NOTHING
-        of, of_count, other, _ = src or NOTHING
-        if dtype != other and dst and src:
+    def _run(self, spec: Spec) -> None:
+        """Makes a call and waits for its end."""
+        if self._quickly(spec):
+            return
+        c = self._call(spec)
+        c.run()
+        c.reuse()
+
+    def _quickly(self, spec: Spec) -> bool:
+        """Makes a call in C and waits for its end. False: it has to be made here."""
+        error = run(go_on, self._handle, *spec)
+        if error is None:
+            return True
+        if error is NotImplemented:
+            return False
+        raise _abi.error_of(CError.from_buffer_copy(error))
+
+    def _call(self, spec: Spec) -> Call:
+        kind, dst, src, op, root, dtype, name, counts, exchange = spec
+        if kind == _BATCH:
+            return self._batch_call(src, op, dtype)
+        writable = kind != _abi.BROADCAST or root != self.rank
+        target = NOTHING if dst is None else view(dst, writable, dtype)
+        source = target if src is dst else NOTHING if src is None else view(src, False, dtype)
+        to, to_count, elements, _ = target
+        of, of_count, others, _ = source
+        if elements != others and dst is not None and src is not None:
             raise TypeError("the buffers have different element types")
-        keep: tuple = (dst, src)
+        keep: tuple = (target, source)
         parts = sent = received = text = 0  # addresses
         if counts is not None:
             keep += (array := self._counts(counts),)
@@ -145,9 +182,20 @@ class Communicator:
             keep += (string := ctypes.create_string_buffer(name.encode()),)
             text = ctypes.addressof(string)
         c = new_call()
-        _fill(c.operation, 0, _OPERATION_SIZE, kind, dtype or other, _OPERATORS[op], root, 0,
+        _fill(c.operation, 0, _OPERATION_SIZE, kind, elements or others, op, root, 0,
               to, of, to_count, of_count, parts, sent, received, text)  # fmt: skip
         c.function, c.args, c.keep = lib.run, (self._handle, c.place), keep
+        return c
+
+    def _batch_call(self, buffers: Sequence[Any], op: int, dtype: Optional[str]) -> Call:
+        views = [view(b, True, dtype) for b in buffers]
+        kinds = {kind for _, _, kind, _ in views}
+        if len(kinds) != 1:
+            raise TypeError("a batch needs buffers, of one element type")
+        array = (CBuffer * len(views))(*(CBuffer(address, count) for address, count, _, _ in views))
+        c = new_call()
+        c.function, c.keep = lib.batch, (views, array)
+        c.args = (self._handle, array, len(views), kinds.pop(), op)
         return c
 
     def _counts(self, counts: Sequence[int]) -> Any:
@@ -166,11 +214,9 @@ class Communicator:
         out: Any = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """Replaces each element by its combination on all ranks; with out it goes there instead."""
-        src = view(buffer, out is None, dtype)
-        dst = src if out is None else view(out, True, dtype)
-        return self._call(_abi.ALLREDUCE, dst, src, op, name=name)
+        return _spec(_abi.ALLREDUCE, buffer if out is None else out, buffer, op, 0, dtype, name)
 
     start_all_reduce = started(all_reduce)
     prepare_all_reduce = prepared(all_reduce)
@@ -178,17 +224,9 @@ class Communicator:
     @blocking
     def all_reduce_batch(
         self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
-    ) -> Call:
+    ) -> Spec:
         """An all_reduce of many small buffers as one operation, in place."""
-        views = [view(b, True, dtype) for b in buffers]
-        kinds = {dtype for _, _, dtype, _ in views}
-        if len(kinds) != 1:
-            raise TypeError("a batch needs buffers, of one element type")
-        array = (CBuffer * len(views))(*(CBuffer(address, count) for address, count, _, _ in views))
-        c = new_call()
-        c.function, c.keep = lib.batch, (views, array)
-        c.args = (self._handle, array, len(views), kinds.pop(), _OPERATORS[op])
-        return c
+        return _spec(_BATCH, None, buffers, op, 0, dtype)
 
     start_all_reduce_batch = started(all_reduce_batch)
     prepare_all_reduce_batch = prepared(all_reduce_batch)
@@ -203,10 +241,9 @@ class Communicator:
         root: int = 0,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """Puts the combination of src on all ranks into dst on the root; others need no dst."""
-        target = view(dst, True, dtype) if dst is not None and root == self.rank else None
-        return self._call(_abi.REDUCE, target, view(src, False, dtype), op, root, name)
+        return _spec(_abi.REDUCE, dst if root == self.rank else None, src, op, root, dtype, name)
 
     start_reduce = started(reduce)
     prepare_reduce = prepared(reduce)
@@ -214,10 +251,9 @@ class Communicator:
     @blocking
     def broadcast(
         self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
-    ) -> Call:
+    ) -> Spec:
         """Copies the root's buffer into that of all others."""
-        b = view(buffer, root != self.rank, dtype)
-        return self._call(_abi.BROADCAST, b, b, _NO_OP, root, name)
+        return _spec(_abi.BROADCAST, buffer, buffer, _NO_OP, root, dtype, name)
 
     start_broadcast = started(broadcast)
     prepare_broadcast = prepared(broadcast)
@@ -231,10 +267,9 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """Puts the src of all ranks into dst, by rank. counts: elements of each, if they differ."""
-        target, source = view(dst, True, dtype), view(src, False, dtype)
-        return self._call(_abi.ALLGATHER, target, source, name=name, counts=counts)
+        return _spec(_abi.ALLGATHER, dst, src, _NO_OP, 0, dtype, name, counts)
 
     start_all_gather = started(all_gather)
     prepare_all_gather = prepared(all_gather)
@@ -249,10 +284,9 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """Divides src into a part for each rank, and puts the combination of its part into dst."""
-        target, source = view(dst, True, dtype), view(src, False, dtype)
-        return self._call(_abi.REDUCESCATTER, target, source, op, name=name, counts=counts)
+        return _spec(_abi.REDUCESCATTER, dst, src, op, 0, dtype, name, counts)
 
     start_reduce_scatter = started(reduce_scatter)
     prepare_reduce_scatter = prepared(reduce_scatter)
@@ -267,10 +301,9 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """Puts the src of all ranks into the root's dst, by rank; others need no dst."""
-        target = view(dst, True, dtype) if dst is not None and root == self.rank else None
-        return self._call(_abi.GATHER, target, view(src, False, dtype), _NO_OP, root, name, counts)
+        return _spec(_abi.GATHER, dst if root == self.rank else None, src, _NO_OP, root, dtype, name, counts)
 
     start_gather = started(gather)
     prepare_gather = prepared(gather)
@@ -285,10 +318,9 @@ class Communicator:
         counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """Divides the root's src into a part for each rank, which gets it in dst."""
-        source = view(src, False, dtype) if src is not None and root == self.rank else None
-        return self._call(_abi.SCATTER, view(dst, True, dtype), source, _NO_OP, root, name, counts)
+        return _spec(_abi.SCATTER, dst, src if root == self.rank else None, _NO_OP, root, dtype, name, counts)
 
     start_scatter = started(scatter)
     prepare_scatter = prepared(scatter)
@@ -303,17 +335,17 @@ class Communicator:
         recv_counts: Optional[Sequence[int]] = None,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """Sends a part of src to each rank, and puts what they have for this one into dst, by rank.
 
         Parts are equal, or send_counts[j] elements to rank j and recv_counts[j] from it.
         """
-        target, source = view(dst, True, dtype), view(src, False, dtype)
         if send_counts is None and recv_counts is None:
-            return self._call(_abi.ALLTOALL, target, source, name=name)
+            return _spec(_abi.ALLTOALL, dst, src, _NO_OP, 0, dtype, name)
         if send_counts is None or recv_counts is None:
             raise ValueError("both send_counts and recv_counts, or none")
-        return self._call(_abi.ALLTOALLV, target, source, name=name, exchange=(send_counts, recv_counts))
+        counts = send_counts, recv_counts
+        return _spec(_abi.ALLTOALLV, dst, src, _NO_OP, 0, dtype, name, exchange=counts)
 
     start_all_to_all = started(all_to_all)
     prepare_all_to_all = prepared(all_to_all)
@@ -328,11 +360,10 @@ class Communicator:
         exclusive: bool = False,
         dtype: Optional[str] = None,
         name: Optional[str] = None,
-    ) -> Call:
+    ) -> Spec:
         """The combination of ranks 0 to r on rank r; exclusive: 0 to r-1, rank 0 keeps its own."""
-        src = view(buffer, out is None, dtype)
-        dst = src if out is None else view(out, True, dtype)
-        return self._call(_abi.EXSCAN if exclusive else _abi.SCAN, dst, src, op, name=name)
+        dst, kind = buffer if out is None else out, _abi.EXSCAN if exclusive else _abi.SCAN
+        return _spec(kind, dst, buffer, op, 0, dtype, name)
 
     start_scan = started(scan)
     prepare_scan = prepared(scan)

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, Callable, Concatenate, ParamSpec
 from ._work import Call, Work
 
 if TYPE_CHECKING:
-    from ._comm import Communicator
+    from ._comm import Communicator, Spec
 
 _P = ParamSpec("_P")
 
 
 def blocking(
-    prepare: Callable[Concatenate[Communicator, _P], Call],
+    prepare: Callable[Concatenate[Communicator, _P], Spec],
 ) -> Callable[Concatenate[Communicator, _P], None]:
     """The method that makes a call and waits for its end."""
 
     @functools.wraps(prepare)
     def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        c = prepare(self, *args, **kwargs)
-        c.run()
-        c.reuse()
+        self._run(prepare(self, *args, **kwargs))
 
     return _returns(method, "None")
 
@@ -36,7 +34,7 @@ def started(
 
     @functools.wraps(prepare)
     def method(self: Communicator, *args: _P.args, **kwargs: _P.kwargs) -> Work:
-        c = prepare(self, *args, **kwargs)
+        c = self._call(prepare(self, *args, **kwargs))
         work = self._launch(c.keep, c.function, *c.args)
         c.reuse()
         return work
@@ -70,34 +68,34 @@ def _returns(method: Any, type_: str, form: str = "", doc: str = "") -> Any:
 class Prepared:
     """A collective call that is made many times. It comes from a prepare method of a communicator.
 
-    Its arguments are looked at once: Python's part of a small call takes a quarter of the time then.
-    Other ranks may make the same call in another form. Buffers may hold other values each time, and
+    Its arguments are put in order once. Other ranks may make the same call in another form. Buffers may hold other values each time, and
     cannot be resized as long as the object lives.
     """
 
     __slots__ = ("_comm", "_idle")
 
-    def __init__(self, comm: Communicator, call: Call) -> None:
+    def __init__(self, comm: Communicator, spec: Spec) -> None:
         self._comm = comm
-        self._idle = [call]  # without it while run is called
+        self._idle = [(spec, comm._call(spec))]  # without it while run is called
 
     def run(self) -> None:
         """Makes the call and waits for its end. By one thread at a time."""
-        c = self._take()
+        made = spec, c = self._take()
         try:
-            c.run()
+            if not self._comm._quickly(spec):
+                c.run()
         finally:
-            self._idle.append(c)
+            self._idle.append(made)
 
     def start(self) -> Work:
         """Begins the call. Several are in flight at once only if their buffers may be read so."""
-        c = self._take()
+        made = _, c = self._take()
         try:
             return self._comm._launch(c.keep, c.function, *c.args)
         finally:
-            self._idle.append(c)
+            self._idle.append(made)
 
-    def _take(self) -> Call:
+    def _take(self) -> tuple[Spec, Call]:
         try:
             return self._idle.pop()
         except IndexError:

@@ -7,19 +7,15 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-from ._abi import OK, PENDING, CAsync, CError, COperation, CResult, check, lib
+from ._abi import OK, PENDING, SLICE, SLICE_NS, CAsync, CError, COperation, CResult, check, lib
 from ._errors import Timeout
-
-# How long one wait in the library lasts. Python handles signals, like Ctrl-C, between two of them.
-_SLICE = 0.05
-_SLICE_NS = int(_SLICE * 1e9)
 
 _byref = ctypes.byref
 
 
 def call(function: Callable[..., int], *args: Any, timeout: Optional[float] = None) -> CResult:
     """Makes a call that has an async and a result, and waits for its end."""
-    async_, result, error = CAsync(0, 0, _SLICE_NS, 0), CResult(), CError()
+    async_, result, error = CAsync(0, 0, SLICE_NS, 0), CResult(), CError()
     ended = _byref(result)
     _finish(function, (*args, _byref(async_), ended, _byref(error)), async_, ended, error, timeout)
     return result
@@ -27,7 +23,7 @@ def call(function: Callable[..., int], *args: Any, timeout: Optional[float] = No
 
 def finish(function: Callable[..., int], *args: Any, timeout: Optional[float] = None) -> None:
     """Makes a call that has an async and no result, and waits for its end."""
-    async_, error = CAsync(0, 0, _SLICE_NS, 0), CError()
+    async_, error = CAsync(0, 0, SLICE_NS, 0), CError()
     _finish(function, (*args, _byref(async_), _byref(error)), async_, None, error, timeout)
 
 
@@ -44,7 +40,7 @@ class Call:
         """All but async, result and error."""
         self.keep: Any = None
         """The memory that it uses."""
-        self._async, self._error = CAsync(0, 0, _SLICE_NS, 0), CError()
+        self._async, self._error = CAsync(0, 0, SLICE_NS, 0), CError()
         self._tail = (ctypes.addressof(self._async), None, ctypes.addressof(self._error))
 
     def run(self) -> None:
@@ -91,9 +87,16 @@ def _finish(
     check(code, error)
 
 
+def go_on(work: int) -> None:
+    """Waits for the end of a call that was begun in C. What C does itself it does not do: end the call
+    when an exception interrupts it."""
+    error = CError()
+    check(_wait(CAsync(0, 0, 0, work), None, error, None), error)
+
+
 def _wait(async_: CAsync, ended: Any, error: CError, timeout: Optional[float]) -> int:
     """Waits for the end of a call that goes on after its first slice, and returns its code."""
-    deadline = None if timeout is None else time.monotonic() + timeout - _SLICE
+    deadline = None if timeout is None else time.monotonic() + timeout - SLICE
     code = PENDING
     while code == PENDING:
         if deadline is not None and time.monotonic() >= deadline:
@@ -101,7 +104,7 @@ def _wait(async_: CAsync, ended: Any, error: CError, timeout: Optional[float]) -
             if code != OK and error.code == _CANCELED:
                 raise Timeout(f"timed out after {timeout} s: {error.text.decode(errors='replace')}")
             break
-        code = lib.wait(async_.work, _SLICE_NS, ended, _byref(error))
+        code = lib.wait(async_.work, SLICE_NS, ended, _byref(error))
     return code
 
 
@@ -169,10 +172,10 @@ class Work:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
-                left = _SLICE if deadline is None else min(_SLICE, deadline - time.monotonic())
+                left = SLICE if deadline is None else min(SLICE, deadline - time.monotonic())
                 if self._wait(max(0, int(left * 1e9))):
                     break
-                if left < _SLICE and left <= 0:
+                if left < SLICE and left <= 0:
                     raise Timeout(f"the call has not ended after {timeout} s; it goes on")
         except KeyboardInterrupt:
             self.cancel()

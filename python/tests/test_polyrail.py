@@ -2,12 +2,15 @@
 
 import array
 import ctypes
+import importlib.util
 import multiprocessing
 import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
+import sysconfig
 import tempfile
 import threading
 import time
@@ -371,6 +374,17 @@ class Alone(unittest.TestCase):
             self.assertEqual(view(b, True, "uint8")[1], memoryview(b).nbytes)
         with self.assertRaises(TypeError):
             view([1.0], True)
+
+    def test_a_root_that_cannot_be_is_an_error(self):
+        with node("x") as n, n.communicator("one", 1) as comm:
+            for root in (1, -1, 1 << 32, "0"):
+                with self.assertRaises((polyrail.Error, struct.error)):
+                    comm.broadcast(bytearray(8), root=root)
+
+    def test_calls_are_made_in_c_where_there_are_headers(self):
+        headers = pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()
+        made = importlib.util.find_spec("polyrail._quick") is not None
+        self.assertEqual(made, headers and "POLYRAIL_TEST_SLOW" not in os.environ)
 
     def test_threads_with_communicators_of_their_own_need_no_order(self):
         with node("x") as n, n.communicator("one", 1) as comm, comm.dup() as twin:
