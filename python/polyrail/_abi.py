@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import importlib
 import os
 import pathlib
 from typing import Any, Optional
@@ -10,14 +11,18 @@ from typing import Any, Optional
 from ._errors import BY_CODE, Error
 
 try:
-    from ._quick import bind, run
+    _quick: Any = importlib.import_module("polyrail._quick")
 except ImportError:  # the package was installed without Python's headers
+    _quick = None
 
-    def run(*args: Any) -> Any:
-        """See _quick.c."""
-        return NotImplemented
 
-    bind = None
+def _elsewhere(*args: Any) -> Any:
+    """In place of _quick.run."""
+    return NotImplemented
+
+
+run = _elsewhere if _quick is None else _quick.run
+"""A blocking collective call in C: see _quick.c."""
 
 ABI = 1
 MAX_TAG = 2**31 - 1
@@ -216,9 +221,9 @@ class _Library:
             function = getattr(lib, "polyrail_" + key)
             function.argtypes, function.restype = types, c.c_int
             setattr(self, key, function)
-        if bind is not None:
+        if _quick is not None:
             functions = lib.polyrail_run, lib.polyrail_cancel, lib.polyrail_wait
-            bind(*(c.cast(f, c.c_void_p).value for f in functions), SLICE_NS)
+            _quick.bind(*(c.cast(f, c.c_void_p).value for f in functions), SLICE_NS)
         return object.__getattribute__(self, name)
 
 
