@@ -99,7 +99,8 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n)
 	polyrail_comm comm = PyLong_AsUnsignedLongLong(args[1]);
 	polyrail_operation o = {0};
 	o.size = sizeof o;
-	if (!number(args[2], &o.kind) || !number(args[5], &o.op) || !number(args[6], &o.root) || PyErr_Occurred()) {
+	if (!number(args[2], &o.kind) || !o.kind /* a batch */ || !number(args[5], &o.op) ||
+	    !number(args[6], &o.root) || PyErr_Occurred()) {
 		PyErr_Clear();
 		Py_RETURN_NOTIMPLEMENTED;
 	}

@@ -412,6 +412,7 @@ class Alone(unittest.TestCase):
         with node("x") as n, n.communicator("one", 1) as comm:
             x = numpy.arange(6, dtype=numpy.float16)
             comm.all_reduce(x)
+            comm.all_reduce_batch(numpy.ones((2, 3)))  # a buffer of buffers
             self.assertEqual(x[5], 5)
             with self.assertRaises((BufferError, ValueError)):
                 comm.all_reduce(x[::2])
