@@ -47,8 +47,12 @@ type treeWatch struct {
 	Over      []string // what went beyond a limit
 }
 
+// treeJobsRound is far more than a round of all jobs takes.
+const treeJobsRound = 10 * time.Second
+
 func treeJobsChild(c treeJobsConfig) error {
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Duration(c.Rounds)*treeJobsRound)
+	defer cancel()
 	cfg := polyrail.DefaultConfig()
 	cfg.Name, cfg.Bind, cfg.Join = nameOf(c.Host), c.Bind, []string{c.Join}
 	cfg.Rails = []polyrail.Rail{{Name: c.Rail, Protocol: "sharp", Device: c.Rail}}
@@ -58,7 +62,11 @@ func treeJobsChild(c treeJobsConfig) error {
 		return err
 	}
 	for len(node.Members()) < cutHosts+c.Nodes { // a tree is laid over the nodes that rank 0 knows
-		<-time.After(10 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("there are %d of %d nodes: %v", len(node.Members()), cutHosts+c.Nodes, node.Members())
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	var told sync.Mutex
 	out := json.NewEncoder(os.Stdout)
