@@ -44,9 +44,9 @@ func (r *reader) lend(bytes int, to Borrower, whole bool) (n int, err error) {
 	return n, err
 }
 
-// payloadInto reads a payload, whole where the rail is quick and otherwise in pieces, each of which shows that the
-// peer lives: on a slow rail a frame may take longer than the rank timeout. While it waits the reader isn't busy: a peer that
-// stops in the middle of a frame is as silent as one that stops between two.
+// payloadInto reads a payload. Where the rail isn't quick it does so in pieces, each of which shows
+// that the peer lives: a frame may take longer than the rank timeout there. While it waits the reader
+// isn't busy: a peer that stops in the middle of a frame is as silent as one that stops between two.
 func (r *reader) payloadInto(dst []byte) (n int, err error) {
 	if r.conn.Buffered() >= len(dst) { // it came with its header
 		return r.conn.ReadFull(dst)

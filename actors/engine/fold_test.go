@@ -117,6 +117,17 @@ func lend(f railactors.Borrower, payload []byte) {
 	}
 }
 
+// takeFrom folds a frame from where it lies.
+func takeFrom(t *testing.T, l railactors.Landing, payload []byte, whole bool) {
+	t.Helper()
+	f := l.Receiver.(railactors.Lendable).Borrower(l, whole)
+	if f == nil {
+		t.Fatal("it is not folded")
+	}
+	lend(f, payload)
+	f.Arrived(l.Tag, nil)
+}
+
 func TestAFrameIsFoldedFromWhereItLies(t *testing.T) {
 	for _, d := range op.DTypes {
 		o := op.Sum
@@ -131,12 +142,7 @@ func TestAFrameIsFoldedFromWhereItLies(t *testing.T) {
 				x := newScattered(t, o, d, false)
 				for span := range x.spans() {
 					l, payload := x.land(t, span)
-					f := l.Receiver.(railactors.Lendable).Borrower(l, span%2 == 0)
-					if f == nil {
-						t.Fatal("it is not folded")
-					}
-					lend(f, payload)
-					f.Arrived(l.Tag, nil)
+					takeFrom(t, l, payload, span%2 == 0)
 				}
 				x.ends(t)
 			})
@@ -162,9 +168,7 @@ func TestAFoldThatIsTornBeginsAgain(t *testing.T) {
 					l.Receiver.Arrived(l.Tag, nil)
 					continue
 				}
-				f = l.Receiver.(railactors.Lendable).Borrower(l, false)
-				lend(f, payload)
-				f.Arrived(l.Tag, nil)
+				takeFrom(t, l, payload, false)
 			}
 			x.ends(t)
 		})
@@ -176,16 +180,10 @@ func TestOnlyAWholeFrameIsFoldedOverAnOperand(t *testing.T) {
 	x := newScattered(t, op.Sum, op.F32, true)
 	for span := range x.spans() {
 		l, payload := x.land(t, span)
-		lendable := l.Receiver.(railactors.Lendable)
-		if f := lendable.Borrower(l, false); f != nil {
+		if f := l.Receiver.(railactors.Lendable).Borrower(l, false); f != nil {
 			t.Fatal("a frame that could be torn is folded over an operand")
 		}
-		f := lendable.Borrower(l, true)
-		if f == nil {
-			t.Fatal("a frame that is whole is not folded")
-		}
-		lend(f, payload)
-		f.Arrived(l.Tag, nil)
+		takeFrom(t, l, payload, true)
 	}
 	x.ends(t)
 }

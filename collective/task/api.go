@@ -50,7 +50,7 @@ const (
 	Granted                   // From allows the first Limit spans; older limits are ignored
 	Arrived                   // the frame that was placed as Ref is whole in its place
 	Torn                      // the frame that was placed as Ref will come again; nobody writes its place
-	Folded                    // the Reduce that Claim began is done, with the frame that was placed as Ref as its operand
+	Folded                    // the Reduce that Claim began is done: the frame that was placed as Ref is folded
 	Reduced                   // the Reduce or Copy Ref is done
 	Released                  // the memory of the Send Ref isn't read any more: copied, or acknowledged
 	Abort                     // nothing is begun any more; what is outstanding still reports its end

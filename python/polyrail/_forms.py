@@ -68,8 +68,8 @@ def _returns(method: Any, type_: str, form: str = "", doc: str = "") -> Any:
 class Prepared:
     """A collective call that is made many times. It comes from a prepare method of a communicator.
 
-    Its arguments are put in order once. Other ranks may make the same call in another form. Buffers may hold other values each time, and
-    cannot be resized as long as the object lives.
+    Its arguments are put in order once. Other ranks may make the same call in another form. Buffers
+    may hold other values each time, and cannot be resized as long as the object lives.
     """
 
     __slots__ = ("_comm", "_idle")

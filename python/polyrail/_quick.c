@@ -84,8 +84,8 @@ static PyObject *make(PyObject *go_on, polyrail_comm comm, const polyrail_operat
 }
 
 PyDoc_STRVAR(run_doc,
-"run(go_on, communicator, kind, dst, src, op, root, *others): None, or the bytes of an error. Or NotImplemented,\n"
-"if any of others is not None, or something about a buffer is unusual: then nothing was done.");
+"run(go_on, communicator, kind, dst, src, op, root, *others): None, or the bytes of an error.\n"
+"NotImplemented if any of others is not None, or a buffer is unusual: then nothing was done.");
 
 static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
@@ -123,7 +123,8 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n)
 }
 
 PyDoc_STRVAR(bind_doc,
-"bind(run, cancel, wait, slice_ns): the addresses of the library's functions, and how long a call waits in it.");
+"bind(run, cancel, wait, slice_ns): the addresses of the library's functions, and how long a call\n"
+"waits in it.");
 
 static PyObject *bind(PyObject *module, PyObject *args)
 {
