@@ -44,17 +44,24 @@ func in[T any](t *testing.T, b *Bed, host int, f func() (T, error)) T {
 	return r.value
 }
 
-// connect opens a connection between two hosts on a rail.
+// connect opens a connection between two hosts on a rail. Both ends live for patience.
 func connect(t *testing.T, b *Bed, from, to, rail int) (near, far net.Conn) {
 	t.Helper()
 	l := in(t, b, to, func() (net.Listener, error) { return net.Listen("tcp4", b.Addr(to, rail)+":0") })
 	defer l.Close()
+	end := time.Now().Add(patience)
+	if err := l.(*net.TCPListener).SetDeadline(end); err != nil {
+		t.Fatal(err)
+	}
 	near = in(t, b, from, func() (net.Conn, error) { return net.DialTimeout("tcp4", l.Addr().String(), 10*time.Second) })
 	far, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { near.Close(); far.Close() })
+	if err := errors.Join(near.SetDeadline(end), far.SetDeadline(end)); err != nil {
+		t.Fatal(err)
+	}
 	return near, far
 }
 

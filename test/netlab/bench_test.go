@@ -100,13 +100,15 @@ func bench(t *testing.T, b *Bed, args ...string) []*process {
 	return all
 }
 
-// await waits for a process to end.
+// await waits for a process to end. One that does not says what it is at.
 func (p *process) await(t *testing.T, limit time.Duration) {
 	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(limit):
-		t.Fatalf("%s did not end within %v", p.name, limit)
+		program.Limit(p.Cmd, 0)
+		<-p.ended
+		t.Fatalf("%s did not end within %v:\n%s", p.name, limit, p.errs.String())
 	}
 }
 
@@ -238,9 +240,9 @@ func awaitTraffic(t *testing.T, b *Bed, all []*process) {
 		}
 		if time.Now().After(deadline) {
 			for _, p := range all {
-				_ = p.Process.Signal(syscall.SIGQUIT) // it says what it is at
-				p.await(t, patience)
-				t.Logf("%s:\n%s", p.name, p.errs.String())
+				program.Limit(p.Cmd, 0)
+				<-p.ended
+				t.Logf("%s is at:\n%s", p.name, p.errs.String())
 			}
 			t.Fatalf("after %v host 1 has sent %d and %d bytes on its rails", patience,
 				b.Traffic(1, 1).Sent, b.Traffic(1, 2).Sent)

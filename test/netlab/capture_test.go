@@ -77,6 +77,7 @@ func captured(t *testing.T, b *Bed, set func(c *captureConfig)) []byte {
 	if err := dump.Start(); err != nil {
 		t.Fatal(err)
 	}
+	program.Limit(dump, 3*patience)
 	said := bufio.NewScanner(errs)
 	for said.Scan() && !strings.Contains(said.Text(), "listening on") {
 	}
@@ -93,6 +94,7 @@ func captured(t *testing.T, b *Bed, set func(c *captureConfig)) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
+		program.Limit(cmd, 2*patience)
 		ranks = append(ranks, cmd)
 	}
 	for i, cmd := range ranks {

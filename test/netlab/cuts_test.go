@@ -42,12 +42,13 @@ type diary struct {
 	errs  [cutHosts]strings.Builder
 }
 
-// ranksOn starts a rank on each of the first hosts; they end when end is called.
+// ranksOn starts a rank on each of the first hosts; they end when end is called, or say what they are
+// at.
 func ranksOn(t *testing.T, b *Bed, protocol string, jobs, bytes int) (d *diary, end func()) {
 	t.Helper()
 	d = &diary{}
 	var all sync.WaitGroup
-	var ends []func() error
+	var ends []func()
 	for host := 1; host <= cutHosts; host++ {
 		c := childConfig{Name: nameOf(host), Bind: b.Addr(host, 0) + ":7946", Join: b.Addr(1, 0) + ":7946", Ranks: cutHosts, Elements: bytes / 4,
 			Protocol: protocol, Jobs: jobs}
@@ -55,12 +56,15 @@ func ranksOn(t *testing.T, b *Bed, protocol string, jobs, bytes int) (d *diary, 
 			c.Rails = append(c.Rails, NIC(r+1))
 		}
 		cmd, in, out := spawn(t, b, host, childEnv, c, &d.errs[host-1])
-		ends = append(ends, in.Close)
+		ends = append(ends, func() {
+			_ = in.Close() // it may have ended already, which keep reports
+			program.Limit(cmd, patience)
+		})
 		all.Go(func() { d.keep(t, host, cmd, bufio.NewScanner(out)) })
 	}
 	return d, func() {
 		for _, end := range ends {
-			_ = end() // it may have ended already, which keep reports
+			end()
 		}
 		all.Wait()
 	}

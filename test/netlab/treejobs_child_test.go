@@ -47,11 +47,14 @@ type treeWatch struct {
 	Over      []string // what went beyond a limit
 }
 
-// treeJobsRound is far more than a round of all jobs takes.
-const treeJobsRound = 10 * time.Second
+// limit is far more than all rounds take.
+func (c *treeJobsConfig) limit() time.Duration {
+	const round = 10 * time.Second
+	return patience + time.Duration(c.Rounds)*round
+}
 
 func treeJobsChild(c treeJobsConfig) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Duration(c.Rounds)*treeJobsRound)
+	ctx, cancel := context.WithTimeout(context.Background(), c.limit())
 	defer cancel()
 	cfg := polyrail.DefaultConfig()
 	cfg.Name, cfg.Bind, cfg.Join = nameOf(c.Host), c.Bind, []string{c.Join}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/polyrail/polyrail/test/program"
 )
 
 var treeRounds = flag.Int("tree-rounds", 3, "rounds of operations that each of the jobs over one grove has outstanding at a time")
@@ -45,6 +47,7 @@ func TestJobsShareTreesOfTwoLevels(t *testing.T) {
 		c := treeJobsConfig{Host: host, Bind: b.Addr(host, 0) + ":7946", Join: b.Addr(1, 0) + ":7946", Rail: NIC(1),
 			Jobs: overlapping, Nodes: nodes, Outstanding: outstanding, Rounds: *treeRounds, Watches: host == 1}
 		cmd, _, out := spawn(t, b, host, treeJobsEnv, c, &errs[host-1])
+		program.Limit(cmd, c.limit()+patience) // its own limit comes first, and says what failed
 		all.Go(func() {
 			for told := bufio.NewScanner(out); told.Scan(); {
 				var l treeJobsLine

@@ -7,7 +7,22 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
+	"time"
 )
+
+// lastWords is what a member has for them that was told to end.
+const lastWords = 10 * time.Second
+
+// Limit gives a started member so much longer to live. Then it is told to end and to say what it is
+// at: its goroutines, on its standard error. So every wait for a member ends.
+func Limit(cmd *exec.Cmd, d time.Duration) {
+	time.AfterFunc(d, func() {
+		if cmd.Process.Signal(syscall.SIGQUIT) == nil { // it has not ended
+			time.AfterFunc(lastWords, func() { _ = cmd.Process.Kill() })
+		}
+	})
+}
 
 // Live is for TestMain. Where the variable is set this process is a member: it lives as it was told, and
 // ends.

@@ -241,6 +241,7 @@ func (m *member) start(dir string, config childConfig) {
 func (m *member) end() (r report) {
 	m.t.Helper()
 	m.stdin.Close()
+	program.Limit(m.Cmd, 3*patience) // its own limits come first, and say what failed
 	if err := m.out.Decode(&r); err != nil {
 		m.t.Fatalf("%s: %v: %s", m.name, err, m.errors())
 	}

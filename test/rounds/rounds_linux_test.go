@@ -267,6 +267,7 @@ func (c *cluster) leave(i int) {
 	c.t.Helper()
 	p := c.all[i]
 	p.stdin.Close()
+	program.Limit(p.Cmd, patience)
 	for r := range p.reports {
 		c.t.Errorf("%s leaves and says %q", p.name, r.Kind)
 	}

@@ -126,6 +126,7 @@ func TestProcessesFormOperateLoseOneShrinkAndClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		program.Limit(cmd, 2*limit) // its own comes first, and says what failed
 		commands[i] = cmd
 		all.Go(func() {
 			for lines := bufio.NewScanner(io.LimitReader(out, 1<<20)); lines.Scan(); {

@@ -112,12 +112,8 @@ func shoutAt(t *testing.T, keys *locksmith) {
 				t.Errorf("node %d: rail %s was cut: %+v", i, r.Name, r)
 			}
 		}
-		for j := range nodes {
-			if !slices.ContainsFunc(n.Members(), func(m polyrail.Member) bool { return m.Node == testbed.NodeName(j) }) {
-				t.Errorf("node %d: node %d is no member any more", i, j)
-			}
-		}
 	}
+	belong(t, c.Nodes)
 	ended(t, before)
 }
 
@@ -140,6 +136,33 @@ func operate(t *testing.T, comms []*polyrail.Communicator) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// belong waits until every node is a member to all of them. Who gets no processor time for a while is
+// given up, shouts or none, and comes back.
+func belong(t *testing.T, all []*polyrail.Node) {
+	t.Helper()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for late := time.After(patience); ; {
+		missing := ""
+		for i, n := range all {
+			for j := range nodes {
+				if !slices.ContainsFunc(n.Members(), func(m polyrail.Member) bool { return m.Node == testbed.NodeName(j) }) {
+					missing += fmt.Sprintf("node %d: node %d is no member any more; ", i, j)
+				}
+			}
+		}
+		if missing == "" {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-late:
+			t.Errorf("%v later: %s", patience, missing)
+			return
+		}
 	}
 }
 
