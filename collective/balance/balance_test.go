@@ -15,7 +15,7 @@ func TestClassesAreUpperPowersOfTwo(t *testing.T) {
 	for _, c := range []struct {
 		bytes int64
 		max   int64
-	}{{0, 1}, {1, 1}, {2, 2}, {3, 4}, {4, 4}, {5, 8}, {1024, 1024}, {1025, 2048}, {1 << 62, 1 << 62}, {1<<63 - 1, 1 << 62}} {
+	}{{0, 1}, {1, 1}, {2, 2}, {3, 4}, {4, 4}, {5, 8}, {1024, 1024}, {1025, 2048}, {1 << 40, 1 << 40}, {1<<40 + 1, 1 << 40}, {1<<63 - 1, 1 << 40}} {
 		if got := ClassOf(c.bytes); got.MaxBytes() != c.max || !got.Valid() {
 			t.Errorf("ClassOf(%d) is %v, want ≤ %d B", c.bytes, got, c.max)
 		}
@@ -24,7 +24,7 @@ func TestClassesAreUpperPowersOfTwo(t *testing.T) {
 		t.Error("a class past the last one is valid")
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		bytes := rapid.Int64Range(2, 1<<62).Draw(t, "bytes")
+		bytes := rapid.Int64Range(2, 1<<40).Draw(t, "bytes")
 		if c := ClassOf(bytes); bytes > c.MaxBytes() || bytes <= (c-1).MaxBytes() {
 			t.Fatalf("%d bytes are in class %v", bytes, c)
 		}
@@ -293,5 +293,16 @@ func TestStaticTableNamesAFaultyRange(t *testing.T) {
 		if _, err := Static(c.weights, 1000, c.ranges); err == nil || !strings.Contains(err.Error(), c.word) {
 			t.Errorf("error is %v, want one with %q", err, c.word)
 		}
+	}
+}
+
+// What is larger than the last class's size is in it, and so are tables that divide it.
+func TestTheLastClassIsOpen(t *testing.T) {
+	split := func(huge uint32) uint32 {
+		tab := &table.Table{Entries: []table.Entry{{MaxBytes: 2 << 40, Weights: []uint32{1, 1}}, {Weights: []uint32{1, huge}}}}
+		return SplitOf(tab, table.AllReduces, ClassOf(1<<40))
+	}
+	if split(1) == split(2) {
+		t.Error("two tables divide operations of 4 TiB in two ways, and it doesn't show")
 	}
 }

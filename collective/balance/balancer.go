@@ -11,50 +11,6 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// Gains, and how much longer something takes, as quotients of two times.
-const (
-	gainToAdjust  = 1.01  // is worth another table, while a class settles
-	gainToDisturb = 1.015 // is, once it has settled, and is worth more than a step of one round
-	gainToSplit   = 1.03  // is worth several rails in place of the best one alone (Eq. 1)
-	gainToMove    = 1.25  // is worth another single rail: times of single rails carry the ranks' skew
-	clearly       = 1.35  // is no accident of a few operations, but for noise
-	greatly       = 1.5   // is too much to go on with
-
-	// greatlyFar is too much, or a change of a rail, where it follows from other sizes, shares or a
-	// probe. With 1.5 small operations behind a shaper stayed on a slow rail.
-	greatlyFar = 1.8
-)
-
-// What noise alone promises must not move a share: standard deviations that a gain must be above.
-const (
-	doubtWhileSettling = 0.5 // a mistake is corrected by the next set
-	likely             = 2.0 // what is above it is likely no noise
-)
-
-// A wrong estimate must not cost much, and is corrected by the next windows.
-const (
-	// mostGrowth is of a share, from one table to the next where there is noise: at worst it doubles
-	// the time. What is off by more is no noise.
-	mostGrowth = 2
-	// smallPart of an operation, one in so many, is no risk: a share may grow up to it. Operations of
-	// fewer rounds try nothing.
-	smallPart = 8
-)
-
-const (
-	settlingSets = 4 // sets before hysteresis begins; as many decide what is compared
-	// rested is sets of one split, after which what was before is no comparison, and other algorithms
-	// are tried.
-	rested = 16
-
-	littleHelp   = 1.2 // times what the main rail carries: a smaller operation is tried on that rail alone
-	leastStartup = 0.3 // of an operation's time, if smaller ones take it: one rail alone may do better
-
-	probeWeight  = 0.9 // of a probed point, in windows: less than 1, so that what is measured takes its place
-	largestClass = 40  // 1 TiB; what is larger is divided like it
-	largeClass   = 20  // 1 MiB: small operations begin on the rail that these are quickest on
-)
-
 // Setup is what a Balancer knows from the start.
 type Setup struct {
 	Rails      int
@@ -84,11 +40,11 @@ type Setup struct {
 type Balancer struct {
 	setup   Setup
 	rails   []models
-	classes [largestClass + 1]class
-	choices [largestClass + 1]*choice // nil: the class's algorithm is fixed
-	probed  [Classes]spread           // of the probe's operations, by their size
-	told    *table.Table              // the last one that was asked for, or the one at the start
-	trees   []bool                    // by rail: it has a tree
+	classes [Classes]class
+	choices [Classes]*choice // nil: the class's algorithm is fixed
+	probed  [Classes]spread  // of the probe's operations, by their size
+	told    *table.Table     // the last one that was asked for, or the one at the start
+	trees   []bool           // by rail: it has a tree
 }
 
 // NewBalancer starts from the table in force.
@@ -107,7 +63,7 @@ func NewBalancer(s Setup) *Balancer {
 // Probed takes what one rail took alone for operations of so many bytes, measured when
 // the communicator formed: the quickest is the rail's, the others show the noise. Decide makes shares of it.
 func (b *Balancer) Probed(rail int, bytes int64, elapsed ...time.Duration) {
-	c := min(ClassOf(bytes), largestClass)
+	c := ClassOf(bytes)
 	m := b.rails[rail].of(b.classes[c].form)
 	quickest := max(slices.Min(elapsed), 1)
 	m.points = append(m.points, point{class: c, alone: true, bytes: float64(max(bytes, 1)), seconds: quickest.Seconds(), weight: probeWeight})
@@ -137,7 +93,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	for i := range set {
 		total += float64(set[i].Bytes)
 	}
-	if len(set) == 0 || set[0].Class > largestClass || total == 0 {
+	if len(set) == 0 || total == 0 {
 		return false
 	}
 	c := set[0].Class
@@ -159,7 +115,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	if changed = b.decide(c, took, rescaled); changed {
 		k.last = 0
 	}
-	if changed || rescaled || k.sets <= 3 {
+	if changed || rescaled || k.sets < settlingSets {
 		changed = b.teach(c) || changed
 	}
 	changed = b.lead(c) || changed
@@ -235,12 +191,6 @@ func (b *Balancer) better(c Class) (shares []int) {
 			chosen, most = o, gain
 		}
 	}
-	if chosen.shares == nil {
-		return nil
-	}
-	if now/chosen.seconds < gainToDisturb && count(chosen.shares) > 1 && sameRails(chosen.shares, k.shares) {
-		return towards(k.shares, chosen.shares)
-	}
 	return chosen.shares
 }
 
@@ -257,15 +207,9 @@ func (b *Balancer) options(c Class) (options []option) {
 	together := b.evidence(c, k.shares, false)
 	if shares, seconds := b.hot(c); shares != nil {
 		o := option{shares, seconds, gainToSplit}
-		switch {
-		case !single && k.mode == settling:
-			o.need = gainToAdjust
-		case !single:
-			o.need = gainToDisturb
-		}
 		if !single {
-			o.need *= math.Exp(doubt * k.own.deviation() / math.Sqrt(max(together, 1)))
-		} else if joint := b.evidence(c, shares, false); joint >= 0.5 { // that they are worth it was tried
+			o.need = gainToChange * math.Exp(doubt*k.own.deviation()/math.Sqrt(max(together, 1)))
+		} else if joint := b.evidence(c, shares, false); joint >= fade { // that they are worth it was tried
 			o.need *= k.doubt(min(doubt, 1), joint, b.evidence(c, k.shares, true))
 		}
 		if b.bound(k, o.shares); b.predict(c, o.shares) < b.predict(c, k.shares) { // each step is to be one forward
@@ -278,7 +222,7 @@ func (b *Balancer) options(c Class) (options []option) {
 			main = b.main()
 			rail, seconds = b.withLarge(c, main, rail, seconds)
 		}
-		o := option{b.cold(c, rail), seconds, gainToAdjust}
+		o := option{b.cold(c, rail), seconds, gainToChange}
 		known := together
 		if single {
 			o.need, known = gainToMove, b.evidence(c, k.shares, true)
@@ -331,7 +275,7 @@ func (b *Balancer) evidence(c Class, shares []int, alone bool) float64 {
 			least = min(least, b.rails[i].of(b.classes[c].form).evidence(c, alone))
 		}
 	}
-	return max(least, 1e-3)
+	return max(least, otherMode)
 }
 
 // named is the algorithm that the table has for the class which ends there. With a fixed order it
@@ -352,7 +296,7 @@ func (b *Balancer) named(end int64, c Class) op.Algorithm {
 // Table is the table of the shares that were decided. It is to be in force when the next windows are observed.
 func (b *Balancer) Table() []table.Entry {
 	ends := make([]int64, 0, len(b.classes)+len(b.setup.Ranges))
-	for c := range largestClass {
+	for c := range Classes - 1 {
 		ends = append(ends, Class(c).MaxBytes())
 	}
 	for _, r := range b.setup.Ranges {
@@ -363,9 +307,9 @@ func (b *Balancer) Table() []table.Entry {
 	slices.Sort(ends)
 	var entries []table.Entry
 	for _, end := range append(slices.Compact(ends), 0) {
-		c := Class(largestClass)
+		c := Class(Classes - 1)
 		if end != 0 {
-			c = min(ClassOf(end), largestClass)
+			c = ClassOf(end)
 		}
 		k := &b.classes[c]
 		e := table.Entry{MaxBytes: end, Weights: make([]uint32, b.setup.Rails), Algorithm: b.named(end, c),

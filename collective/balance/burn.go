@@ -6,9 +6,6 @@ import (
 	"slices"
 )
 
-// A division that made things worse is remembered for brief operations alone.
-const brief = 0.01 // seconds, of operations that a burst can be a large part of
-
 // burn is a share that has shown to be too large: with so many bytes of an operation a rail made it slower than it was with fewer. A line
 // through what was measured can't tell that where a rail has a knee: a shaper lets a burst pass in no time, and what is more waits for tokens. Then
 // the line promises again and again what the rail can't keep. What changes the rail may look the same, so a burn outlives a change; it concerns brief operations alone,

@@ -8,6 +8,7 @@ package balance
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/polyrail/polyrail/collective/table"
@@ -16,8 +17,8 @@ import (
 // Class is a size class: all operations whose size rounds up to the same power of two.
 type Class uint8
 
-// Classes is the number of size classes: sizes 0 … 2⁶² bytes.
-const Classes = 63
+// Classes is the number of size classes. The last one, of 1 TiB, holds all that is larger.
+const Classes = 41
 
 // ClassOf is the class of an operation of that many bytes (≥ 0).
 func ClassOf(bytes int64) Class {
@@ -27,13 +28,17 @@ func ClassOf(bytes int64) Class {
 	return Class(min(bits.Len64(uint64(bytes-1)), Classes-1))
 }
 
-// MaxBytes is the largest size in the class.
+// MaxBytes is the largest size in the class; the last one has none.
 func (c Class) MaxBytes() int64 { return 1 << c }
 
 // SplitOf says by a digest how a table runs the operations of a family and a class: ranks that have
 // the same one divide them alike.
 func SplitOf(t *table.Table, f table.Family, c Class) uint32 {
-	return t.Digest(f, c.MaxBytes()/2, c.MaxBytes())
+	most := c.MaxBytes()
+	if c == Classes-1 {
+		most = math.MaxInt64
+	}
+	return t.Digest(f, c.MaxBytes()/2, most)
 }
 
 // SplitsOf is SplitOf of all classes.

@@ -221,7 +221,7 @@ func TestCollectorRefusesWhatNoRankSends(t *testing.T) {
 	refuse(1, func(s []Window) { s[1].Rail = 2 }, "rail 2")
 	refuse(1, func(s []Window) { s[0].Rail = -1 }, "rail -1")
 	refuse(1, func(s []Window) { s[1].Rail = 0 }, "rail 0 after the one of rail 0")
-	refuse(1, func(s []Window) { s[0].Class = Classes }, "class 63")
+	refuse(1, func(s []Window) { s[0].Class = Classes }, "class 41")
 	refuse(1, func(s []Window) { s[1].Class = 9 }, "classes 20 and 9")
 	refuse(1, func(s []Window) { s[1].Split = 9 }, "splits 1 and 9")
 	refuse(1, func(s []Window) { s[0].Operations = 0 }, "0 operations")

@@ -45,7 +45,7 @@ const (
 // outcome is what the pairs say so far, where the times of one set scatter by deviation.
 func (t *contest) outcome(deviation float64) outcome {
 	doubt := deviation * math.Sqrt(2/float64(t.pairs))
-	need := max(math.Log(gainToAdjust), likely*doubt)
+	need := max(math.Log(gainToChange), likely*doubt)
 	mean := t.gain / float64(t.pairs)
 	switch {
 	case t.pairs < settlingSets && mean <= math.Log(clearly)+need:

@@ -199,13 +199,13 @@ func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
 	if rail < 0 || rail != most(k.shares) || count(k.shares) < 2 || k.atHome() || !b.tested(c, rail) {
 		return false
 	}
-	return now/alone > gainToAdjust*b.doubtAlone(c, rail)
+	return now/alone > gainToChange*b.doubtAlone(c, rail)
 }
 
 // doubtAlone is the quotient that noise alone may make between what a class's operations take now and on one rail alone.
 func (b *Balancer) doubtAlone(c Class, rail int) float64 {
 	k := &b.classes[c]
-	return k.doubt(1, b.evidence(c, k.shares, false), b.evidence(c, b.cold(c, rail), true))
+	return k.doubt(likely, b.evidence(c, k.shares, false), b.evidence(c, b.cold(c, rail), true))
 }
 
 // tested reports whether a rail has worked alone for operations near the class.
@@ -265,32 +265,4 @@ func most(shares []int) (rail int) {
 		}
 	}
 	return rail
-}
-
-func sameRails(a, b []int) bool {
-	for i := range a {
-		if (a[i] > 0) != (b[i] > 0) {
-			return false
-		}
-	}
-	return true
-}
-
-// towards moves about 1 %, a round at least, from the rail that has most too many rounds. They go to
-// the one that has most too few.
-func towards(from, to []int) []int {
-	next, over, under, rounds := slices.Clone(from), 0, 0, 0
-	for i := range from {
-		rounds += from[i]
-		if from[i]-to[i] > from[over]-to[over] {
-			over = i
-		}
-		if to[i]-from[i] > to[under]-from[under] {
-			under = i
-		}
-	}
-	move := min(max(rounds/100, 1), from[over]-to[over], to[under]-from[under])
-	next[over] -= move
-	next[under] += move
-	return next
 }

@@ -56,9 +56,8 @@ func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 		default: // noise, unless the next set says the same
 			v, k.suspects[rail].off = max(v, suspected), rest
 			p.seconds *= math.Exp(math.Copysign(limit, rest) - rest)
-			// Of a share that has no measurement yet it would be all that the next one is held against. In a class that has none
-			// it is better than what others have taught.
-			taken = footings[i] == exact || k.sets == 1
+			// Of a share that has no measurement yet it would be all that the next one is held against.
+			taken = footings[i] == exact
 		}
 		if taken {
 			m.observe(p, own.memory())

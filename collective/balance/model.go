@@ -7,21 +7,6 @@ import (
 	"github.com/polyrail/polyrail/collective/op"
 )
 
-// How a rail's model forgets, and what it takes for a change of the rail.
-const (
-	maxPointsPerClass = 2     // kept of one class and mode: where its share was before is what tells α from E
-	fade              = 0.5   // what older points of a class keep of their weight when a new one comes
-	nearby            = 0.15  // points whose bytes differ by less are one point
-	neighbour         = 0.3   // weight of a point per size class that it is away
-	otherMode         = 1e-3  // weight of a point that was taken alone when rails together are asked for, and the reverse
-	leanToZero        = 0.003 // pull of α towards 0, in squares of relative error: decides where points can't
-
-	// farOff is a quotient of two sizes, or times, one of which says little of the other: a change at one size
-	// is none of those that are so many times as large; a time against its line, above which bursts of
-	// smaller operations have bent that, also where operations are not brief.
-	farOff = 4.0
-)
-
 // point is what a rail took for some bytes, over some windows.
 type point struct {
 	class   Class

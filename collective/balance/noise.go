@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// How noise is learned and what it costs.
-const (
-	priorDeviation = 0.02 // relative, of a window's mean, before anything was seen: a quiet network
-	noiseMemory    = 8    // sets
-	certain        = 3    // standard deviations that noise doesn't go beyond
-	mostMemory     = 32   // and at most
-)
-
 // spread is how much a kind of measurement scatters. It doesn't take a change for noise: what is far from
 // what was to be expected waits for the next measurement, and is noise if that one doesn't confirm it.
 type spread struct {

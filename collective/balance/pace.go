@@ -7,13 +7,6 @@ type pace struct {
 	pause int // the latest one; 0: there was none
 }
 
-// First pauses, in sets, and the longest of all.
-const (
-	samplePause  = 8   // a rail that is out costs an operation a little. The baseline's trials begin alike
-	penaltyPause = 32  // what a rail has saved up in a pause takes operations to use up
-	lastPause    = 512 // of a change that nothing else shows
-)
-
 // newPace waits for the first pause.
 func newPace(first int) pace { return pace{first, first} }
 

@@ -6,10 +6,6 @@ import (
 	"slices"
 )
 
-// remembered is how many sets a division of brief operations is remembered after the last one with
-// it; so there are no more than that many.
-const remembered = 64
-
 // division is what operations took with shares that were in force.
 //
 // Behind a shaper no line tells what a rail does with more or less: it takes next to nothing until what it had saved up is used, which may

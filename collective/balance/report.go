@@ -73,7 +73,7 @@ type RailReport struct {
 
 // Report describes the classes from 8 bytes on of which something is known.
 func (b *Balancer) Report() (r Report) {
-	for c := Class(3); c <= largestClass; c++ {
+	for c := Class(3); c < Classes; c++ {
 		k := &b.classes[c]
 		rail, alone := b.bestAlone(c)
 		if rail < 0 || k.sets == 0 && !b.measured(c) {

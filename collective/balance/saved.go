@@ -13,8 +13,8 @@ import (
 
 // Limits of a Saved, checked by Validate because it comes from a file.
 const (
-	MaxSamples       = 1 << 12
-	maxSampleElapsed = 24 * time.Hour
+	MaxSamples       = 1 << 12        // TestFiguresFromOutsideAreLimited
+	maxSampleElapsed = 24 * time.Hour // TestFiguresFromOutsideAreLimited
 )
 
 // Saved is what a Balancer has learned, for a later one of the same rails and as many ranks.
@@ -193,9 +193,6 @@ func (b *Balancer) Learn(samples []Sample) {
 func (b *Balancer) Restore(classes []SavedClass) []table.Entry {
 	for i := range classes {
 		s := &classes[i]
-		if int(s.Class) >= len(b.classes) {
-			continue
-		}
 		if s.divided() && b.undivided(s.Class) || !b.restore(s.Class, s.Algorithm) {
 			continue
 		}

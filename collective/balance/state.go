@@ -57,9 +57,6 @@ func (b *Balancer) newClass(c Class, f form) class {
 	return k
 }
 
-// maxUnits bounds the resolution of shares: more rounds than that are shared in larger units.
-const maxUnits = 1024
-
 // roundsOf is the number of rounds of the class's operations.
 func (b *Balancer) roundsOf(k *class) int {
 	longest := (int(k.bytes) + b.setup.Owners(k.algorithm) - 1) / b.setup.Owners(k.algorithm)
@@ -69,9 +66,9 @@ func (b *Balancer) roundsOf(k *class) int {
 // inherit begins with the noise of the nearest class that was measured: much of it is the host's. What disturbs operations comes
 // by time, so of longer ones a window is the mean of more of it.
 func (b *Balancer) inherit(c Class) {
-	for away := 1; away <= largestClass; away++ {
+	for away := 1; away < Classes; away++ {
 		for _, near := range []int{int(c) - away, int(c) + away} {
-			if near >= 0 && near <= largestClass && b.classes[near].sets > 0 {
+			if near >= 0 && near < Classes && b.classes[near].sets > 0 {
 				k, from := &b.classes[c], &b.classes[near]
 				longer := b.predict(c, k.shares) / b.predict(Class(near), from.shares)
 				if !(longer > 1) || math.IsInf(longer, 1) { // or not known

@@ -5,11 +5,9 @@ import (
 	"slices"
 )
 
-const reach = 6 // classes that a measurement teaches to either side
-
 // teach applies the model to near classes that have no measurements of their own.
 func (b *Balancer) teach(c Class) (changed bool) {
-	for near := max(int(c)-reach, 0); near <= min(int(c)+reach, largestClass); near++ {
+	for near := max(int(c)-reach, 0); near <= min(int(c)+reach, Classes-1); near++ {
 		k := &b.classes[near]
 		led := near < int(c) && b.undivided(Class(near))
 		if led || k.sets > 0 || k.form != b.classes[c].form {
@@ -20,7 +18,7 @@ func (b *Balancer) teach(c Class) (changed bool) {
 			continue
 		}
 		gain := b.predict(Class(near), k.shares) / seconds
-		if gain < gainToAdjust {
+		if gain < gainToChange {
 			continue
 		}
 		if gain > gainToSplit*math.Exp(likely*b.classes[c].own.deviation()) {

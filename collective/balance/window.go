@@ -8,18 +8,8 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// What makes a set of windows: the mean of ten operations (Nezha §IV-B), and so many more that the time
-// spent on reporting them is small against theirs.
-const (
-	WindowOperations = 10
-	// windowElapsed is of the first windows under a table. Later ones take twice as long each, up to
-	// twice what is transient.
-	windowElapsed = time.Millisecond
-	// transient is of operations under a new table that don't count, if they can be divided: they live
-	// on what a rail had saved up.
-	transient     = 8 * time.Millisecond
-	maxOperations = 1 << 20
-)
+// maxOperations bounds what a peer may say of a window. TestFiguresFromOutsideAreLimited
+const maxOperations = 1 << 20
 
 // Window is the mean of one rail over at least WindowOperations operations of a size class, of which
 // the slowest was left out: one retransmission timeout would outweigh all the others.
