@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
 from . import _abi
-from ._abi import OPS, CBuffer, CError, COperation, check, lib, run
-from ._buffer import NOTHING, view
+from ._abi import CError, check, lib, run
+from ._buffer import view
 from ._errors import Error
 from ._forms import blocking, prepared, started
-from ._work import Call, Work, call, finish, go_on, new_call
+from ._spec import BATCH, NO_OP, Spec, call_of, spec_of, whole, wholes
+from ._work import Call, Work, call, finish, go_on
 
 ANY = -1
 """Any source, any tag."""
-
-
-_OPERATION_SIZE = ctypes.sizeof(COperation)
-_fill = struct.Struct("I5i8Q").pack_into  # all of a COperation
-
-
-class _Operators(dict[Any, int]):
-    def __missing__(self, name: Any) -> int:
-        raise ValueError(f"{name!r} is no operator ({', '.join(OPS)})")
-
-
-_NO_OP = object()
-_OPERATORS = _Operators({_NO_OP: 0}, **OPS)
-
-
-# A collective call as it was made: kind, dst, src, operator, root, dtype, name, counts, and the counts
-# that are sent and received. A batch's src is its buffers.
-Spec = tuple[
-    int, Any, Any, int, int, Optional[str], Optional[str], Optional[Sequence[int]],
-    Optional[tuple[Sequence[int], Sequence[int]]],
-]  # fmt: skip
-
-_BATCH = 0  # no kind of polyrail.h
-
-
-def _spec(
-    kind: int,
-    dst: Any,
-    src: Any,
-    op: Any,
-    root: int,
-    dtype: Optional[str],
-    name: Optional[str] = None,
-    counts: Optional[Sequence[int]] = None,
-    exchange: Optional[tuple[Sequence[int], Sequence[int]]] = None,
-) -> Spec:
-    return kind, dst, src, _OPERATORS[op], root, dtype, name, counts, exchange
 
 
 class Status(NamedTuple):
@@ -60,7 +23,7 @@ class Status(NamedTuple):
 
     source: int
     tag: int
-    count: int
+    count: int  # type: ignore[assignment] # of a tuple, it is a method
 
 
 class Uneven(NamedTuple):
@@ -160,48 +123,7 @@ class Communicator:
         raise _abi.error_of(CError.from_buffer_copy(error))
 
     def _call(self, spec: Spec) -> Call:
-        kind, dst, src, op, root, dtype, name, counts, exchange = spec
-        if kind == _BATCH:
-            return self._batch_call(src, op, dtype)
-        writable = kind != _abi.BROADCAST or root != self.rank
-        target = NOTHING if dst is None else view(dst, writable, dtype)
-        source = target if src is dst else NOTHING if src is None else view(src, False, dtype)
-        to, to_count, elements, _ = target
-        of, of_count, others, _ = source
-        if elements != others and dst is not None and src is not None:
-            raise TypeError("the buffers have different element types")
-        keep: tuple = (target, source)
-        parts = sent = received = text = 0  # addresses
-        if counts is not None:
-            keep += (array := self._counts(counts),)
-            parts = ctypes.addressof(array)
-        if exchange is not None:
-            keep += (out := self._counts(exchange[0]), in_ := self._counts(exchange[1]))
-            sent, received = ctypes.addressof(out), ctypes.addressof(in_)
-        if name is not None:
-            keep += (string := ctypes.create_string_buffer(name.encode()),)
-            text = ctypes.addressof(string)
-        c = new_call()
-        _fill(c.operation, 0, _OPERATION_SIZE, kind, elements or others, op, root, 0,
-              to, of, to_count, of_count, parts, sent, received, text)  # fmt: skip
-        c.function, c.args, c.keep = lib.run, (self._handle, c.place), keep
-        return c
-
-    def _batch_call(self, buffers: Sequence[Any], op: int, dtype: Optional[str]) -> Call:
-        views = [view(b, True, dtype) for b in buffers]
-        kinds = {kind for _, _, kind, _ in views}
-        if len(kinds) != 1:
-            raise TypeError("a batch needs buffers, of one element type")
-        array = (CBuffer * len(views))(*(CBuffer(address, count) for address, count, _, _ in views))
-        c = new_call()
-        c.function, c.keep = lib.batch, (views, array)
-        c.args = (self._handle, array, len(views), kinds.pop(), op)
-        return c
-
-    def _counts(self, counts: Sequence[int]) -> Any:
-        if len(counts) != self.size:
-            raise ValueError(f"{len(counts)} counts for {self.size} ranks")
-        return (ctypes.c_int64 * self.size)(*counts)
+        return call_of(self._handle, self.rank, self.size, spec)
 
     # --- Collectives.
 
@@ -216,7 +138,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Replaces each element by its combination on all ranks; with out it goes there instead."""
-        return _spec(_abi.ALLREDUCE, buffer if out is None else out, buffer, op, 0, dtype, name)
+        return spec_of(_abi.ALLREDUCE, buffer if out is None else out, buffer, op, 0, dtype, name)
 
     start_all_reduce = started(all_reduce)
     prepare_all_reduce = prepared(all_reduce)
@@ -226,7 +148,7 @@ class Communicator:
         self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
     ) -> Spec:
         """An all_reduce of many small buffers as one operation, in place."""
-        return _spec(_BATCH, None, buffers, op, 0, dtype)
+        return spec_of(BATCH, None, buffers, op, 0, dtype)
 
     start_all_reduce_batch = started(all_reduce_batch)
     prepare_all_reduce_batch = prepared(all_reduce_batch)
@@ -243,7 +165,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Puts the combination of src on all ranks into dst on the root; others need no dst."""
-        return _spec(_abi.REDUCE, dst if root == self.rank else None, src, op, root, dtype, name)
+        return spec_of(_abi.REDUCE, dst if root == self.rank else None, src, op, root, dtype, name)
 
     start_reduce = started(reduce)
     prepare_reduce = prepared(reduce)
@@ -253,7 +175,7 @@ class Communicator:
         self, buffer: Any, *, root: int = 0, dtype: Optional[str] = None, name: Optional[str] = None
     ) -> Spec:
         """Copies the root's buffer into that of all others."""
-        return _spec(_abi.BROADCAST, buffer, buffer, _NO_OP, root, dtype, name)
+        return spec_of(_abi.BROADCAST, buffer, buffer, NO_OP, root, dtype, name)
 
     start_broadcast = started(broadcast)
     prepare_broadcast = prepared(broadcast)
@@ -269,7 +191,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Puts the src of all ranks into dst, by rank. counts: elements of each, if they differ."""
-        return _spec(_abi.ALLGATHER, dst, src, _NO_OP, 0, dtype, name, counts)
+        return spec_of(_abi.ALLGATHER, dst, src, NO_OP, 0, dtype, name, counts)
 
     start_all_gather = started(all_gather)
     prepare_all_gather = prepared(all_gather)
@@ -286,7 +208,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Divides src into a part for each rank, and puts the combination of its part into dst."""
-        return _spec(_abi.REDUCESCATTER, dst, src, op, 0, dtype, name, counts)
+        return spec_of(_abi.REDUCESCATTER, dst, src, op, 0, dtype, name, counts)
 
     start_reduce_scatter = started(reduce_scatter)
     prepare_reduce_scatter = prepared(reduce_scatter)
@@ -303,7 +225,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Puts the src of all ranks into the root's dst, by rank; others need no dst."""
-        return _spec(_abi.GATHER, dst if root == self.rank else None, src, _NO_OP, root, dtype, name, counts)
+        return spec_of(_abi.GATHER, dst if root == self.rank else None, src, NO_OP, root, dtype, name, counts)
 
     start_gather = started(gather)
     prepare_gather = prepared(gather)
@@ -320,7 +242,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Divides the root's src into a part for each rank, which gets it in dst."""
-        return _spec(_abi.SCATTER, dst, src if root == self.rank else None, _NO_OP, root, dtype, name, counts)
+        return spec_of(_abi.SCATTER, dst, src if root == self.rank else None, NO_OP, root, dtype, name, counts)
 
     start_scatter = started(scatter)
     prepare_scatter = prepared(scatter)
@@ -341,11 +263,11 @@ class Communicator:
         Parts are equal, or send_counts[j] elements to rank j and recv_counts[j] from it.
         """
         if send_counts is None and recv_counts is None:
-            return _spec(_abi.ALLTOALL, dst, src, _NO_OP, 0, dtype, name)
+            return spec_of(_abi.ALLTOALL, dst, src, NO_OP, 0, dtype, name)
         if send_counts is None or recv_counts is None:
             raise ValueError("both send_counts and recv_counts, or none")
         counts = send_counts, recv_counts
-        return _spec(_abi.ALLTOALLV, dst, src, _NO_OP, 0, dtype, name, exchange=counts)
+        return spec_of(_abi.ALLTOALLV, dst, src, NO_OP, 0, dtype, name, exchange=counts)
 
     start_all_to_all = started(all_to_all)
     prepare_all_to_all = prepared(all_to_all)
@@ -363,7 +285,7 @@ class Communicator:
     ) -> Spec:
         """The combination of ranks 0 to r on rank r; exclusive: 0 to r-1, rank 0 keeps its own."""
         dst, kind = buffer if out is None else out, _abi.EXSCAN if exclusive else _abi.SCAN
-        return _spec(kind, dst, buffer, op, 0, dtype, name)
+        return spec_of(kind, dst, buffer, op, 0, dtype, name)
 
     start_scan = started(scan)
     prepare_scan = prepared(scan)
@@ -377,12 +299,12 @@ class Communicator:
     def send(self, buffer: Any, to: int, tag: int = 0, *, dtype: Optional[str] = None) -> None:
         """Sends a message, and returns when the buffer can be used again."""
         *memory, keep = view(buffer, False, dtype)  # keep holds it until the call has ended
-        finish(lib.send, self._handle, *memory, to, tag)
+        finish(lib.send, self._handle, *memory, whole("to", to), whole("tag", tag))
 
     def start_send(self, buffer: Any, to: int, tag: int = 0, *, dtype: Optional[str] = None) -> Work:
         """Begins a send."""
         *memory, keep = view(buffer, False, dtype)
-        args = (self._handle, *memory, to, tag)
+        args = (self._handle, *memory, whole("to", to), whole("tag", tag))
 
         def send(*all_: Any) -> int:
             *arguments, _, error = all_  # a send has no result
@@ -395,7 +317,7 @@ class Communicator:
     ) -> Status:
         """Receives a message into the beginning of a buffer."""
         *memory, keep = view(buffer, True, dtype)
-        r = call(lib.recv, self._handle, *memory, source, tag)
+        r = call(lib.recv, self._handle, *memory, whole("source", source), whole("tag", tag))
         return Status(r.source, r.tag, r.count)
 
     def start_recv(
@@ -404,7 +326,8 @@ class Communicator:
         """Begins a recv."""
         *memory, keep = view(buffer, True, dtype)
         work = Receive(keep)
-        self._launch(keep, lib.recv, self._handle, *memory, source, tag, work=work)
+        args = (self._handle, *memory, whole("source", source), whole("tag", tag))
+        self._launch(keep, lib.recv, *args, work=work)
         return work
 
     # --- Other communicators, and the end.
@@ -415,13 +338,13 @@ class Communicator:
 
     def sub(self, ranks: Sequence[int]) -> Optional[Communicator]:
         """A communicator of the ranks listed, in this order; None on the others. All call it."""
-        array = (ctypes.c_int * len(ranks))(*ranks)
+        array = (ctypes.c_int * len(ranks))(*wholes("ranks", ranks, 32))
         handle = call(lib.comm_sub, self._handle, array, len(ranks)).handle
         return Communicator(handle) if handle else None
 
     def split(self, color: int, key: int = 0) -> Optional[Communicator]:
         """A communicator of those with the same color, in the order of keys; negative: None."""
-        handle = call(lib.comm_split, self._handle, color, key).handle
+        handle = call(lib.comm_split, self._handle, whole("color", color), whole("key", key)).handle
         return Communicator(handle) if handle else None
 
     def shrink(self, timeout: Optional[float] = None) -> tuple[Communicator, Uneven]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Concatenate, ParamSpec
 from ._work import Call, Work
 
 if TYPE_CHECKING:
-    from ._comm import Communicator, Spec
+    from ._comm import Communicator
+    from ._spec import Spec
 
 _P = ParamSpec("_P")
 

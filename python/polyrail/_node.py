@@ -8,6 +8,7 @@ from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union
 
 from ._abi import EVENTS, CError, CEvent, CRail, check, lib
 from ._comm import Communicator
+from ._spec import whole
 from ._work import call, finish
 
 
@@ -115,7 +116,7 @@ class Node:
 
         After timeout seconds it raises Timeout, which says who is missing.
         """
-        r = call(lib.comm_form, self._handle, name.encode(), size, timeout=timeout)
+        r = call(lib.comm_form, self._handle, name.encode(), whole("size", size), timeout=timeout)
         return Communicator(r.handle)
 
     def events(self, timeout: Optional[float] = None) -> Iterator[Event]:

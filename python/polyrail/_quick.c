@@ -1,5 +1,5 @@
 /*
- * A blocking collective call in C. Python's way into the library and back (_comm.py) takes some 2 µs
+ * A blocking collective call in C. Python's way into the library and back (_spec.py) takes some 2 µs
  * longer; it is what a package has that was installed without Python's headers. What is
  * unusual about a call, its errors above all, is left to it.
  */

@@ -8,7 +8,6 @@ import os
 import pathlib
 import shutil
 import signal
-import struct
 import subprocess
 import sysconfig
 import tempfile
@@ -324,6 +323,13 @@ class Pair(unittest.TestCase):
             n.communicator("x", 1, timeout=30).close()
 
 
+class Zero:
+    """A whole number that is no int."""
+
+    def __index__(self):
+        return 0
+
+
 class Alone(unittest.TestCase):
     def test_wrong_arguments_are_named(self):
         with self.assertRaisesRegex(polyrail.ConfigError, "nonsense"):
@@ -375,11 +381,35 @@ class Alone(unittest.TestCase):
         with self.assertRaises(TypeError):
             view([1.0], True)
 
-    def test_a_root_that_cannot_be_is_an_error(self):
+    def test_numbers_that_cannot_be_are_named(self):
+        x = bytearray(8)
         with node("x") as n, n.communicator("one", 1) as comm:
-            for root in (1, -1, 1 << 32, "0"):
-                with self.assertRaises((polyrail.Error, struct.error)):
-                    comm.broadcast(bytearray(8), root=root)
+            for name, call in {
+                "root": lambda v: comm.broadcast(x, root=v),
+                "to": lambda v: comm.send(x, v),
+                "source": lambda v: comm.start_recv(x, v),
+                "tag": lambda v: comm.start_send(x, 0, v),
+                "color": lambda v: comm.split(v),
+                "key": lambda v: comm.split(0, v),
+                "ranks": lambda v: comm.sub([v]),
+                "counts": lambda v: comm.all_gather(x, x, counts=[v]),
+                "send_counts": lambda v: comm.all_to_all(x, x, send_counts=[v], recv_counts=[8]),
+                "recv_counts": lambda v: comm.prepare_all_to_all(x, x, send_counts=[8], recv_counts=[v]),
+                "size": lambda v: n.communicator("two", v),
+            }.items():
+                for wrong in ("0", 0.0, None):
+                    with self.assertRaisesRegex(TypeError, f"^{name} must be a whole number, not {wrong!r}"):
+                        call(wrong)
+                with self.assertRaisesRegex(ValueError, f"^{name} is "):
+                    call(1 << 63)
+            with self.assertRaisesRegex(TypeError, "^name must be a string, not 7"):
+                comm.all_reduce(x, name=7)
+            comm.broadcast(x, root=Zero())  # as numpy's numbers are
+            with self.assertRaisesRegex(ValueError, "counts has 2 numbers for 1 ranks"):
+                comm.all_gather(x, x, counts=[4, 4])
+            for root in (1, -1):  # which breaks a communicator, as on the ranks that have another one
+                with comm.dup() as twin, self.assertRaisesRegex(polyrail.Error, f"root {root} of 1 ranks"):
+                    twin.broadcast(x, root=root)
 
     def test_calls_are_made_in_c_where_there_are_headers(self):
         headers = pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()
