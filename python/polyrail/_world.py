@@ -1,0 +1,98 @@
+"""Nodes for torch's process groups: one for each world that this process is in. Groups of one world
+share it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from typing import Any
+
+from ._comm import Communicator
+from ._errors import Error
+from ._node import Node, Rail
+
+
+class World:
+    """A node, and the name of the cluster that the ranks of one job form."""
+
+    def __init__(self, token: str, node: Node) -> None:
+        self.token, self.node = token, node
+        self.groups = 0
+
+
+worlds: dict[str, World] = {}
+
+
+def rails() -> list[Rail]:
+    """The rails of this process's nodes, and what they have carried: a list of polyrail.Rail."""
+    return [r for world in worlds.values() for r in world.node.rails]
+
+
+def _local_address() -> str:
+    """An address of this host that the others reach: the one that leads to the master."""
+    master = os.environ.get("MASTER_ADDR", "")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.connect((master, 9))  # sends nothing
+            return s.getsockname()[0]
+    except OSError:
+        return "127.0.0.1"
+
+
+def _rails(address: str) -> list[str]:
+    configured = os.environ.get("POLYRAIL_RAILS") or os.environ.get("POLYRAIL_RAIL")
+    if configured:
+        return configured.split()
+    interfaces = [name for _, name in socket.if_nameindex() if name != "lo"]
+    if address.startswith("127.") and not interfaces:
+        return ["lo=tcp:lo"]
+    return ["all=tcp:auto"]
+
+
+def join_world(store: Any, rank: int, size: int) -> tuple[World, str]:
+    """Finds the world that all members of a group are in, or makes one of them.
+
+    Each member says which worlds it is in. The first one chooses, and names the communicator.
+    """
+    store.set(f"polyrail/in/{rank}", ",".join(worlds) + ";")
+    if rank == 0:
+        said = [store.get(f"polyrail/in/{r}").decode().rstrip(";").split(",") for r in range(size)]
+        common = set(said[0]).intersection(*said[1:]) - {""}
+        token = next(iter(common)) if common else uuid.uuid4().hex
+        store.set("polyrail/world", f"{token} {uuid.uuid4().hex}")
+    token, name = store.get("polyrail/world").decode().split()
+    world = worlds.get(token)
+    if world is None:
+        address = _local_address()
+        join = store.get("polyrail/seed").decode() if rank else None
+        node = Node(
+            f"rank-{rank:06d}",
+            bind=f"{address}:0",
+            join=join,
+            rails=_rails(address),
+            cluster=f"torch-{token}",
+            max_in_flight=os.environ.get("POLYRAIL_MAX_IN_FLIGHT") or 64,
+        )
+        if rank == 0:
+            store.set("polyrail/seed", node.address)
+        world = worlds[token] = World(token, node)
+    world.groups += 1
+    return world, name
+
+
+def leave(world: World, comm: Communicator) -> None:
+    """What becomes of a group that nobody refers to any more."""
+    try:
+        if comm.error is not None:
+            comm.abort()
+        comm.close(timeout=5)
+    except Error:
+        pass  # the others are gone already
+    world.groups -= 1
+    if world.groups == 0:
+        worlds.pop(world.token, None)
+        try:
+            world.node.close(timeout=5)
+        except Error:
+            pass
