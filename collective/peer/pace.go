@@ -11,12 +11,21 @@ type pace struct {
 	bytes, seconds float64 // sums over the intervals; older ones weigh less
 	squares        float64 // of the intervals' errors, in square seconds, likewise
 	at             time.Duration
+	last           interval
 }
+
+// interval is a time in which a rail carried so much.
+type interval struct{ bytes, seconds float64 }
+
+func (i interval) rate() float64 { return i.bytes / i.seconds }
 
 const (
 	// paceMemory is the busy time, in seconds, after which an interval weighs a third (1/e). A rail
-	// that changes is known again after about twice that.
+	// that becomes quicker is known again after about twice that.
 	paceMemory = 0.1
+	// slowed is how much less than its pace a rail carries in two intervals in a row when it has become
+	// slower. One alone may be a pause.
+	slowed = 3
 	// deviations is how many standard errors an estimate is trusted within: 95 % of the cases.
 	deviations = 2
 	// paceStale is how long an estimate counts without a new interval. Then the rail carries what is
@@ -31,9 +40,15 @@ func (p *pace) rate() float64 { return p.bytes / p.seconds }
 
 // add takes an interval that ended now, in which the rail carried so many bytes. A long one counts
 // as one of paceMemory: a rail that has stood still must not need as long to be quick again.
+// After two in a row that show another rail than those before, these two alone count.
 func (p *pace) add(bytes int, took, now time.Duration) {
 	seconds := min(took.Seconds(), paceMemory)
 	carried := float64(bytes) * seconds / took.Seconds()
+	last := p.last
+	p.last = interval{carried, seconds}
+	if little := p.rate() / slowed; p.known() && last.rate() < little && p.last.rate() < little {
+		p.bytes, p.seconds, p.squares = last.bytes, last.seconds, 0
+	}
 	off := seconds // of the first one nothing was expected
 	if p.known() {
 		off -= carried / p.rate()

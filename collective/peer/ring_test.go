@@ -280,3 +280,25 @@ func TestARingKeepsSharesThatAreRight(t *testing.T) {
 		}
 	}
 }
+
+// TestARingFollowsARailThatSlowsDown: the frames of one operation show the new rate, and shares that
+// are wrong from now on cost little.
+func TestARingFollowsARailThatSlowsDown(t *testing.T) {
+	const block, spans, operations = 256 << 10, 2, 4
+	var took, bound time.Duration
+	for seed := range uint64(20) {
+		g := newRing(t, seed, 4, 250*mbit, 250*mbit)
+		lanes := cut(block, spans, 1, 1)
+		for range 20 {
+			g.allreduce(lanes)
+		}
+		g.rates[1] /= 4
+		for range operations {
+			took += g.allreduce(lanes)
+		}
+		bound += time.Duration(float64(operations*g.steps()*block) / (g.rates[0] + g.rates[1]) * 1e9)
+	}
+	if ratio := took.Seconds() / bound.Seconds(); ratio > 1.16 {
+		t.Errorf("the first %d operations took %.3f × the bound", operations, ratio)
+	}
+}
