@@ -40,9 +40,10 @@ type Config struct {
 
 // Bed is a set of hosts, numbered from 1, with rails, numbered from 1.
 type Bed struct {
-	t      testing.TB
-	cfg    Config
-	prefix string
+	t       testing.TB
+	cfg     Config
+	prefix  string
+	buckets map[string]int64 // bytes that a link's shaper lets pass at once, by port
 }
 
 // Cut is a way for a link to fail.
@@ -75,7 +76,7 @@ func Up(t testing.TB, cfg Config) *Bed {
 		}
 	}
 	removeLeftovers(t)
-	b := &Bed{t: t, cfg: cfg, prefix: fmt.Sprintf("%s%d", ownPrefix(t), beds.Add(1))}
+	b := &Bed{t: t, cfg: cfg, prefix: fmt.Sprintf("%s%d", ownPrefix(t), beds.Add(1)), buckets: map[string]int64{}}
 	t.Cleanup(b.down)
 	b.build()
 	return b

@@ -3,6 +3,7 @@
 package netlab
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -132,6 +133,28 @@ func TestCutLinksCarryNothingUntilRestored(t *testing.T) {
 		if _, err := io.ReadFull(far, make([]byte, 1)); err != nil {
 			t.Fatalf("%s: restored, and yet %v", name, err)
 		}
+	}
+}
+
+// What is queued when a link becomes slower still fits through its shaper.
+func TestASlowerLinkLetsPassWhatItHasQueued(t *testing.T) {
+	b := Up(t, Config{Hosts: 1, Rails: []Rate{250 * Mbit}})
+	bucket := func() int64 {
+		var queues []struct {
+			Options struct{ Rate, Burst int64 }
+		}
+		out := b.run(nil, "tc", "-n", b.ns(1), "-j", "qdisc", "show", "dev", NIC(1), "root")
+		if err := json.Unmarshal(out, &queues); err != nil || len(queues) != 1 || queues[0].Options.Burst == 0 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		t.Logf("%d bytes a second, %d at once", queues[0].Options.Rate, queues[0].Options.Burst)
+		return queues[0].Options.Burst
+	}
+	before := bucket()
+	b.SetRate(1, 1, 62*Mbit)
+	// tc counts in time, and rounds.
+	if after := bucket(); after < before-before/100 {
+		t.Errorf("packets of %d bytes passed, of %d bytes do", before, after)
 	}
 }
 

@@ -89,15 +89,18 @@ func (b *Bed) eachRail(f func(rail int, r Rate)) {
 
 // shape limits both ends of a link, so that a NIC is full duplex at its rate, and a
 // switch's port has a finite queue that drops its tail, as a real one has. Large packets are limited to
-// a grain of time: a bucket that holds 64 KiB would let a slow link burst.
+// a grain of time: a bucket that holds 64 KiB would let a slow link burst. But no bucket becomes smaller:
+// a queued packet that does not fit would block the link until its rate rises.
 func (b *Bed) shape(host, rail int, r Rate) {
 	b.t.Helper()
 	gso, queue := int64(65536), "qdisc replace dev %s root pfifo_fast"
 	if r > 0 {
 		bytesPerSecond := int64(r) / 8
 		gso = min(max(bytesPerSecond*grainUS/1_000_000, mtu+14), 65536)
+		bucket := max(gso+100+bytesPerSecond/10_000, b.buckets[port(host, rail)])
+		b.buckets[port(host, rail)] = bucket
 		queue = "qdisc replace dev %s root tbf " +
-			fmt.Sprintf("rate %dbit burst %d limit %d", r, gso+100+bytesPerSecond/10_000, queueBytes)
+			fmt.Sprintf("rate %dbit burst %d limit %d", r, bucket, queueBytes)
 	}
 	for ns, dev := range map[string]string{b.ns(host): NIC(rail), b.sw(): port(host, rail)} {
 		b.ip(ns, fmt.Sprintf("link set %s gso_max_size %d gro_max_size %d", dev, gso, gso))
