@@ -157,28 +157,43 @@ func (b *Balancer) step(c Class, took float64, rescaled bool) {
 		k.contend(took)
 		return
 	}
-	if best := k.retreat(took); best != nil {
-		k.settle(settling, best)
+	if b.leave(c, k.retreat(took), took) {
 		return
 	}
 	if sampled { // what it showed is in the lines
 		k.settle(k.resting(), k.before)
 	}
-	want := b.better(c)
-	if want != nil && !b.doubtful(c, want) {
-		k.settle(settling, want)
+	if b.leave(c, b.better(c), took) {
 		return
 	}
 	if k.settle(k.resting(), k.shares); sampled {
 		return
 	}
-	if shown := k.shown(); shown != nil && !b.doubtful(c, shown) {
-		k.settle(settling, shown)
-	} else if b.suspect(c) {
+	if b.leave(c, k.shown(), took) {
+		return
+	}
+	if b.suspect(c) {
 		k.compare(took)
 	} else if shares := b.due(c); shares != nil {
 		k.sample(shares)
 	}
+}
+
+// leave goes over to a split that is said to be better, if there is one and the class may leave its own: on a noisy host it
+// needs proof to leave home, and where a contest has led there, another one.
+func (b *Balancer) leave(c Class, want []int, took float64) bool {
+	k := &b.classes[c]
+	switch {
+	case want == nil || b.doubtful(c, want):
+		return false
+	case !b.contested(c):
+		k.settle(settling, want)
+		return true
+	case k.trials.due():
+		k.challenge(want, took)
+		return true
+	}
+	return false
 }
 
 // better is the option that promises most beyond what it must; nil: none does.

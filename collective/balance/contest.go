@@ -125,6 +125,12 @@ func (b *Balancer) doubtful(c Class, want []int) bool {
 	return gain < k.proof(b.evidence(c, k.home, false))
 }
 
+// contested reports whether the class is at home after a contest: lines were wrong since its rails have changed, and may be so again.
+func (b *Balancer) contested(c Class) bool {
+	k := &b.classes[c]
+	return b.homely(k) && k.atHome() && !k.own.quiet() && k.trials.pause > samplePause
+}
+
 // proof is the difference to the baseline that so many measurements of it prove, in logarithms.
 func (k *class) proof(evidence float64) float64 {
 	return max(math.Log(clearly), likely*k.own.deviation()/math.Sqrt(max(evidence, 1)))
