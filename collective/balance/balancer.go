@@ -179,8 +179,8 @@ func (b *Balancer) step(c Class, took float64, rescaled bool) {
 	}
 }
 
-// leave goes over to a split that is said to be better, if there is one and the class may leave its own: on a noisy host it
-// needs proof to leave home, and where a contest has led there, another one.
+// leave goes over to a split that is said to be better, if there is one and the class may leave its
+// own: on a noisy host it needs proof to leave home, and where a contest has led there, another one.
 func (b *Balancer) leave(c Class, want []int, took float64) bool {
 	k := &b.classes[c]
 	switch {
@@ -290,7 +290,7 @@ func (b *Balancer) evidence(c Class, shares []int, alone bool) float64 {
 			least = min(least, b.rails[i].of(b.classes[c].form).evidence(c, alone))
 		}
 	}
-	return max(least, otherMode)
+	return max(least, otherMode) // of what was measured in the other mode alone
 }
 
 // named is the algorithm that the table has for the class which ends there. With a fixed order it

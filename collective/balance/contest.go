@@ -125,7 +125,8 @@ func (b *Balancer) doubtful(c Class, want []int) bool {
 	return gain < k.proof(b.evidence(c, k.home, false))
 }
 
-// contested reports whether the class is at home after a contest: lines were wrong since its rails have changed, and may be so again.
+// contested reports whether the class is at home after a contest. Since its rails have changed lines
+// were wrong, then, and may be so again.
 func (b *Balancer) contested(c Class) bool {
 	k := &b.classes[c]
 	return b.homely(k) && k.atHome() && !k.own.quiet() && k.trials.pause > samplePause

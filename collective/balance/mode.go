@@ -10,7 +10,8 @@ import (
 //	settling --(some sets since a rail has changed, no gain is promised)--> settled
 //	settled --(another split is in force)--> settling
 //	settling, settled --(it is time)--> sampling --(one set)--> the mode before
-//	settled --(solo timings contradict the split in force, or a split that wins at home)--> comparing --(some sets)--> settled
+//	settled --(solo timings contradict the split in force)--> comparing --(some sets)--> settled
+//	settled --(a split is said to be better than one that a contest led to)--> comparing
 //	any --(a rail has changed)--> settling
 type mode uint8
 
@@ -52,7 +53,8 @@ func (k *class) compare(took float64) {
 	k.use(k.home)
 }
 
-// challenge begins a contest of home, with the set that was just measured, and a split that is said to be better.
+// challenge begins a contest of home, with the set that was just measured, and a split that is said
+// to be better.
 func (k *class) challenge(split []int, took float64) {
 	k.mode, k.contest = comparing, &contest{away: slices.Clone(split)}
 	k.contest.add(true, took)
