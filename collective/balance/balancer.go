@@ -184,16 +184,20 @@ func (b *Balancer) step(c Class, took float64, rescaled bool) {
 func (b *Balancer) leave(c Class, want []int, took float64) bool {
 	k := &b.classes[c]
 	switch {
-	case want == nil || b.doubtful(c, want):
+	case want == nil:
 		return false
-	case !b.contested(c):
+	case !b.guarded(c):
 		k.settle(settling, want)
-		return true
+	case b.doubtful(c, want):
+		return false
+	case !k.contested():
+		k.settle(settling, want)
 	case k.trials.due():
 		k.challenge(want, took)
-		return true
+	default:
+		return false
 	}
-	return false
+	return true
 }
 
 // better is the option that promises most beyond what it must; nil: none does.

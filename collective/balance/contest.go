@@ -114,23 +114,23 @@ func (k *class) turn() []int {
 	return k.home
 }
 
-// doubtful reports whether a class may not leave home for other shares: where there is noise, what rails
-// take by themselves is weak evidence, and so is the best of some splits that were sampled.
+// guarded reports whether a class may not simply leave home for other shares: where there is noise, what
+// rails take by themselves is weak evidence, and so is the best of some splits that were sampled.
+func (b *Balancer) guarded(c Class) bool {
+	k := &b.classes[c]
+	return b.homely(k) && k.atHome() && !k.own.quiet()
+}
+
+// doubtful reports whether other shares promise little more than home, or no more than noise explains.
 func (b *Balancer) doubtful(c Class, want []int) bool {
 	k := &b.classes[c]
-	if !b.homely(k) || !k.atHome() || k.own.quiet() {
-		return false
-	}
 	gain := math.Log(b.predict(c, k.shares) / b.predict(c, want))
 	return gain < k.proof(b.evidence(c, k.home, false))
 }
 
-// contested reports whether the class is at home after a contest. Since its rails have changed lines
-// were wrong, then, and may be so again.
-func (b *Balancer) contested(c Class) bool {
-	k := &b.classes[c]
-	return b.homely(k) && k.atHome() && !k.own.quiet() && k.trials.pause > samplePause
-}
+// contested reports whether there was a contest since the class's rails have changed. Where it led home
+// the lines were wrong, and may be so again.
+func (k *class) contested() bool { return k.trials.pause > samplePause }
 
 // proof is the difference to the baseline that so many measurements of it prove, in logarithms.
 func (k *class) proof(evidence float64) float64 {
