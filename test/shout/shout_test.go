@@ -143,10 +143,7 @@ func operate(t *testing.T, comms []*polyrail.Communicator) {
 // given up, shouts or none, and comes back.
 func belong(t *testing.T, all []*polyrail.Node) {
 	t.Helper()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for late := time.After(patience); ; {
-		missing := ""
+	await(t, func() (missing string) {
 		for i, n := range all {
 			for j := range nodes {
 				if !slices.ContainsFunc(n.Members(), func(m polyrail.Member) bool { return m.Node == testbed.NodeName(j) }) {
@@ -154,11 +151,22 @@ func belong(t *testing.T, all []*polyrail.Node) {
 				}
 			}
 		}
+		return missing
+	})
+}
+
+// await waits until nothing is missing. It has patience, and then says what is.
+func await(t *testing.T, look func() (missing string)) {
+	t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for late := time.After(patience); ; {
+		missing := look()
 		if missing == "" {
 			return
 		}
 		select {
-		case <-look.C:
+		case <-again.C:
 		case <-late:
 			t.Errorf("%v later: %s", patience, missing)
 			return
@@ -187,21 +195,14 @@ func use() usage {
 // ended waits until nothing is left of what was said.
 func ended(t *testing.T, before usage) {
 	t.Helper()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for late := time.After(patience); ; {
+	await(t, func() (left string) {
 		u := use()
 		if u.goroutines <= before.goroutines && u.descriptors <= before.descriptors && u.heap <= before.heap+heapSlack {
 			t.Logf("before %+v, after %+v", before, u)
-			return
+			return ""
 		}
-		select {
-		case <-look.C:
-		case <-late:
-			t.Errorf("%+v were in use, %+v are left", before, u)
-			return
-		}
-	}
+		return fmt.Sprintf("%+v were in use, %+v are left", before, u)
+	})
 }
 
 // victim is what a stranger may know of a node.
