@@ -60,12 +60,12 @@ const (
 	// rested is of one split, after which what was before is no comparison, and other algorithms are
 	// tried. TestTheBestSplitIsForgottenWhenItIsLongAgo
 	rested = 16
-	// mostMemory is how many a rail's mean is made of, however noisy it is.
-	// TestAMeanOfNoiseFollowsAllTheSame
+	// mostMemory is how many a rail's mean is made of, however noisy it is, and how many show whether it
+	// lags behind. TestAMeanOfNoiseFollowsAllTheSame
 	mostMemory = 32
-	// remembered is how long a split of brief operations is, after the last set with it. So there are
-	// no more than that many. TestASplitIsRememberedForAWhile
-	remembered = 64
+	// remembered is how long a split of brief operations is, after the last set with it: through the
+	// second pause of a penalty. So there are no more than that many. TestASplitIsRememberedForAWhile
+	remembered = 2 * penaltyPause
 
 	// The first pauses, and the longest of all. TestPausesDoubleUpToALimit
 	samplePause  = 8   // a rail that is out costs an operation a little; the baseline's trials begin alike

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -173,6 +174,21 @@ func TestAMeanOfNoiseFollowsAllTheSame(t *testing.T) {
 	}
 	if got := m.points[0].seconds; got < 1.55 || got > 1.75 { // 1 + 1 - (31/32)³²
 		t.Errorf("after 32 sets that took 2 s in place of 1 the mean is %v", got)
+	}
+}
+
+// Rates that drift are no noise: what is expected lags behind them, to the same side for a while.
+func TestALagIsNoNoise(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	noisy, behind := spread{variance: 0.01}, spread{variance: 0.01}
+	lag := 0.0
+	for range 200 {
+		noisy.learn(0.1 * rng.NormFloat64())
+		lag = 0.95*lag + 0.03*rng.NormFloat64() // of the same deviation
+		behind.learn(lag)
+	}
+	if n, b := noisy.memory(), behind.memory(); n < 16 || b > settlingSets {
+		t.Errorf("the mean is of %.0f sets where there is noise, of %.0f where it lags", n, b)
 	}
 }
 

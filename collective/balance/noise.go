@@ -11,6 +11,8 @@ import (
 type spread struct {
 	variance float64
 	seen     float64
+	last     float64 // residual
+	serial   float64 // mean product of a residual and the last one: 0 where they are nothing but noise
 	doubt    float64 // a residual that is either noise or a change
 	followed bool    // the model took it for a change
 }
@@ -51,6 +53,8 @@ func (s *spread) learn(residual float64) {
 		s.variance = priorDeviation * priorDeviation
 	}
 	s.variance += (residual*residual - s.variance) / (s.seen + 2)
+	s.serial += (residual*s.last - s.serial) / mostMemory
+	s.last = residual
 }
 
 // deviation is the standard deviation of one window.
@@ -68,10 +72,13 @@ func (s *spread) limit(ratio float64) float64 { return max(math.Log(ratio), cert
 // change. Where there is more noise, it must be seen twice.
 func (s *spread) quiet() bool { return certain*s.deviation() < math.Log(gainToMove) }
 
-// memory is how many windows a mean is made of, so that it is as good as one on a quiet network.
+// memory is how many windows a mean is made of, so that it is as good as one on a quiet network. What
+// a residual has in common with the last one is no noise but the lag of a mean that follows too slowly
+// (the innovations of an optimal filter are white: Mehra 1970). Taken for noise it made the mean
+// slower still.
 func (s *spread) memory() float64 {
-	d := s.deviation() / priorDeviation
-	return min(max(d*d, settlingSets), mostMemory)
+	noise := s.deviation()*s.deviation() - max(s.serial, 0)
+	return min(max(noise/(priorDeviation*priorDeviation), settlingSets), mostMemory)
 }
 
 // lean is the pull of α towards 0: the more a line's points scatter, the less its slope can be told from
