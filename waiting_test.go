@@ -110,6 +110,72 @@ func TestWaitForEndsNothingAndAbortEndsAll(t *testing.T) {
 	})
 }
 
+func TestOnEndIsCalledOnceWithTheResultInPlace(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		start := func(buf []float32, opts ...Option) *Work {
+			w, err := StartAllReduce(b.t.Context(), comms[0], buf, Sum, opts...)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return w
+		}
+		buf, sums := []float32{1}, make(chan float32, 2)
+		w := start(buf)
+		w.OnEnd(func() { sums <- buf[0] })
+		if w.WaitFor(time.Second) || len(sums) != 0 {
+			b.t.Error("it ended though the other rank did nothing")
+		}
+		if err := AllReduce(b.t.Context(), comms[1], []float32{2}, Sum); err != nil {
+			b.t.Error(err)
+		}
+		if sum := <-sums; sum != 3 {
+			b.t.Errorf("in the end the sum is %v", sum)
+		}
+		w.OnEnd(func() { sums <- buf[0] })
+		if len(sums) != 1 {
+			b.t.Errorf("after the end it was called %d times, want once", len(sums))
+		}
+		w = start(buf)
+		failed := make(chan error, 1)
+		w.OnEnd(func() { failed <- w.Err() })
+		comms[1].Abort(errors.New("enough"))
+		if err := <-failed; !errors.Is(err, ErrAborted) {
+			b.t.Error("the other rank has broken it:", err)
+		}
+		w.Release()
+		w.OnEnd(func() { failed <- w.Err() })
+		if err := <-failed; !errors.Is(err, ErrArgument) {
+			b.t.Error("it was released:", err)
+		}
+	})
+}
+
+func TestAStartThatWaitsSaysSo(t *testing.T) {
+	inBed(t, 2, 1, func(c *Config) { c.MaxInFlight = 1 }, func(b *bed) {
+		comms, blocked, ended := b.form("train"), make(chan struct{}, 4), make(chan error)
+		reduce := func(c *Communicator) {
+			for range 2 {
+				w, err := StartAllReduce(b.t.Context(), c, []float32{1}, Sum, WithBlocks(func() { blocked <- struct{}{} }))
+				if err == nil {
+					defer func() { ended <- w.Wait(b.t.Context()) }()
+				}
+			}
+		}
+		go reduce(comms[0])
+		<-blocked // by the second one: the first waits for the other rank only
+		if len(blocked) != 0 {
+			b.t.Error("the first one said that it blocks, too")
+		}
+		go reduce(comms[1])
+		for range 4 {
+			if err := <-ended; err != nil {
+				b.t.Error(err)
+			}
+		}
+	})
+}
+
 func TestABarrierThatIsStartedEndsWhenAllHaveCalledIt(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")
