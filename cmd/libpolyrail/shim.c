@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "_cgo_export.h"
+#include "handoff.h"
 
 static pid_t owner;
 static int is_fork; /* noted when it is made: to ask for the process id is a system call each time */
@@ -171,6 +172,9 @@ int polyrail_run(polyrail_comm comm, const polyrail_operation *operation, polyra
 {
 	if (forked(error))
 		return POLYRAIL_FORKED;
+	int code;
+	if (handoff_run(comm, operation, async, result, error, &code))
+		return code;
 	return go_polyrail_run(comm, (polyrail_operation *)operation, async, result, error);
 }
 

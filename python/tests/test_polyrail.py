@@ -23,6 +23,8 @@ from polyrail._buffer import view
 # What the rails carried is looked at: shared memory would carry it all.
 os.environ["POLYRAIL_SHM"] = "off"
 
+LARGE = 1 << 20  # from here on a call sleeps in the library's C part
+
 RAILS = ["x=tcp:127.0.0.1", "y=tcp:127.0.0.2"]
 
 
@@ -230,30 +232,54 @@ class Pair(unittest.TestCase):
         self.assertEqual((lost.rank, lost.node), (1, "b"))
         self.process.join()
 
-    def test_other_threads_run_and_ctrl_c_ends_the_call(self):
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-        self.addCleanup(signal.signal, signal.SIGINT, before)
-        self.start("quiet")
-        self.pipe.recv()
-        waits, ran = threading.Event(), threading.Event()
-        wait = _abi.lib.wait
+    def reduce_while(self, does, size):
+        """Reduces what only this rank has. Another thread does something once the call waits, if threads run."""
+        waits, wait = threading.Event(), _abi.lib.wait
 
         def told(*args):
             waits.set()
             return wait(*args)
 
-        def interrupt():
+        def run():
             waits.wait()
-            ran.set()
-            os.kill(os.getpid(), signal.SIGINT)
+            does()
 
-        threading.Thread(target=interrupt).start()
-        with unittest.mock.patch.object(_abi.lib, "wait", told), self.assertRaises(KeyboardInterrupt):
-            self.comm.all_reduce(bytearray(8))
-        self.assertTrue(ran.is_set())
-        self.assertIsInstance(self.comm.error, polyrail.Error)
+        other = threading.Thread(target=run)
+        other.start()
+        try:
+            with unittest.mock.patch.object(_abi.lib, "wait", told):
+                self.comm.all_reduce(bytearray(size))
+        finally:
+            other.join()
+
+    def test_other_threads_run_and_ctrl_c_ends_the_call(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        for size in (8, LARGE):
+            with self.subTest(size=size):
+                self.start("quiet")
+                self.pipe.recv()
+                with self.assertRaises(KeyboardInterrupt):
+                    self.reduce_while(lambda: os.kill(os.getpid(), signal.SIGINT), size)
+                self.assertIsInstance(self.comm.error, polyrail.Error)
+                self.pipe.send("go")
+                self.finish()
+
+    def test_a_call_that_waits_is_ended_by_what_happens_meanwhile(self):
+        self.start("quiet")
+        self.pipe.recv()
+        with self.assertRaises(polyrail.Canceled) as caught:
+            self.reduce_while(self.comm.abort, LARGE)
+        self.assertIsNotNone(caught.exception.seq)
         self.pipe.send("go")
         self.finish()
+        self.start("quiet")
+        self.pipe.recv()
+        with self.assertRaises(polyrail.RankLost) as caught:
+            self.reduce_while(self.process.kill, LARGE)
+        self.assertEqual((caught.exception.rank, caught.exception.node), (1, "b"))
+        self.assertIsNotNone(caught.exception.seq)
+        self.process.join()
 
     def test_a_prepared_call_is_made_by_one_thread_at_a_time(self):
         self.start("quiet")
