@@ -14,6 +14,7 @@ import (
 const (
 	bellInput = 'i' // there is input for an end that sleeps
 	bellRoom  = 'r' // there is room in the ring of an end that sleeps
+	bellShown = 's' // the process shows something for which the other one sleeps
 )
 
 // bells is the socket of a connection. Its end is the connection's end.
@@ -41,7 +42,7 @@ func newBells(socket *net.UnixConn) (*bells, error) {
 	for k, what := range map[*knocker]byte{&b.input: bellInput, &b.room: bellRoom} {
 		k.what[0] = what
 		// An error means that the other end is gone, which listen finds, or has bells enough to hear.
-		k.knock = func(fd uintptr) { sendByte(int(fd), &k.what) }
+		k.knock = func(fd uintptr) { _ = sendByte(int(fd), &k.what) }
 	}
 	return b, nil
 }
@@ -55,8 +56,15 @@ func (b *bells) wake(k *knocker, bell *atomic.Uint32) {
 	}
 }
 
+// knock sends a byte that says something is shown. False: the other end may not hear it.
+func (b *bells) knock() bool {
+	sent := false
+	err := b.raw.Control(func(fd uintptr) { sent = sendByte(int(fd), &[1]byte{bellShown}) })
+	return sent && err == nil
+}
+
 // listen calls heard for what arrives until the end of the connection, and returns what that was.
-func (b *bells) listen(heard func(input, room bool)) (end error) {
+func (b *bells) listen(heard func(input, room, shown bool)) (end error) {
 	defer close(b.done)
 	var buf [64]byte
 	var n int
@@ -76,20 +84,22 @@ func (b *bells) listen(heard func(input, room bool)) (end error) {
 		case n == 0:
 			return io.EOF
 		}
-		var input, room bool
+		var input, room, shown bool
 		for _, what := range buf[:n] {
 			input = input || what == bellInput
 			room = room || what == bellRoom
+			shown = shown || what == bellShown
 		}
-		heard(input, room)
+		heard(input, room, shown)
 	}
 }
 
 // The calls below go past the Go scheduler, as those of package tcp do and for the same reasons: none of them waits.
 
-func sendByte(fd int, b *[1]byte) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(b)), 1,
+func sendByte(fd int, b *[1]byte) (sent bool) {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(b)), 1,
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	return errno == 0
 }
 
 func receive(fd int, p []byte) (int, error) {

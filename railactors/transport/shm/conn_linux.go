@@ -11,11 +11,13 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
-// conn is one end of a connection. It implements transport.Conn, transport.Poller and transport.Lender.
+// conn is one end of a connection. It implements transport.Conn, transport.Poller, transport.Lender and
+// transport.Viewer.
 type conn struct {
 	device        *device
 	local, remote Addr
 	mine, others  *segment
+	view          *transport.Memory // what the other process shows; nil: nothing
 	bells         *bells
 	gone          atomic.Bool // the other end is: what it has published is all that comes
 	closed        atomic.Bool
@@ -39,6 +41,7 @@ type conn struct {
 var (
 	_ transport.Poller = (*conn)(nil)
 	_ transport.Lender = (*conn)(nil)
+	_ transport.Viewer = (*conn)(nil)
 )
 
 // awaiting is the goroutine in Await. Guarded by mu.
@@ -49,12 +52,15 @@ type awaiting struct {
 	hushed atomic.Bool // changed under mu
 }
 
-// newConn makes an end of what was agreed on. It owns both segments and the socket.
-func newConn(d *device, mine, others *segment, b *bells, local, remote Addr) *conn {
-	c := &conn{device: d, local: local, remote: remote, mine: mine, others: others, bells: b,
+// newConn makes an end of what was agreed on. It owns all memory and the socket.
+func newConn(d *device, mine *segment, o others, b *bells, local Addr) *conn {
+	c := &conn{device: d, local: local, remote: Addr(o.name), mine: mine, others: o.ring, bells: b,
 		reading: newWaiter(), awaiting: awaiting{waiter: newWaiter()}, writing: newWaiter()}
-	ours, theirs := mine.control(), others.control()
-	c.source = source{data: others.ring(), ours: ours, theirs: theirs}
+	if o.shown != nil {
+		c.view = transport.NewMemory(o.shown.memory, o.shown.unmap)
+	}
+	ours, theirs := mine.control(), o.ring.control()
+	c.source = source{data: o.ring.ring(), ours: ours, theirs: theirs}
 	c.sink = sink{data: mine.ring(), ours: ours, theirs: theirs}
 	c.inputBell.number, c.roomBell.number = &ours.inputBell, &ours.roomBell
 	c.hasInput = func() bool { return c.source.ready() || c.ended() }
@@ -71,7 +77,7 @@ func (c *conn) ended() bool { return c.gone.Load() || c.closed.Load() }
 // listen passes on what the other end says. It ends with the socket.
 func (c *conn) listen() {
 	// However it ended: what the other end has published can still be read.
-	_ = c.bells.listen(func(input, room bool) {
+	_ = c.bells.listen(func(input, room, shown bool) {
 		if input {
 			c.reading.wake()
 			c.awaiting.wake()
@@ -79,9 +85,13 @@ func (c *conn) listen() {
 		if room {
 			c.writing.wake()
 		}
+		if shown {
+			c.device.knocked.wake()
+		}
 	})
 	c.gone.Store(true)
 	c.wakeAll()
+	c.device.knocked.wake() // it may not have heard the last one
 }
 
 func (c *conn) wakeAll() {
@@ -89,6 +99,19 @@ func (c *conn) wakeAll() {
 	c.awaiting.wake()
 	c.writing.wake()
 }
+
+// View implements transport.Viewer.
+func (c *conn) View() *transport.Memory {
+	if c.view == nil || !c.enter(&c.input) {
+		return nil
+	}
+	defer c.leave(&c.input)
+	c.view.Hold()
+	return c.view
+}
+
+// Knock implements transport.Viewer.
+func (c *conn) Knock() bool { return c.bells.knock() }
 
 // ReadFull implements transport.Conn.
 func (c *conn) ReadFull(p []byte) (int, error) { return c.read(len(p), p, nil) }
@@ -399,6 +422,9 @@ func (c *conn) release() {
 	if c.input.unused() && c.output.unused() && c.device.forget(c) {
 		c.mine.release()
 		c.others.release()
+		if c.view != nil {
+			c.view.Release()
+		}
 	}
 }
 

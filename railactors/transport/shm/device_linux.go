@@ -37,7 +37,12 @@ type device struct {
 	close    context.CancelFunc
 	incoming chan *conn
 	greeting sync.WaitGroup
-	spins    atomic.Bool // somebody looks for input without sleeping
+	spins    atomic.Bool       // somebody looks for input without sleeping
+	memory   *transport.Memory // what this process shows; nil: no memory was left for it
+	knocked  waiter
+
+	showing sync.RWMutex
+	shown   *segment // of memory; nil: there is none, or the device is closed
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -55,11 +60,31 @@ func openDevice(o Options) (*device, error) {
 	}
 	// The user's number is part of it, so that nobody dials whom it can't be connected with.
 	d := &device{options: o, addr: Addr(name + ":" + strconv.Itoa(os.Geteuid())), listener: l,
-		incoming: make(chan *conn), conns: make(map[*conn]struct{})}
+		incoming: make(chan *conn), conns: make(map[*conn]struct{}), knocked: newWaiter()}
+	d.show()
 	d.open, d.close = context.WithCancel(context.Background())
 	d.greeting.Go(d.serve)
 	return d, nil
 }
+
+// show makes the memory that this process shows, unless that would be much of what it may have.
+func (d *device) show() {
+	if d.options.MaxBytes < 8*transport.ShownBytes {
+		return
+	}
+	s, err := newSegment(transport.ShownBytes)
+	if err != nil {
+		return // what it would show goes over connections
+	}
+	d.shown, d.memory = s, transport.NewMemory(s.memory, s.unmap)
+	d.bytes += transport.ShownBytes
+}
+
+// Shown implements transport.Shower.
+func (d *device) Shown() *transport.Memory { return d.memory }
+
+// Knocks implements transport.Shower.
+func (d *device) Knocks() <-chan struct{} { return d.knocked.woken }
 
 // socketOf is the socket of a device: a name in the abstract namespace is no file.
 func socketOf(name string) *net.UnixAddr { return &net.UnixAddr{Net: "unix", Name: "@" + name} }
@@ -169,13 +194,14 @@ func (d *device) greet(ctx context.Context, socket *net.UnixConn, addr string) (
 		socket.Close()
 		return nil, err
 	}
-	var mine, others *segment
+	var mine *segment
+	var theirs others
 	defer func() {
 		if err == nil {
 			return
 		}
 		socket.Close()
-		for _, s := range []*segment{mine, others} {
+		for _, s := range []*segment{mine, theirs.ring, theirs.shown} {
 			if s != nil {
 				s.release()
 			}
@@ -188,19 +214,17 @@ func (d *device) greet(ctx context.Context, socket *net.UnixConn, addr string) (
 	if err = socket.SetDeadline(time.Now().Add(greetingTimeout)); err != nil {
 		return nil, err
 	}
-	if mine, err = newSegment(ring); err != nil {
+	if mine, err = newSegment(controlBytes + ring); err != nil {
 		return nil, err
 	}
-	rights := unix.UnixRights(int(mine.file.Fd()))
-	if _, _, err = socket.WriteMsgUnix(hello{ring: ring, name: string(d.addr)}.encode(), rights, nil); err != nil {
+	if err = d.say(socket, mine, ring); err != nil {
 		return nil, err
 	}
-	var remote string
-	if others, remote, err = receiveSegment(socket); err != nil {
+	if theirs, err = receiveMemory(socket); err != nil {
 		return nil, err
 	}
-	if addr != "" && remote != addr {
-		return nil, fmt.Errorf("%q answers", remote)
+	if addr != "" && theirs.name != addr {
+		return nil, fmt.Errorf("%q answers", theirs.name)
 	}
 	mine.file.Close()
 	mine.file = nil
@@ -211,19 +235,38 @@ func (d *device) greet(ctx context.Context, socket *net.UnixConn, addr string) (
 	if err != nil {
 		return nil, err
 	}
-	c = newConn(d, mine, others, b, d.addr, Addr(remote))
+	c = newConn(d, mine, theirs, b, d.addr)
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
 	return c, nil
 }
 
-// receiveSegment reads the other end's greeting, and maps its memory.
-func receiveSegment(socket *net.UnixConn) (s *segment, name string, err error) {
-	b, oob := make([]byte, helloBytes), make([]byte, unix.CmsgSpace(4))
+// say sends this end's greeting.
+func (d *device) say(socket *net.UnixConn, mine *segment, ring int) error {
+	d.showing.RLock() // so that nobody closes the descriptor meanwhile
+	defer d.showing.RUnlock()
+	fds := []int{int(mine.file.Fd())}
+	if d.shown != nil {
+		fds = append(fds, int(d.shown.file.Fd()))
+	}
+	greeting := hello{ring: ring, shows: d.shown != nil, name: string(d.addr)}.encode()
+	_, _, err := socket.WriteMsgUnix(greeting, unix.UnixRights(fds...), nil)
+	return err
+}
+
+// others is what the process at the other end has sent.
+type others struct {
+	name        string // of its device
+	ring, shown *segment
+}
+
+// receiveMemory reads the other end's greeting, and maps its memory.
+func receiveMemory(socket *net.UnixConn) (o others, err error) {
+	b, oob := make([]byte, helloBytes), make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, flags, _, err := socket.ReadMsgUnix(b, oob)
 	if err != nil {
-		return nil, "", err
+		return o, err
 	}
 	fds, err := descriptors(oob[:oobn])
 	defer func() {
@@ -233,18 +276,26 @@ func receiveSegment(socket *net.UnixConn) (s *segment, name string, err error) {
 	}()
 	switch {
 	case err != nil:
-		return nil, "", err
+		return o, err
 	case n == 0:
-		return nil, "", io.EOF
-	case len(fds) != 1 || flags&unix.MSG_CTRUNC != 0:
-		return nil, "", fmt.Errorf("greeting with %d descriptors", len(fds))
+		return o, io.EOF
 	}
 	h, err := decodeHello(b[:n])
 	if err != nil {
-		return nil, "", fmt.Errorf("greeting: %w", err)
+		return o, fmt.Errorf("greeting: %w", err)
 	}
-	s, err = adopt(fds[0], h.ring)
-	return s, h.name, err
+	want := 1
+	if h.shows {
+		want++
+	}
+	if len(fds) != want || flags&unix.MSG_CTRUNC != 0 {
+		return o, fmt.Errorf("greeting with %d descriptors, want %d", len(fds), want)
+	}
+	o.name = h.name
+	if o.ring, err = adopt(fds[0], controlBytes+h.ring); err == nil && h.shows {
+		o.shown, err = adopt(fds[1], transport.ShownBytes)
+	}
+	return o, err
 }
 
 // descriptors are those that came with a message.
@@ -321,5 +372,21 @@ func (d *device) Close() error {
 	d.close()
 	d.listener.Close() // the second time it only says that it was closed
 	d.greeting.Wait()
+	d.hide()
 	return nil
+}
+
+// hide lets go of what this process shows. Who still shows something holds it, and the others have it
+// mapped.
+func (d *device) hide() {
+	d.showing.Lock()
+	s := d.shown
+	d.shown = nil
+	d.showing.Unlock()
+	if s == nil {
+		return
+	}
+	s.file.Close()
+	d.memory.Release()
+	d.giveBack(transport.ShownBytes)
 }

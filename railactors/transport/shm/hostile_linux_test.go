@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // ends are the two ends of a ring, each in memory of its own.
@@ -55,6 +57,7 @@ func FuzzIndices(f *testing.F) {
 
 func FuzzHello(f *testing.F) {
 	f.Add(hello{ring: MinRing, name: "polyrail-0:1000"}.encode())
+	f.Add(hello{ring: MinRing, shows: true, name: "polyrail-0:1000"}.encode())
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeHello(b)
@@ -149,6 +152,7 @@ func memoryOf(t *testing.T, size int64, seals int) int {
 func TestMemoryThatCouldHarmIsTurnedDown(t *testing.T) {
 	size := int64(controlBytes + MinRing)
 	text := hello{ring: MinRing, name: "evil:0"}.encode()
+	shows := hello{ring: MinRing, shows: true, name: "evil:0"}.encode()
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -158,13 +162,18 @@ func TestMemoryThatCouldHarmIsTurnedDown(t *testing.T) {
 		text []byte
 		fds  []int
 	}{
-		"that can shrink":       {text, []int{memoryOf(t, size, unix.F_SEAL_GROW)}},
-		"that is too small":     {text, []int{memoryOf(t, size-1, sizeSeals)}},
-		"that is too large":     {text, []int{memoryOf(t, size+1, sizeSeals)}},
-		"that is a file":        {text, []int{int(file.Fd())}},
-		"twice":                 {text, []int{memoryOf(t, size, sizeSeals), memoryOf(t, size, sizeSeals)}},
-		"without a descriptor":  {text, nil},
-		"with another greeting": {[]byte("GET / HTTP/1.1\r\n\r\n"), []int{memoryOf(t, size, sizeSeals)}},
+		"that can shrink":      {text, []int{memoryOf(t, size, unix.F_SEAL_GROW)}},
+		"that is too small":    {text, []int{memoryOf(t, size-1, sizeSeals)}},
+		"that is too large":    {text, []int{memoryOf(t, size+1, sizeSeals)}},
+		"that is a file":       {text, []int{int(file.Fd())}},
+		"twice":                {text, []int{memoryOf(t, size, sizeSeals), memoryOf(t, size, sizeSeals)}},
+		"without a descriptor": {text, nil},
+		"that shows what can shrink": {shows, []int{memoryOf(t, size, sizeSeals),
+			memoryOf(t, transport.ShownBytes, unix.F_SEAL_GROW)}},
+		"that shows too little": {shows, []int{memoryOf(t, size, sizeSeals),
+			memoryOf(t, transport.ShownBytes-1, sizeSeals)}},
+		"that shows nothing after all": {shows, []int{memoryOf(t, size, sizeSeals)}},
+		"with another greeting":        {[]byte("GET / HTTP/1.1\r\n\r\n"), []int{memoryOf(t, size, sizeSeals)}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := openOne(t)
@@ -188,7 +197,7 @@ func TestMemoryThatCouldHarmIsTurnedDown(t *testing.T) {
 }
 
 func TestTheOtherEndCantWriteThisOnesMemory(t *testing.T) {
-	s, err := newSegment(MinRing)
+	s, err := newSegment(controlBytes + MinRing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +212,7 @@ func TestTheOtherEndCantWriteThisOnesMemory(t *testing.T) {
 	if err := unix.Ftruncate(fd, 0); err == nil {
 		t.Error("it can shrink")
 	}
-	o, err := adopt(fd, MinRing)
+	o, err := adopt(fd, controlBytes+MinRing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +220,7 @@ func TestTheOtherEndCantWriteThisOnesMemory(t *testing.T) {
 }
 
 func TestScarceMemoryMakesRingsSmallAndThenNone(t *testing.T) {
-	d, err := openDevice(Options{RingBytes: 4 * MinRing, MaxBytes: 32 * MinRing})
+	d, err := openDevice(Options{RingBytes: 4 * MinRing, MaxBytes: 32*MinRing + transport.ShownBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,6 +260,8 @@ func TestMemoryIsGivenBackWhenBothSidesAreDone(t *testing.T) {
 		}
 		far.Close()
 	}
+	a.Close()
+	b.Close()
 	if a.bytes != 0 || b.bytes != 0 {
 		t.Errorf("%d and %d bytes are kept", a.bytes, b.bytes)
 	}

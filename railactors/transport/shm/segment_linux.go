@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is the memory of one end: a page of control, and a ring.
+// segment is memory of one end: a page of control and a ring, or what it shows.
 type segment struct {
 	memory []byte
 	file   *os.File // until the other end has it
@@ -21,9 +21,8 @@ const (
 	allSeals  = sizeSeals | unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
 )
 
-// newSegment makes memory of this end's own.
-func newSegment(ring int) (s *segment, err error) {
-	size := controlBytes + ring
+// newSegment makes so many bytes of memory of this end's own.
+func newSegment(size int) (s *segment, err error) {
 	fd, err := unix.MemfdCreate("polyrail", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)
@@ -47,9 +46,8 @@ func newSegment(ring int) (s *segment, err error) {
 	return s, nil
 }
 
-// adopt maps the memory of another process, read-only, if it can't shrink and is all there.
-func adopt(fd, ring int) (*segment, error) {
-	size := controlBytes + ring
+// adopt maps so many bytes of another process, read-only, if they can't shrink and are all there.
+func adopt(fd, size int) (*segment, error) {
 	var stat unix.Stat_t
 	var system unix.Statfs_t
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
@@ -82,9 +80,15 @@ func (s *segment) release() {
 	if s.file != nil {
 		s.file.Close()
 	}
+	s.file = nil
+	s.unmap()
+}
+
+// unmap is release without the file.
+func (s *segment) unmap() {
 	if s.memory != nil {
 		// It fails only for what is no mapping.
 		_ = unix.Munmap(s.memory)
 	}
-	s.file, s.memory = nil, nil
+	s.memory = nil
 }
