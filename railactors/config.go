@@ -43,6 +43,9 @@ type Config struct {
 	// Watch hears what becomes of pairs. Nil: nobody does. It is called on the goroutines that move
 	// frames, without a lock, and must not block.
 	Watch func(PairEvent)
+	// Knocked hears that another process of the host may have shown something (Peer.Page) for which this
+	// one sleeps. One goroutine calls it. Nil: nothing is shown.
+	Knocked func()
 }
 
 // PairEventKind says what happened to a pair.

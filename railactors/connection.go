@@ -78,6 +78,7 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 	c.ackTimer = time.AfterFunc(time.Hour, c.ackDue)
 	c.ackTimer.Stop()
 	p.conns[rail] = c
+	p.view(conn)
 	if c.reader.poller != nil {
 		p.pollable[rail].Store(c)
 	}

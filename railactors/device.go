@@ -105,6 +105,7 @@ func (f *Fabric) openMemory() {
 	r := &rail{name: MemoryRail, transport: f.cfg.Memory}
 	r.open.Store(&opened{device})
 	f.memory = len(f.rails)
+	f.openBoard(device)
 	f.rails = append(f.rails, r)
 }
 

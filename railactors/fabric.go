@@ -24,6 +24,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/railactors/board"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
@@ -50,6 +51,8 @@ type Fabric struct {
 	epochs   atomic.Int64   // of actors
 	children sync.WaitGroup // peer and pair actors that run
 	quiet    quietRails
+	board    *board.Board    // nil: nothing is shown
+	knocks   <-chan struct{} // of who shows something
 
 	mu       sync.Mutex
 	sessions uint64
@@ -92,6 +95,9 @@ func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
 	}
 	for i := range f.rails {
 		f.group.Go(func() { f.serve(i) })
+	}
+	if f.board != nil {
+		f.group.Go(f.hearKnocks)
 	}
 	return f, nil
 }

@@ -89,6 +89,7 @@ func (p *Peer) finish() {
 	}
 	p.finished, p.predecessor = true, nil
 	p.mu.Unlock()
+	p.unview()
 	p.tellEnd()
 	p.fabric.forget(p)
 	over := &shut{peer: p}

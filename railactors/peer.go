@@ -13,6 +13,7 @@ import (
 	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // maxControlQueue bounds the control frames that wait for one peer.
@@ -49,6 +50,7 @@ type Peer struct {
 	mu sync.Mutex
 	// It has yet to say farewell to the same process; nil if none, and once this one is connected.
 	predecessor   *Peer
+	shown         *transport.Memory // what its process shows; nil: nothing that is known
 	core          *peer.Core[*Frame]
 	live          *peer.Liveness
 	silence       *peer.Silence

@@ -62,6 +62,7 @@ var layers = []layer{
 		external: []string{"github.com/redis/go-redis/v9"}},
 	{dir: "cluster/dirstore", internal: []string{"cluster"}},
 	{dir: "railactors", internal: []string{"railactors", "messages", "collective"}, external: []string{actorLib, protobuf}},
+	{dir: "railactors/board", internal: []string{"railactors/transport", "collective/op"}},
 	{dir: "railactors/dispatch", external: []string{actorLib}},
 	{dir: "railactors/supervise", external: []string{actorLib}},
 	{dir: "railactors/affinity", external: []string{"golang.org/x/sys/unix"}},

@@ -1,0 +1,6 @@
+//go:build !race
+
+package board
+
+func beforeShow() {}
+func afterShow()  {}
