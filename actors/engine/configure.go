@@ -59,7 +59,8 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	}
 	o.shape.table, o.shape.split = t.Version, cut.split
 	o.shape.eager = r.bytes <= g.engine.Config.EagerBytes
-	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager)
+	shows := g.shows(desc, t)
+	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager, shows)
 	config := &o.shape.config
 	config.Program, config.Plan, config.Eager = cut.program, cut.plan, o.shape.eager
 	if config.InPlace = cut.program.InPlace; !config.InPlace && r.External == nil {
@@ -69,6 +70,10 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	}
 	o.shape.acknowledged, o.shape.uncached = g.mayRunAhead(r), g.uncached(r.bytes)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
+	if shows {
+		o.prepareShown(cut)
+		return nil
+	}
 	if r.bytes <= g.mostPolled() {
 		o.work.from = g.sources(o.work.from[:0], cut)
 	}
@@ -183,7 +188,7 @@ func (g *Group) sources(from []source, k *cut) []source {
 		}
 		for i := range k.program.From {
 			rank := inTurn(k.program.From, g.Rank, i)
-			s := source{g.Peers[rank], g.Peers[rank].Carrier(lane)}
+			s := source{peer: g.Peers[rank], rail: g.Peers[rank].Carrier(lane)}
 			if s.peer.Pollable(s.rail) && !slices.Contains(from, s) {
 				from = append(from, s)
 			}
@@ -206,8 +211,9 @@ const maxCuts = 256
 type cut struct {
 	program *schedule.Program
 	plan    *plan.Plan
-	split   uint32 // of its size class (balance.SplitOf)
-	counts  []int  // of the calls that it is for
+	split   uint32          // of its size class (balance.SplitOf)
+	counts  []int           // of the calls that it is for
+	folds   []schedule.Fold // where every rank has all operands; else none
 }
 
 // cutKey is what a cut follows from, but for the counts.
@@ -259,6 +265,9 @@ func (k *cuts) of(g *Group, r *Request, t *table.Table, a op.Algorithm) (*cut, e
 	made := &cut{program: program, plan: plan.New(l, plan.Rounds(l.Rounds, weights), cost),
 		split:  balance.SplitOf(t, family, balance.ClassOf(int64(r.bytes))),
 		counts: slices.Clone(r.Counts)}
+	if g.boards != nil && r.Kind == op.KindAllReduce && schedule.Parts(r.Kind, a, g.Size) == 1 {
+		made.folds = schedule.Order(spec, 0)
+	}
 	if len(k.cuts) >= maxCuts {
 		clear(k.cuts)
 	}

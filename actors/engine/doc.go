@@ -4,7 +4,9 @@
 //	Engine        what all communicators of a node share: memory, limits, pools
 //	└── Group     one communicator: its members' peers, its open operations by seq
 //	    ├── Operation     one collective: parts, memory, landing of frames, early frames
-//	    │   └── part      what a lane carries: a task and its scratch
+//	    │   ├── part      what a lane carries: a task and its scratch
+//	    │   └── shown     in place of parts: the operands of all ranks, of the smallest operations
+//	    ├── boards        the pages on which those are shown to other processes of the host
 //	    └── Transfers     sends and receives between two ranks, and the Exchange made of them
 //
 // The cores under collective/ decide; whoever brings an event carries out the answer: a pair's

@@ -164,6 +164,10 @@ func (e *earlyFrame) deliver() {
 		e.drop()
 		return
 	}
+	if o.shown.active {
+		e.deliverOperand()
+		return
+	}
 	o.holds++
 	defer o.leave()
 	p, ref, loc, err := o.place(e.rank, &e.header)

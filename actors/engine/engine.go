@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/railactors"
+	"github.com/polyrail/polyrail/railactors/board"
 	"github.com/polyrail/polyrail/railactors/memory"
 )
 
@@ -31,8 +32,10 @@ type Engine struct {
 	Revoke    func(owner any) // takes memory back from whoever sends or fills it (railactors.Fabric)
 	Listening func(n int32)   // how many more waits are in flight that nobody polls for (railactors.Fabric)
 	Closed    func() error    // why the node takes no more calls, or nil
+	Board     *board.Board    // where operands are shown to the other processes of the host; nil: nowhere
 	Meters    *Meters         // nil: operations are not counted
 
+	shown      shownGroups
 	copies     *copies
 	operations sync.Pool
 	works      sync.Pool

@@ -71,6 +71,8 @@ type Group struct {
 	cuts    cuts // the coordinator's, as is …
 	unheard int  // … the number of operations in which a rank may only send
 
+	boards *boards // on which operands are shown; nil: none are
+
 	trace atomic.Pointer[Trace] // nil: nothing is recorded
 	Meter *Meter                // counts what its operations did; nil: they are not counted
 
@@ -109,6 +111,7 @@ func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, 
 	if g.Measured() {
 		g.landed = make([]atomic.Int64, e.Rails)
 	}
+	g.boards = newBoards(g)
 	g.Meter = e.Meters.Of(name)
 	g.Transfers = newTransfers(g)
 	g.spin.Store(int64(e.Config.WaitSpin))

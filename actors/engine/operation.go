@@ -42,6 +42,8 @@ type Operation struct {
 
 	unresolved, unretired int // parts
 
+	shown shown // in place of parts
+
 	stamped atomic.Int64 // while a trace is recorded: when the call, a frame or a grant came last
 
 	// Written by Configure before phase running, constant after.
@@ -89,7 +91,7 @@ func (o *Operation) reuse(g *Group, seq uint64) {
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
 	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
-	o.trees, o.repaired, o.kept, o.lingers = nil, false, nil, false
+	o.trees, o.repaired, o.kept, o.lingers, o.shown.active = nil, false, nil, false, false
 }
 
 // release drops what a pooled operation must not keep alive.
@@ -140,7 +142,7 @@ func (o *Operation) launch() {
 	if o.group.trace.Load() != nil {
 		o.stampCall()
 	}
-	err := o.startParts()
+	err := o.start()
 	early, grants, wants := o.drain()
 	o.mu.Unlock()
 	if err != nil {
@@ -149,6 +151,9 @@ func (o *Operation) launch() {
 	announce(o.outgoing, 1)
 	o.carryStart()
 	o.launchTrees()
+	if o.shown.active {
+		o.showOperand()
+	}
 	if o.request.External != nil {
 		o.runExternal()
 	}
@@ -162,6 +167,15 @@ func (o *Operation) launch() {
 	for _, e := range early {
 		e.deliver()
 	}
+}
+
+// start readies what the operation consists of. Under mu.
+func (o *Operation) start() error {
+	if o.shown.active {
+		o.startShown()
+		return nil
+	}
+	return o.startParts()
 }
 
 // leave ends a hold. The last one of an operation that is done with everything forgets it.
@@ -180,6 +194,9 @@ func (o *Operation) land(rank op.Rank, from *railactors.Peer, rail int, h *wire.
 	if o.phase != phaseRunning {
 		defer o.mu.Unlock()
 		return o.landEarly(rank, from, rail, h)
+	}
+	if o.shown.active {
+		return o.landOperand(rank, from, rail, h)
 	}
 	p, ref, loc, err := o.place(rank, h)
 	if err == nil {
@@ -388,7 +405,7 @@ func (o *Operation) abort(g *Group, seq uint64, cause error) {
 		return
 	}
 	out := o.stillOutgoing(nil)
-	resolved := o.abortParts()
+	resolved := o.abortParts() || o.abortShown()
 	trees := o.abortTrees()
 	o.mu.Unlock()
 	announce(out, -1)
@@ -403,6 +420,9 @@ func (o *Operation) abort(g *Group, seq uint64, cause error) {
 func (o *Operation) forget() {
 	for i := range o.parts {
 		o.parts[i].free()
+	}
+	if o.shown.active {
+		o.group.boards.exit(o)
 	}
 	o.group.remove(o)
 	if o.work != nil {

@@ -319,11 +319,7 @@ func (p *part) fold(dst []byte, args []task.Loc) (err error) {
 	}
 	o := p.operation
 	if o.request.Op.Code() == op.CodeUser {
-		defer func() { // a caller's function: its panic ends the operation, not the process
-			if r := recover(); r != nil {
-				err = fmt.Errorf("panic: %v", r)
-			}
-		}()
+		defer recovered(&err)
 	}
 	left := p.at(args[0])
 	for _, right := range args[1:] {
@@ -333,6 +329,14 @@ func (p *part) fold(dst []byte, args []task.Loc) (err error) {
 		left = dst
 	}
 	return nil
+}
+
+// recovered makes the panic of a caller's function an error: it ends the operation, not the process. It
+// is deferred.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("panic: %v", r)
+	}
 }
 
 // finishFinal divides an average, once, where it becomes final.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
@@ -37,6 +38,8 @@ func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 	past, broken := g.past[h.Seq%remembered], g.broken != nil
 	g.mu.Unlock()
 	known := past.seq == h.Seq
+	// An operand may have been taken from its rank's page, and come as a frame as well.
+	asks = asks || g.boards != nil && g.shows(&h.Desc, g.Table.Load())
 	if broken || asks && (!known || past.digest == h.Digest) {
 		g.DroppedFrames.Add(1)
 		return
@@ -94,8 +97,12 @@ func (g *Group) askStalled() {
 // ask tells the ranks at the ends of the operation's links what was called here.
 func (o *Operation) ask() {
 	program := o.shape.config.Program
+	links := [][]op.Rank{program.From, program.To}
+	if o.shown.active {
+		links = [][]op.Rank{slices.Collect(ranksOf(o.group.boards.others))}
+	}
 	told := make(map[op.Rank]bool)
-	for _, ranks := range [][]op.Rank{program.From, program.To} {
+	for _, ranks := range links {
 		for _, rank := range ranks {
 			if told[rank] {
 				continue

@@ -61,13 +61,16 @@ type End struct {
 }
 
 // digest hashes everything that shapes an operation.
-func digest(g *Group, r *Request, d op.Descriptor, segment int, eager bool) uint64 {
+func digest(g *Group, r *Request, d op.Descriptor, segment int, eager, shows bool) uint64 {
 	h := fnv.New64a()
 	var b [64]byte
 	le := binary.LittleEndian
 	b[0], b[1], b[2], b[3] = byte(d.Kind), byte(d.DType), byte(d.Code), byte(d.Algorithm)
 	if eager {
 		b[4] = 1
+	}
+	if shows {
+		b[4] |= 2
 	}
 	b[5], b[6], b[7] = byte(d.Batch), byte(d.Batch>>8), byte(d.Batch>>16)
 	le.PutUint64(b[8:], d.Elements)

@@ -286,7 +286,7 @@ func (t *Transfer) sources() []source {
 	if !t.receives || rank == p2p.AnySource || rank == g.Rank || len(t.buf) > pollLimit {
 		return nil
 	}
-	s := source{g.Peers[rank], g.Peers[rank].Carrier(mainRail(t.transfers.weights(len(t.buf))))}
+	s := source{peer: g.Peers[rank], rail: g.Peers[rank].Carrier(mainRail(t.transfers.weights(len(t.buf))))}
 	if !s.peer.Pollable(s.rail) {
 		return nil
 	}

@@ -73,7 +73,7 @@ func (g *Group) OpenTree(c TreeConfig) (*Tree, error) {
 	}
 	t.slots = slots
 	t.vigil = railactors.Vigil{Peer: c.Node, Rail: c.Rail, Owes: t.owed, Down: c.Down}
-	t.sources = []source{{c.Node, c.Rail}}
+	t.sources = []source{{peer: c.Node, rail: c.Rail}}
 	g.changeTrees(func(trees map[uint64]*Tree) { trees[c.Group] = t })
 	switch {
 	case c.Casts != nil:

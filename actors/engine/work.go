@@ -20,6 +20,7 @@ type Work struct {
 	request   *Request
 	from      []source      // whom to look to for a small operation's frames
 	attending atomic.Bool   // it attends to them already, till the first wait has polled
+	boards    *boards       // where the others show their operands; nil: nothing of it is shown
 	slot      chan struct{} // of the communicator; a place is taken until the operation is forgotten
 	users     atomic.Int32  // the operation, and the caller
 
@@ -51,6 +52,7 @@ func (w *Work) Release() {
 	*w.request = Request{}
 	requests.Put(w.request)
 	w.group, w.seq, w.request, w.slot, w.err, w.done, w.heard, w.stop = nil, 0, nil, nil, nil, nil, false, nil
+	w.boards = nil
 	clear(w.from)
 	w.from = w.from[:0]
 	w.attending.Store(false)
@@ -93,8 +95,11 @@ func (w *Work) Wait(ctx context.Context) error {
 	if w.group.polls(w.from, w.attending.Swap(false), w) {
 		return w.err
 	}
-	w.group.engine.Listening(1)
-	defer w.group.engine.Listening(-1)
+	w.listening(1)
+	defer w.listening(-1)
+	if w.boards != nil {
+		w.boards.look()
+	}
 	done := w.Done()
 	select {
 	case <-done:
@@ -180,10 +185,18 @@ func (w *Work) Watch(ctx context.Context) {
 	}
 }
 
-// source is where frames of an operation come from.
+// source is where frames of an operation come from, or where its operands are shown.
 type source struct {
-	peer *railactors.Peer
-	rail int
+	peer   *railactors.Peer
+	rail   int
+	boards *boards // in place of peer and rail; or nil
+}
+
+func (s *source) poll() (found bool) {
+	if s.boards != nil {
+		return s.boards.look()
+	}
+	return s.peer.Poll(s.rail)
 }
 
 // pollLimit is the largest operation, in bytes, whose frames its caller looks for. Larger ones take so long
@@ -247,11 +260,28 @@ func (w *Work) listen() {
 	if w.attending.Load() {
 		return
 	}
+	if w.hear() && w.boards != nil {
+		w.boards.look() // for what was shown before
+	}
+}
+
+// hear has the engine listen for the operation, if it is not over.
+func (w *Work) hear() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.over() {
-		w.heard = true
-		w.group.engine.Listening(1)
+	if w.over() {
+		return false
+	}
+	w.heard = true
+	w.listening(1)
+	return true
+}
+
+// listening adds to the waits that nobody polls for.
+func (w *Work) listening(n int32) {
+	w.group.engine.Listening(n)
+	if w.boards != nil {
+		w.boards.listening(n)
 	}
 }
 
@@ -277,8 +307,8 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 	p := patience{idle: time.Duration(budget), longest: longestPoll * spin, start: start, last: start}
 	for n := 1; ; n++ {
 		found := false
-		for _, s := range from {
-			found = s.peer.Poll(s.rail) || found
+		for i := range from {
+			found = from[i].poll() || found
 		}
 		if w.over() {
 			g.spin.Store(min(2*budget, int64(spin)))
@@ -297,13 +327,17 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 
 func attend(from []source) {
 	for _, s := range from {
-		s.peer.Attend(s.rail)
+		if s.peer != nil {
+			s.peer.Attend(s.rail)
+		}
 	}
 }
 
 func leave(from []source) {
 	for _, s := range from {
-		s.peer.Leave(s.rail)
+		if s.peer != nil {
+			s.peer.Leave(s.rail)
+		}
 	}
 }
 
@@ -330,7 +364,7 @@ func (w *Work) end(err error, b *Batch) (onEnd func(), first bool) {
 	w.err = err
 	w.ended.Store(true)
 	if w.heard {
-		w.group.engine.Listening(-1)
+		w.listening(-1)
 	}
 	if w.stop != nil {
 		w.stop()

@@ -79,7 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, errors.Join(err, node.Close(ctx))
 	}
 	var err error
-	cfg.Rails.Watch = n.watchPair
+	cfg.Rails.Watch, cfg.Rails.Knocked = n.watchPair, n.shared.Engine.Look
 	if n.fabric, err = railactors.Start(n.system, cfg.Rails, n); err != nil {
 		return fail(err)
 	}
@@ -124,7 +124,7 @@ func (n *node) share() *communicator.Node {
 // connect completes it with the rails, once they are up.
 func (n *node) connect(rails int) {
 	n.shared.Engine.Rails, n.shared.Engine.Revoke = rails, n.fabric.Revoke
-	n.shared.Engine.Listening = n.fabric.Listening
+	n.shared.Engine.Listening, n.shared.Engine.Board = n.fabric.Listening, n.fabric.Board()
 	n.shared.Fabric = n.fabric
 	n.shared.SharpRails = make([]string, rails)
 	n.shared.TreeFragment, n.shared.TreeRadix = n.config.TreeFragment, n.config.TreeRadix
@@ -230,6 +230,7 @@ func (n *Node) close(ctx context.Context) error {
 	}
 	if n.fabric != nil {
 		errs = append(errs, n.fabric.Close(ctx))
+		n.shared.Engine.EndBoards()
 	}
 	if n.pid != nil {
 		n.shared.Stop(n.pid)

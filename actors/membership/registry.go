@@ -31,6 +31,7 @@ func (n *node) Register(g *communicator.Group) {
 	doom := n.doomed.take(g.ID)
 	closed := n.closed
 	if !closed {
+		g.OpenPage()
 		n.replaceLocked(func(groups map[uint64]*member) { groups[g.ID] = m })
 	}
 	n.mu.Unlock()
@@ -56,6 +57,7 @@ func (n *node) Unregister(g *communicator.Group) {
 	if !known {
 		return
 	}
+	g.ClosePage()
 	g.Transfers.Break(fault.ErrClosed) // what waits for receives that will not be made
 	for _, p := range g.Peers {
 		if p != nil {
