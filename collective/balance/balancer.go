@@ -147,7 +147,7 @@ func (b *Balancer) step(c Class, took float64, rescaled bool) {
 	if rescaled {
 		k.rest, k.trials = 0, newPace(samplePause)
 		if !sampled {
-			k.samples = newPace(samplePause)
+			k.samples = b.samples(c.MaxBytes())
 		}
 		if k.mode == comparing {
 			k.settle(settling, k.shares)

@@ -334,6 +334,21 @@ func TestPausesDoubleUpToALimit(t *testing.T) {
 	}
 }
 
+func TestSamplesBeginAnewWhenARailHasChanged(t *testing.T) {
+	b, _ := exactly([]int{48, 48}, 1, 1)
+	for _, c := range []struct {
+		class Class
+		first int
+	}{{someClass, samplePause}, {ClassOf(8), 1}} {
+		k := &b.classes[c.class]
+		k.samples = pace{100, 128}
+		b.step(c.class, 0, true)
+		if k.samples.pause > 2*c.first { // one may have been taken at once
+			t.Errorf("operations of %d bytes go on at %+v, the first pause is %d", c.class.MaxBytes(), k.samples, c.first)
+		}
+	}
+}
+
 func TestAMeasurementTeachesSixClasses(t *testing.T) {
 	b, _ := exactly([]int{72, 24}, 1, 3)
 	for c := range b.classes {

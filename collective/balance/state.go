@@ -49,12 +49,17 @@ func (b *Balancer) newClass(c Class, f form) class {
 	k.rounds = b.roundsOf(&k)
 	k.shares = plan.Rounds(k.rounds, b.setup.Start.Lookup(size).Weights)
 	k.home = slices.Clone(k.shares)
-	k.samples, k.trials = newPace(samplePause), newPace(samplePause)
-	if size < b.setup.SplitBytes {
-		k.samples = pace{1, 1} // a trial costs next to nothing, and nothing else tells
-	}
+	k.samples, k.trials = b.samples(size), newPace(samplePause)
 	k.suspects = make([]suspect, b.setup.Rails)
 	return k
+}
+
+// samples is the pace at which operations of a size begin to try what is out.
+func (b *Balancer) samples(size int64) pace {
+	if size < b.setup.SplitBytes {
+		return newPace(1) // one costs next to nothing, and nothing else tells
+	}
+	return newPace(samplePause)
 }
 
 // roundsOf is the number of rounds of the class's operations.
