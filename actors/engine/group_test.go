@@ -15,6 +15,11 @@ func testGroup(t *testing.T, rails int) *Group {
 	e.Rails, e.Revoke, e.Closed = rails, func(any) {}, func() error { return nil }
 	g := e.NewGroup(7, "train", 0, []string{"a", "b"}, nil, nil)
 	g.Fail = func(cause error, seq uint64) { g.Break(cause, seq, func() {}) }
+	t.Cleanup(func() { // what a test leaves in flight is not asked after: there are no peers
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.broken = errors.New("the test is over")
+	})
 	return g
 }
 
