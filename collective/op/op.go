@@ -266,6 +266,23 @@ type Descriptor struct {
 	Elements  uint64 // of the larger one of a rank's input and output
 }
 
+// RootOrBatch are Root and Batch in one word: no kind with a root is called with a batch.
+func (d Descriptor) RootOrBatch() uint32 {
+	if d.Kind.Rooted() {
+		return uint32(d.Root)
+	}
+	return uint32(d.Batch)
+}
+
+// SetRootOrBatch is the reverse, once Kind is set.
+func (d *Descriptor) SetRootOrBatch(word uint32) {
+	if d.Kind.Rooted() {
+		d.Root = Rank(word)
+	} else {
+		d.Batch = int(word)
+	}
+}
+
 func (d Descriptor) String() string {
 	if d.Kind.Empty() {
 		return d.Kind.String()

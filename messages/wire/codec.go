@@ -80,7 +80,7 @@ func (h *Header) Encode(dst []byte) {
 	le.PutUint32(b[offBlock:], h.Block)
 	le.PutUint32(b[offCount:], h.Count)
 	le.PutUint32(b[offLength:], h.Length)
-	le.PutUint32(b[offRoot:], rootOrBatch(h.Desc))
+	le.PutUint32(b[offRoot:], h.Desc.RootOrBatch())
 	b[offOperation] = byte(h.Desc.Kind)
 	b[offDType] = byte(h.Desc.DType)
 	b[offCode] = byte(h.Desc.Code)
@@ -132,11 +132,7 @@ func Decode(src []byte, h *Header) error {
 		Algorithm: op.Algorithm(b[offAlgorithm]),
 		Elements:  le.Uint64(b[offElements:]),
 	}
-	if word := le.Uint32(b[offRoot:]); h.Desc.Kind.Rooted() {
-		h.Desc.Root = op.Rank(word)
-	} else {
-		h.Desc.Batch = int(word)
-	}
+	h.Desc.SetRootOrBatch(le.Uint32(b[offRoot:]))
 	return h.check()
 }
 
@@ -158,7 +154,7 @@ func (h *Header) check() error {
 		name  string
 		value uint32
 	}{{"step", h.Step}, {"round", h.Round}, {"block", h.Block}, {"count", h.Count},
-		{"root or batch", rootOrBatch(h.Desc)}} {
+		{"root or batch", h.Desc.RootOrBatch()}} {
 		if f.value > MaxCommonIdx {
 			return &FormatError{f.name, uint64(f.value), "at most 2^24"}
 		}
@@ -176,14 +172,6 @@ func (h *Header) check() error {
 		return checkDescriptor(h.Desc)
 	}
 	return nil
-}
-
-// rootOrBatch is the word of a descriptor's root; no kind with a root is called with a batch.
-func rootOrBatch(d op.Descriptor) uint32 {
-	if d.Kind.Rooted() {
-		return uint32(d.Root)
-	}
-	return uint32(d.Batch)
 }
 
 // maxLength is the limit of a frame's payload in bytes.

@@ -147,21 +147,14 @@ func (p *Page) Show(c *Call, operand []byte) {
 }
 
 func encode(d op.Descriptor) [2]uint64 {
-	rest := uint64(uint32(d.Root))
-	if d.Batch > 0 {
-		rest = uint64(uint32(d.Batch))
-	}
-	return [2]uint64{uint64(d.Kind) | uint64(d.DType)<<8 | uint64(d.Code)<<16 | uint64(d.Algorithm)<<24 | rest<<32, d.Elements}
+	return [2]uint64{uint64(d.Kind) | uint64(d.DType)<<8 | uint64(d.Code)<<16 | uint64(d.Algorithm)<<24 |
+		uint64(d.RootOrBatch())<<32, d.Elements}
 }
 
 func decode(words [2]uint64) op.Descriptor {
-	d := op.Descriptor{Kind: op.Kind(uint8(words[0])), DType: op.DType(uint8(words[0] >> 8)), Code: op.Code(uint8(words[0] >> 16)),
-		Algorithm: op.Algorithm(uint8(words[0] >> 24)), Elements: words[1]}
-	if rest := uint32(words[0] >> 32); d.Kind.Rooted() {
-		d.Root = op.Rank(rest)
-	} else {
-		d.Batch = int(rest)
-	}
+	d := op.Descriptor{Kind: op.Kind(uint8(words[0])), DType: op.DType(uint8(words[0] >> 8)),
+		Code: op.Code(uint8(words[0] >> 16)), Algorithm: op.Algorithm(uint8(words[0] >> 24)), Elements: words[1]}
+	d.SetRootOrBatch(uint32(words[0] >> 32))
 	return d
 }
 
