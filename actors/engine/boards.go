@@ -58,7 +58,12 @@ func newBoards(g *Group) *boards {
 // them all by itself. It follows from what all ranks know and compare. The order of the sum is that
 // of the operation's algorithm.
 func (g *Group) shows(d *op.Descriptor, t *table.Table) bool {
-	return g.boards != nil && g.Meshed && len(t.Trees) == 0 && (d.Kind == op.KindAllReduce || d.Kind == op.KindBarrier) &&
+	return g.mayShow(d) && len(t.Trees) == 0
+}
+
+// mayShow is shows under whatever table the operation had.
+func (g *Group) mayShow(d *op.Descriptor) bool {
+	return g.boards != nil && g.Meshed && (d.Kind == op.KindAllReduce || d.Kind == op.KindBarrier) &&
 		schedule.Parts(d.Kind, d.Algorithm, g.Size) == 1 && d.Elements <= board.MaxOperand &&
 		int(d.Elements)*max(1, d.DType.Size()) <= min(board.MaxOperand, g.engine.Config.EagerBytes)
 }

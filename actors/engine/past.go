@@ -39,7 +39,7 @@ func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 	g.mu.Unlock()
 	known := past.seq == h.Seq
 	// An operand may have been taken from its rank's page, and come as a frame as well.
-	asks = asks || g.boards != nil && g.shows(&h.Desc, g.Table.Load())
+	asks = asks || g.mayShow(&h.Desc)
 	if broken || asks && (!known || past.digest == h.Digest) {
 		g.DroppedFrames.Add(1)
 		return

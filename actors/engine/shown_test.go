@@ -4,6 +4,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
+	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/board"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
@@ -33,5 +36,25 @@ func TestAnOperandThatAFrameHasBroughtIsNotTakenAgain(t *testing.T) {
 	o.shown.missing.Store(1 << 1)
 	if complete, err := o.take(1, from); !complete || err != nil || o.operandOf(1)[0] != 1 {
 		t.Errorf("it is not taken: %v, %v, %v", complete, err, o.operandOf(1))
+	}
+}
+
+// An operand was taken from a page, and comes late as a frame, too. A table with trees is in force by
+// then, under which no operand is shown.
+func TestAFrameOfAnOperandThatWasTakenIsNoMismatch(t *testing.T) {
+	g := &Group{Name: "train", Size: 2, Meshed: true, Nodes: []string{"a", "b"}, boards: &boards{},
+		engine: &Engine{Config: Config{EagerBytes: 1 << 10}}}
+	g.Fail = func(cause error, _ uint64) { t.Error(cause) }
+	g.Table.Store(&table.Table{Trees: []uint64{5}})
+	desc := op.Descriptor{Kind: op.KindAllReduce, DType: op.F64, Algorithm: op.RecursiveDoubling, Elements: 1}
+	g.past[1] = pastOperation{1, desc, 7}
+	g.late(1, &wire.Header{Seq: 1, Digest: 7, Desc: desc}, false)
+	if n := g.DroppedFrames.Load(); n != 1 {
+		t.Errorf("%d frames dropped", n)
+	}
+	failed := false
+	g.Fail = func(error, uint64) { failed = true }
+	if g.late(1, &wire.Header{Seq: 1, Digest: 8, Desc: desc}, false); !failed {
+		t.Error("another call is taken for it")
 	}
 }
