@@ -247,9 +247,7 @@ func (b *boards) take() (over *Operation, found bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, o := range b.open {
-		missing := o.shown.missing.Load() & b.found
-		for ; missing != 0; missing &= missing - 1 {
-			rank := op.Rank(bits.TrailingZeros64(missing))
+		for rank := range ranksOf(o.shown.missing.Load() & b.found) {
 			if !b.pages[rank].Shows(o.Seq) {
 				continue
 			}

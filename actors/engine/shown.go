@@ -152,12 +152,20 @@ func (o *Operation) abortShown() (resolved bool) {
 	return o.end([]task.Action{{Kind: task.Resolve}, {Kind: task.Retire}})
 }
 
+// fits reports why a frame can't be a rank's operand.
+func (o *Operation) fits(rank op.Rank, h *wire.Header) error {
+	if err := o.compare(rank, h); err != nil {
+		return err
+	}
+	if int(h.Length) != o.request.bytes {
+		return fmt.Errorf("operand of %d bytes", h.Length)
+	}
+	return nil
+}
+
 // landOperand is land for a frame that brings an operand. It comes with mu locked, and unlocks it.
 func (o *Operation) landOperand(rank op.Rank, from *railactors.Peer, rail int, h *wire.Header) (railactors.Landing, error) {
-	err := o.compare(rank, h)
-	if err == nil && int(h.Length) != o.request.bytes {
-		err = fmt.Errorf("operand of %d bytes", h.Length)
-	}
+	err := o.fits(rank, h)
 	if err == nil {
 		defer o.mu.Unlock()
 		return o.landEarly(rank, from, rail, h)
@@ -174,10 +182,7 @@ func (e *earlyFrame) deliverOperand() {
 	o, rank := e.operation, e.rank
 	o.holds++
 	defer o.leave()
-	err := o.compare(rank, &e.header)
-	if err == nil && len(e.data) != o.request.bytes {
-		err = fmt.Errorf("operand of %d bytes", len(e.data))
-	}
+	err := o.fits(rank, &e.header)
 	complete := false
 	if err == nil && o.shown.missing.Load()&(1<<rank) != 0 { // it was not taken from the rank's page
 		if t := o.group.trace.Load(); t != nil {
