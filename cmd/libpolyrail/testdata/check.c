@@ -8,22 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "polyrail.h"
+#include "rank.h"
 
 enum { BIG = 1 << 18 };
 
-static polyrail_error error;
 static polyrail_node node;
-static polyrail_comm comm;
-static int rank;
-
-static void fail(int line, const char *what)
-{
-	fprintf(stderr, "check.c:%d: %s: %s (code %d)\n", line, what, error.text, error.code);
-	exit(1);
-}
-#define CHECK(x) do { if (!(x)) fail(__LINE__, #x); } while (0)
-#define OK(call) CHECK((call) == POLYRAIL_OK)
 
 static void wait_readable(int fd)
 {
@@ -258,22 +247,10 @@ static void wrong_calls(void)
 
 int main(int argc, char **argv)
 {
-	char settings[1024], address[64];
-	polyrail_result r;
 	polyrail_rail rails[4];
 	int n;
 
-	snprintf(settings, sizeof settings,
-	         "name=%s\nbind=127.0.0.1:0\nrail=x=tcp:127.0.0.1\nrail=y=tcp:127.0.0.2\nprobe=off\n%s%s\n",
-	         argv[1], argc > 2 ? "join=" : "", argc > 2 ? argv[2] : "");
-	OK(polyrail_node_open(settings, NULL, &r, &error));
-	node = r.handle;
-	OK(polyrail_node_address(node, address, sizeof address, &error));
-	printf("others can join at %s\n", address);
-	fflush(stdout);
-	OK(polyrail_comm_form(node, "check", 2, NULL, &r, &error));
-	comm = r.handle;
-	rank = polyrail_comm_rank(comm);
+	node = open_rank(argc, argv, "rail=x=tcp:127.0.0.1\nrail=y=tcp:127.0.0.2\n", "check");
 	CHECK(rank == (argv[1][0] == 'b') && polyrail_comm_size(comm) == 2);
 
 	wrong_calls();

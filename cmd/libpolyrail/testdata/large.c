@@ -11,18 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "polyrail.h"
+#include "rank.h"
 
 enum { COUNT = 1 << 18, COMMS = 8, ROUNDS = 5 };
-
-static polyrail_error error;
-static polyrail_comm comm;
-static int rank;
-
-#define CHECK(x) do { if (!(x)) { \
-	fprintf(stderr, "large.c:%d: rank %d: %s: %s (%d)\n", __LINE__, rank, #x, error.text, error.code); \
-	exit(1); } } while (0)
-#define OK(call) CHECK((call) == POLYRAIL_OK)
 
 static polyrail_comm dup_comm(void)
 {
@@ -271,21 +262,8 @@ static void forks(void)
 
 int main(int argc, char **argv)
 {
-	char settings[1024], address[64];
-	polyrail_node node;
-	polyrail_result r;
-
-	snprintf(settings, sizeof settings, "name=%s\nbind=127.0.0.1:0\nrail=x=tcp:127.0.0.1\nprobe=off\n%s%s\n",
-	         argv[1], argc > 2 ? "join=" : "", argc > 2 ? argv[2] : "");
-	OK(polyrail_node_open(settings, NULL, &r, &error));
-	node = r.handle;
-	OK(polyrail_node_address(node, address, sizeof address, &error));
-	printf("others can join at %s\n", address);
-	fflush(stdout);
-	OK(polyrail_comm_form(node, "large", 2, NULL, &r, &error));
-	comm = r.handle;
 	alarm(120); /* a call that does not sleep here would be waited for without end */
-	rank = polyrail_comm_rank(comm);
+	polyrail_node node = open_rank(argc, argv, "rail=x=tcp:127.0.0.1\n", "large");
 
 	sums();
 	threads();
