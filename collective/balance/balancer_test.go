@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -198,6 +199,28 @@ func TestARailThatBecomesUsefulIsFoundByATrial(t *testing.T) {
 	}
 	if got := w.shares(size); got[1] == 0 {
 		t.Errorf("a rail as good as the other one stays out: %v", got)
+	}
+}
+
+func TestALongOperationOnOneRailTriesTheWholeSplit(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		time   float64 // quotient of the operation's time and someTime
+		beyond float64 // logarithm of how much longer rails together are said to take
+		want   []int
+	}{
+		{"long", 1, math.Log(1.2), []int{88, 8}},
+		{"brief", 0.4, math.Log(1.2), []int{95, 1}},
+		{"the split is said to cost much", 1, math.Log(1.6), []int{95, 1}},
+	} {
+		b, k := exactly([]int{96, 0}, 1, 10)
+		for _, m := range b.rails {
+			m.of(k.form).scale(c.time)
+		}
+		k.beyond, k.samples = c.beyond, pace{}
+		if b.step(someClass, 0, false); k.mode != sampling || !slices.Equal(k.shares, c.want) {
+			t.Errorf("%s: %v of %v, want a sample of %v", c.name, k.mode, k.shares, c.want)
+		}
 	}
 }
 

@@ -153,12 +153,9 @@ func (b *Balancer) due(c Class) (shares []int) {
 	case k.rounds < smallPart:
 		return nil
 	default:
-		if rail = b.candidate(c); rail < 0 {
+		if rail, shares = b.glimpse(c, now); shares == nil {
 			return nil
 		}
-		shares = slices.Clone(k.shares)
-		shares[most(shares)]--
-		shares[rail] = 1
 	}
 	if b.promises(c, rail, alone, now) {
 		k.samples.repeat()
@@ -211,6 +208,24 @@ func (b *Balancer) doubtAlone(c Class, rail int) float64 {
 // tested reports whether a rail has worked alone for operations near the class.
 func (b *Balancer) tested(c Class, rail int) bool {
 	return b.rails[rail].of(b.classes[c].form).tested(c)
+}
+
+// glimpse is the split that shows a rail which is out: the one over several rails that the model
+// prefers, if operations that are not brief have a single rail, and it costs them little. Others give
+// one round to a rail. Long operations can't: other frames would bind to a rail with so little to do
+// (docs/decisions/032), and a ring waits for each. nil: there is none.
+func (b *Balancer) glimpse(c Class, now float64) (rail int, shares []int) {
+	k := &b.classes[c]
+	if hot, seconds := b.hot(c); hot != nil && count(k.shares) == 1 && now > brief && seconds < now*clearly {
+		return -1, hot
+	}
+	if rail = b.candidate(c); rail < 0 {
+		return -1, nil
+	}
+	shares = slices.Clone(k.shares)
+	shares[most(shares)]--
+	shares[rail] = 1
+	return rail, shares
 }
 
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
