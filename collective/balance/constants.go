@@ -102,7 +102,8 @@ const (
 // Sizes and times of operations.
 const (
 	// brief operations, in seconds, are those that a burst can be a large part of: only they have
-	// penalties. TestAPenaltyIsForBriefOperations
+	// penalties. They end before frames bind to another rail than planned, so one round shows a rail.
+	// TestAPenaltyIsForBriefOperations, TestALongOperationOnOneRailTriesTheWholeSplit
 	brief = 0.01
 	// leastStartup is a part of an operation's time. If smaller ones take it, one rail alone may do
 	// better. TestRailsThatStartSlowly
