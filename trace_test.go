@@ -177,6 +177,39 @@ func TestATraceTellsOfSmallOperations(t *testing.T) {
 	})
 }
 
+// A rank says what it has room for before it sends what others have room for: a grant behind a large
+// frame of a slow rail would come that frame's time later.
+func TestGrantsGoOutBeforeData(t *testing.T) {
+	const lanes = 4
+	inBed(t, 2, lanes, func(cfg *Config) { cfg.EagerBytes = 0 }, func(b *bed) {
+		comms := b.form("train")
+		trace, err := comms[0].Trace(100_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 300 {
+			sumOnAll(b, comms, 1<<16)
+		}
+		trace.Stop()
+		granted := make(map[any]int)
+		for _, e := range readTrace(t, trace) { // in the order in which things happened
+			seq := e.Args["seq"]
+			switch e.Name {
+			case "grant":
+				granted[seq]++
+			case "send":
+				if granted[seq] < lanes {
+					t.Errorf("operation %v sends data after %d grants of %d", seq, granted[seq], lanes)
+					return
+				}
+			}
+		}
+		if len(granted) != 300 {
+			t.Errorf("%d operations with grants", len(granted))
+		}
+	})
+}
+
 // What goes over a tree is on tracks of its own, and so is the repair when its node dies.
 func TestATraceTellsOfATree(t *testing.T) {
 	inGrove(t, 3, 1, 1, nil, func(b *bed, comms []*Communicator) {

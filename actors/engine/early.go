@@ -84,9 +84,9 @@ type earlyError struct {
 
 func (e *earlyError) Error() string { return e.what + " of an operation that was not called here" }
 
-// drain takes the early frames that are whole, and all grants and wants. What a reader
+// drain takes the early frames that are whole, and all wants. What a reader
 // is still filling stays, and is delivered by that reader. Under mu.
-func (o *Operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*railactors.Peer) {
+func (o *Operation) drain() (whole []*earlyFrame, wants []*railactors.Peer) {
 	if len(o.early) > 0 {
 		kept := o.early[:0:0]
 		for _, e := range o.early {
@@ -99,13 +99,13 @@ func (o *Operation) drain() (whole []*earlyFrame, grants []earlyGrant, wants []*
 		o.early = kept
 	}
 	// Their memory stays the operation's for its next life: it gets no more of them in this one.
-	return whole, o.grants, o.wants
+	return whole, o.wants
 }
 
 // discard gives up what came early for an operation that will not run: its memory, its credit, and what
 // peers hold back until it is granted, which is sunk here. It comes with mu locked, and unlocks it.
 func (o *Operation) discard() {
-	early, _, wants := o.drain()
+	early, wants := o.drain()
 	comm, seq := o.group.ID, o.Seq
 	o.mu.Unlock()
 	for _, e := range early {

@@ -26,19 +26,20 @@ type Operation struct {
 	group *Group
 	Seq   uint64
 
-	mu      sync.Mutex
-	phase   phase
-	cause   error // why it was aborted
-	retired bool  // all parts are done with everything
-	holds   int   // goroutines and early frames that still refer to the operation
-	ticks   int   // looks at what takes long that have found it in flight
-	early   []*earlyFrame
-	grants  []earlyGrant
-	wants   []*railactors.Peer
-	parts   []part // by lane, then by repairLane; those without rounds take no part
-	trees   []*treePart
-	kept    []byte // copy of a small operation's operand, until trees have settled it; nil: there is none
-	lingers bool   // it may resolve long before it retires: its place is given up as it resolves
+	mu       sync.Mutex
+	phase    phase
+	granting bool  // not all that it grants at its start is in the peers' queues yet: granted waits
+	cause    error // why it was aborted
+	retired  bool  // all parts are done with everything
+	holds    int   // goroutines and early frames that still refer to the operation
+	ticks    int   // looks at what takes long that have found it in flight
+	early    []*earlyFrame
+	grants   []earlyGrant
+	wants    []*railactors.Peer
+	parts    []part // by lane, then by repairLane; those without rounds take no part
+	trees    []*treePart
+	kept     []byte // copy of a small operation's operand, until trees have settled it; nil: there is none
+	lingers  bool   // it may resolve long before it retires: its place is given up as it resolves
 
 	unresolved, unretired int // parts
 
@@ -142,14 +143,21 @@ func (o *Operation) launch() {
 	if o.group.trace.Load() != nil {
 		o.stampCall()
 	}
+	o.granting = !o.shape.eager
 	err := o.start()
-	early, grants, wants := o.drain()
+	early, wants := o.drain()
+	grants := len(o.grants)
 	o.mu.Unlock()
 	if err != nil {
 		o.fail(err)
 	}
 	announce(o.outgoing, 1)
 	o.carryStart()
+	if o.granting {
+		o.mu.Lock()
+		o.granting, grants = false, len(o.grants)
+		o.mu.Unlock()
+	}
 	o.launchTrees()
 	if o.shown.active {
 		o.showOperand()
@@ -160,8 +168,9 @@ func (o *Operation) launch() {
 	for _, p := range wants {
 		p.GrantEager(o.group.ID, o.Seq)
 	}
-	for _, g := range grants {
+	for i := range grants {
 		o.mu.Lock()
+		g := o.grants[i]
 		o.granted(g.from, &g.header)
 	}
 	for _, e := range early {
@@ -303,9 +312,10 @@ func (o *Operation) Released(f *railactors.Frame, err error) {
 }
 
 // granted: a peer has started the operation and has room for spans. It comes with mu locked,
-// and unlocks it.
+// and unlocks it. Data that overtook this rank's own grants would delay them on a slow rail, and
+// with them the peer's data.
 func (o *Operation) granted(rank op.Rank, h *wire.Header) {
-	if o.phase != phaseRunning {
+	if o.phase != phaseRunning || o.granting {
 		defer o.mu.Unlock()
 		o.keepGrant(rank, h)
 		return
