@@ -319,17 +319,6 @@ func (w *Work) WaitFor(d time.Duration) bool {
 	return err != nil || inner.WaitFor(d)
 }
 
-// OnEnd has f called when the operation has ended, once: now if it has, or else by the goroutine that
-// ends it, which f must not hold up. Of several calls the last one counts.
-func (w *Work) OnEnd(f func()) {
-	inner, err := w.of()
-	if err != nil {
-		f()
-		return
-	}
-	inner.OnEnd(f)
-}
-
 // Release gives the handle back, so that another operation can use it. It is for a caller that has
 // given the work to nobody else. Where the operation has not ended it goes on. The work has the error
 // ErrArgument from then on.
@@ -354,10 +343,6 @@ func WithAlgorithm(a Algorithm) Option { return func(r *engine.Request) { r.Algo
 // saves small operations the wake-ups of other threads. Until then, what other operations wait for may
 // be late.
 func WithWait() Option { return func(r *engine.Request) { r.Waits = true } }
-
-// WithBlocks has f called when Start is about to wait: for another operation to end, or for what the ranks
-// agree on. It may be called twice.
-func WithBlocks(f func()) Option { return func(r *engine.Request) { r.Blocks = f } }
 
 // WithCounts divides the data of a ReduceScatter, AllGather, Gather or Scatter into parts of so
 // many elements, by rank: the same counts on all ranks. Parts may be empty.

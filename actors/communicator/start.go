@@ -26,7 +26,7 @@ func (c *Communicator) start(ctx context.Context, r *engine.Request,
 	if err := c.admit(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.slot(ctx, r); err != nil {
+	if err := c.slot(ctx); err != nil {
 		return nil, err
 	}
 	g := c.Group
@@ -50,13 +50,12 @@ func (c *Communicator) start(ctx context.Context, r *engine.Request,
 }
 
 // slot takes one of the places for operations in flight.
-func (c *Communicator) slot(ctx context.Context, r *engine.Request) error {
+func (c *Communicator) slot(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:
 		return nil
 	default:
 	}
-	r.Block()
 	g := c.Group
 	select {
 	case c.slots <- struct{}{}:
@@ -80,7 +79,6 @@ func (c *Communicator) numbered(ctx context.Context, r *engine.Request, m *start
 		return m.err
 	default:
 	}
-	r.Block()
 	g := c.Group
 	defer g.Waited(r)
 	g.node.Engine.Listening(1) // for what the ranks agree on

@@ -28,9 +28,6 @@ type Request struct {
 	// Ended, if set, is told once how the operation ended, before its caller knows. It must not block.
 	Ended func(End)
 
-	// Blocks, if set, is called before the call waits: for another to end, or for what the ranks agree on.
-	Blocks func()
-
 	Salt uint64 // of a view's barrier or a Dup: enters the digest
 	Rail int    // of a probe: 1 + the rail that carries all of it; 0: by the table
 
@@ -41,13 +38,6 @@ type Request struct {
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
-
-// Block tells who wants to know it that the call is going to wait.
-func (r *Request) Block() {
-	if r.Blocks != nil {
-		r.Blocks()
-	}
-}
 
 // NewRequest is an empty request: one that was used before, if there is any (Work.Release).
 func NewRequest() *Request { return requests.Get().(*Request) }

@@ -31,7 +31,6 @@ type Work struct {
 	done  chan struct{} // nil until somebody wants to sleep
 	heard bool          // the engine listens for it, till the end
 	stop  func() bool   // ends the watch of a context
-	onEnd func()        // what OnEnd was given; nil once it was called
 }
 
 // NewWork makes the handle of a call that has taken a place in slot.
@@ -153,20 +152,6 @@ func sleeps(w awaited, d time.Duration) bool {
 		return true
 	case <-timer.C:
 		return false
-	}
-}
-
-// OnEnd has f called when the operation has ended, once: now if it has, or else by who ends it, which
-// f must not hold up. Of several calls the last one counts.
-func (w *Work) OnEnd(f func()) {
-	w.mu.Lock()
-	over := w.over()
-	if !over {
-		w.onEnd = f
-	}
-	w.mu.Unlock()
-	if over {
-		f()
 	}
 }
 
@@ -344,19 +329,10 @@ func leave(from []source) {
 // finish resolves the work, and reports whether it had not before. A batch's results are in its
 // buffers before anybody sees the end.
 func (w *Work) finish(err error, b *Batch) (first bool) {
-	onEnd, first := w.end(err, b)
-	if onEnd != nil {
-		onEnd()
-	}
-	return first
-}
-
-// end notes the end, and returns whom to call then.
-func (w *Work) end(err error, b *Batch) (onEnd func(), first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over() {
-		return nil, false
+		return false
 	}
 	if err == nil {
 		b.scatter()
@@ -372,8 +348,7 @@ func (w *Work) end(err error, b *Batch) (onEnd func(), first bool) {
 	if w.done != nil {
 		close(w.done)
 	}
-	onEnd, w.onEnd = w.onEnd, nil
-	return onEnd, true
+	return true
 }
 
 // WaitAll waits for all works and returns the error of each communicator's first one that failed:

@@ -93,7 +93,6 @@ func go_polyrail_comm_form(n C.polyrail_node, name *C.char, size C.int, a *C.pol
 	if name == nil {
 		return fail(argument("the name is NULL"), e)
 	}
-	openHandoff()
 	o, err := lib.Form(bridge.Handle(n), C.GoString(name), int(size), call(a))
 	return finish(o, err, a, r, e)
 }

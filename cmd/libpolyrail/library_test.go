@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,9 +15,12 @@ import (
 	"github.com/polyrail/polyrail/cmd/libpolyrail/internal/bridge"
 )
 
-// compiler is that of C, and skips the test where there is none.
-func compiler(t *testing.T) string {
+// library builds the library once, and skips the test where that cannot be.
+func library(t *testing.T) (lib, cc string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short; a C library compiles the standard library once more")
+	}
 	out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
 	if err != nil {
 		t.Skip("SKIPPED: there is no go command: ", err)
@@ -27,16 +29,6 @@ func compiler(t *testing.T) string {
 	if _, err := exec.LookPath(cc); enabled != "1" || err != nil {
 		t.Skipf("SKIPPED: CGO_ENABLED=%s and the C compiler %q: %v", enabled, cc, err)
 	}
-	return cc
-}
-
-// library builds the library once, and skips the test where that cannot be.
-func library(t *testing.T) (lib, cc string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: -short; a C library compiles the standard library once more")
-	}
-	cc = compiler(t)
 	lib = filepath.Join(t.TempDir(), "libpolyrail.so")
 	run(t, "go", "build", "-buildmode=c-shared", "-o", lib, ".")
 	return lib, cc
@@ -133,25 +125,8 @@ func TestEveryCallWorksFromC(t *testing.T) {
 	})
 }
 
-// TestLargeCallsSleepInC: how they are handed over, under the race detector where C has one, and the
-// calls themselves with two ranks.
-func TestLargeCallsSleepInC(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED: without an eventfd they sleep in Go")
-	}
-	cc := compiler(t)
-	program := filepath.Join(t.TempDir(), "handoff")
-	args := []string{"-std=c99", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", ".", "-o", program, "testdata/handoff.c"}
-	run(t, cc, args...)
-	run(t, program)
-	if out, err := exec.Command(cc, append(args, "-fsanitize=thread")...).CombinedOutput(); err != nil {
-		t.Logf("SKIPPED: %s has no race detector: %s", cc, out)
-	} else if out, err := exec.Command(program).CombinedOutput(); bytes.Contains(out, []byte("FATAL: ThreadSanitizer")) {
-		t.Logf("SKIPPED: the race detector cannot run here: %s", out)
-	} else if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-
+// Large calls, whose callers sleep: sums, signals, patience, and what ends them meanwhile.
+func TestLargeCallsFromC(t *testing.T) {
 	lib, cc := library(t)
 	large := compile(t, cc, lib, "testdata/large.c")
 	for _, out := range pair(t, large, []string{"a"}, []string{"b"}, func(a string) string { return a }) {

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "_cgo_export.h"
-#include "handoff.h"
 
 static pid_t owner;
 static int is_fork; /* noted when it is made: to ask for the process id is a system call each time */
@@ -172,9 +171,6 @@ int polyrail_run(polyrail_comm comm, const polyrail_operation *operation, polyra
 {
 	if (forked(error))
 		return POLYRAIL_FORKED;
-	int code;
-	if (handoff_run(comm, operation, async, result, error, &code))
-		return code;
 	return go_polyrail_run(comm, (polyrail_operation *)operation, async, result, error);
 }
 

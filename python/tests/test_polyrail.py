@@ -23,7 +23,7 @@ from polyrail._buffer import view
 # What the rails carried is looked at: shared memory would carry it all.
 os.environ["POLYRAIL_SHM"] = "off"
 
-LARGE = 1 << 20  # from here on a call sleeps in the library's C part
+LARGE = 1 << 20  # nobody polls for so much
 
 RAILS = ["x=tcp:127.0.0.1", "y=tcp:127.0.0.2"]
 

@@ -15,8 +15,7 @@ import (
 )
 
 // Handle numbers something that C holds. 0 is none. No number is used twice, so a stale one is
-// found out. An odd one is that of a communicator whose ranks do not all share memory: C makes large
-// calls on it another way (handoff.c).
+// found out.
 type Handle uint64
 
 // maxHandles bounds what C can hold at once: a program that never releases its calls ends with an
@@ -42,12 +41,8 @@ func (b *Bridge) put(v any) (Handle, error) {
 		b.all = make(map[Handle]any)
 	}
 	b.last++
-	h := 2 * b.last
-	if c, ok := v.(*comm); ok && c.remote() {
-		h++
-	}
-	b.all[h] = v
-	return h, nil
+	b.all[b.last] = v
+	return b.last, nil
 }
 
 // drop ends a handle.

@@ -15,12 +15,6 @@ type comm struct {
 	line        line
 }
 
-// remote reports whether some ranks exchange data over rails.
-func (c *comm) remote() bool {
-	hosts := c.Hosts()
-	return c.Size() > 1 && (len(hosts) > 1 || !hosts[0].SharedMemory)
-}
-
 // Comm is what a handle of a communicator stands for.
 func (b *Bridge) Comm(h Handle) (*polyrail.Communicator, error) {
 	c, err := lookup[*comm](b, h)
