@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,6 +128,9 @@ func TestEveryCallWorksFromC(t *testing.T) {
 
 // Large calls, whose callers sleep: sums, signals, patience, and what ends them meanwhile.
 func TestLargeCallsFromC(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: in /proc it sees who sleeps")
+	}
 	lib, cc := library(t)
 	large := compile(t, cc, lib, "testdata/large.c")
 	for _, out := range pair(t, large, []string{"a"}, []string{"b"}, func(a string) string { return a }) {
