@@ -153,7 +153,8 @@ func (b *Balancer) due(c Class) (shares []int) {
 	case k.rounds < smallPart:
 		return nil
 	default:
-		if rail, shares = b.glimpse(c, now); shares == nil {
+		rail, shares = -1, b.glimpse(c, now)
+		if shares == nil {
 			return nil
 		}
 	}
@@ -214,18 +215,19 @@ func (b *Balancer) tested(c Class, rail int) bool {
 // prefers, if operations that are not brief have a single rail, and it costs them little. Others give
 // one round to a rail. Long operations can't: other frames would bind to a rail with so little to do
 // (docs/decisions/032), and a ring waits for each. nil: there is none.
-func (b *Balancer) glimpse(c Class, now float64) (rail int, shares []int) {
+func (b *Balancer) glimpse(c Class, now float64) (shares []int) {
 	k := &b.classes[c]
 	if hot, seconds := b.hot(c); hot != nil && count(k.shares) == 1 && now > brief && seconds < now*clearly {
-		return -1, hot
+		return hot
 	}
-	if rail = b.candidate(c); rail < 0 {
-		return -1, nil
+	rail := b.candidate(c)
+	if rail < 0 {
+		return nil
 	}
 	shares = slices.Clone(k.shares)
 	shares[most(shares)]--
 	shares[rail] = 1
-	return rail, shares
+	return shares
 }
 
 // candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
