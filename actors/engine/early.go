@@ -84,8 +84,8 @@ type earlyError struct {
 
 func (e *earlyError) Error() string { return e.what + " of an operation that was not called here" }
 
-// drain takes the early frames that are whole, and all wants. What a reader
-// is still filling stays, and is delivered by that reader. Under mu.
+// drain takes the early frames that are whole, and all wants. What a reader is still filling stays, and
+// is delivered by that reader. Under mu.
 func (o *Operation) drain() (whole []*earlyFrame, wants []*railactors.Peer) {
 	if len(o.early) > 0 {
 		kept := o.early[:0:0]
