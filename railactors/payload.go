@@ -14,14 +14,14 @@ const (
 	quickPiece = 64       // one that took at most this part of the rank timeout says that it is
 )
 
-// receive reads a payload to where it lands, or lends it to who uses it there, and returns who is
-// to hear of that.
-func (r *reader) receive(l Landing) (to Receiver, n int, err error) {
-	if lendable, ok := l.Receiver.(Lendable); ok && r.lender != nil {
+// receive reads a payload to where it lands, or lends it to who folds it, and returns who is to hear
+// of that.
+func (r *reader) receive(l *Landing) (to Receiver, n int, err error) {
+	if folder, ok := l.Receiver.(Folder); ok && r.lender != nil {
 		whole := r.conn.Buffered() >= len(l.Dst)
-		if borrower := lendable.Borrower(l, whole); borrower != nil {
-			n, err = r.lend(len(l.Dst), borrower, whole)
-			return borrower, n, err
+		if fold := folder.Fold(l.Tag, whole); fold != nil {
+			n, err = r.lend(len(l.Dst), fold, whole)
+			return fold, n, err
 		}
 	}
 	n, err = r.payloadInto(l.Dst)
@@ -29,7 +29,7 @@ func (r *reader) receive(l Landing) (to Receiver, n int, err error) {
 }
 
 // lend is payloadInto for who borrows the payload. Who lends is quick.
-func (r *reader) lend(bytes int, to Borrower, whole bool) (n int, err error) {
+func (r *reader) lend(bytes int, to Fold, whole bool) (n int, err error) {
 	if whole {
 		return r.lender.Lend(bytes, to)
 	}

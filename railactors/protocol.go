@@ -57,17 +57,17 @@ type Receiver interface {
 	Torn(tag uint64, err error)
 }
 
-// Lendable is a Receiver that may use a payload where the connection has it.
-type Lendable interface {
+// Folder is a Receiver that may use a payload where the connection has it, without a copy in Dst.
+type Folder interface {
 	Receiver
-	// Borrower is asked after Land, where the connection can lend the payload. It returns who borrows it and
+	// Fold is asked after Land, where the connection can lend the payload. It returns who borrows it and
 	// hears of the landing's end in place of the receiver, or nil: it is to be copied to Dst. whole says
 	// that all of the payload is at hand: it can't be torn once any of it is lent.
-	Borrower(l Landing, whole bool) Borrower
+	Fold(tag uint64, whole bool) Fold
 }
 
-// Borrower uses a payload as it is lent. Arrived follows its last piece.
-type Borrower interface {
+// Fold uses a payload as it is lent. Arrived follows its last piece.
+type Fold interface {
 	Receiver
 	transport.Borrower
 }

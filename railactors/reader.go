@@ -269,7 +269,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		r.count(h, true)
 		return nil
 	}
-	receiver, n, err := r.receive(l)
+	receiver, n, err := r.receive(&l)
 	revoked := ask && r.unpublish()
 	switch {
 	case err == nil:

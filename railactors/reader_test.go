@@ -81,13 +81,13 @@ func (c *lendingConn) Lend(n int, to transport.Borrower) (int, error) {
 	return k, nil
 }
 
-// folding is Lendable and its Borrower: it takes payloads that are whole.
+// folding is a Folder and its Fold: it takes payloads that are whole.
 type folding struct {
 	whole bool // that it was told
 	into  *[]byte
 }
 
-func (f *folding) Borrower(_ Landing, whole bool) Borrower {
+func (f *folding) Fold(_ uint64, whole bool) Fold {
 	if f.whole = whole; !whole {
 		return nil
 	}
@@ -110,7 +110,7 @@ func TestAPayloadIsLentToWhoFoldsIt(t *testing.T) {
 		into := folded
 		folder := &folding{into: &into}
 		l := Landing{Dst: make([]byte, 7), Receiver: folder}
-		to, n, err := r.receive(l)
+		to, n, err := r.receive(&l)
 		if want := has >= 7; folder.whole != want || (to != Receiver(folder)) != want || (err == nil) != want || n != min(has, 7) {
 			t.Errorf("of %d bytes: told whole %v, told its end %v, %d received, %v", has, folder.whole, to == Receiver(folder), n, err)
 		}

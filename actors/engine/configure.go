@@ -68,7 +68,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 			return err
 		}
 	}
-	o.shape.acknowledged, o.shape.uncached = g.mayRunAhead(r), g.uncached(r.bytes)
+	o.shape.acknowledged = g.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
 	if shows {
 		o.prepareShown(cut)

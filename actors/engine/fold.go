@@ -11,7 +11,7 @@ import (
 )
 
 // fold is a Reduce whose last operand is folded from the memory of the connection that brings it:
-// docs/decisions/036. It is a railactors.Borrower.
+// docs/decisions/036. It is a railactors.Fold.
 type fold struct {
 	part   *part
 	reduce task.Action
@@ -33,34 +33,22 @@ const maxElement = 16
 
 var folds = sync.Pool{New: func() any { return new(fold) }}
 
-// Borrower implements railactors.Lendable. A caller's function gets no memory that somebody else can
+// Fold implements railactors.Folder. A caller's function gets no memory that somebody else can
 // change or that is not to be written.
-func (o *Operation) Borrower(l railactors.Landing, whole bool) railactors.Borrower {
-	ref, lane, _ := untag(l.Tag)
+func (o *Operation) Fold(t uint64, whole bool) railactors.Fold {
+	if o.request.Op.Code() == op.CodeUser {
+		return nil
+	}
+	ref, lane, _ := untag(t)
 	o.mu.Lock()
 	p := &o.parts[lane]
-	var a task.Action
-	var operand int
-	folds, rests := false, false
-	if o.request.Op.Code() != op.CodeUser {
-		a, operand, folds = p.task.Claim(ref, whole)
-	}
-	if !folds && o.shape.uncached {
-		rests = p.task.Rests(ref)
-	}
+	a, operand, ok := p.task.Claim(ref, whole)
 	o.mu.Unlock()
-	switch {
-	case folds:
-		return o.newFold(p, &a, operand)
-	case rests:
-		return o.newRest(l.Dst)
+	if !ok {
+		return nil
 	}
-	return nil
-}
-
-func (o *Operation) newFold(p *part, a *task.Action, operand int) *fold {
 	f := folds.Get().(*fold)
-	*f = fold{part: p, reduce: *a, dst: p.at(a.Dst), other: p.at(a.Args[1-operand]), left: operand == 0,
+	*f = fold{part: p, reduce: a, dst: p.at(a.Dst), other: p.at(a.Args[1-operand]), left: operand == 0,
 		size: o.shape.desc.DType.Size()}
 	if f.trace = o.group.trace.Load(); f.trace != nil {
 		f.began = o.now(f.trace)

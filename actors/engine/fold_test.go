@@ -109,7 +109,7 @@ func (x *scattered) ends(t *testing.T) {
 }
 
 // lend gives a payload to a fold in pieces that end anywhere.
-func lend(f railactors.Borrower, payload []byte) {
+func lend(f railactors.Fold, payload []byte) {
 	for k := 1; len(payload) > 0; k = k*7%61 + 1 {
 		n := min(k, len(payload))
 		f.Borrow(payload[:n:n])
@@ -120,7 +120,7 @@ func lend(f railactors.Borrower, payload []byte) {
 // takeFrom folds a frame from where it lies.
 func takeFrom(t *testing.T, l railactors.Landing, payload []byte, whole bool) {
 	t.Helper()
-	f := l.Receiver.(railactors.Lendable).Borrower(l, whole)
+	f := l.Receiver.(railactors.Folder).Fold(l.Tag, whole)
 	if f == nil {
 		t.Fatal("it is not folded")
 	}
@@ -158,7 +158,7 @@ func TestAFoldThatIsTornBeginsAgain(t *testing.T) {
 			x := newScattered(t, op.Sum, op.F64, false)
 			for span := range x.spans() {
 				l, payload := x.land(t, span)
-				f := l.Receiver.(railactors.Lendable).Borrower(l, false)
+				f := l.Receiver.(railactors.Folder).Fold(l.Tag, false)
 				lend(f, payload[:len(payload)/2+3])
 				f.Torn(l.Tag, errors.New("cut"))
 
@@ -180,7 +180,7 @@ func TestOnlyAWholeFrameIsFoldedOverAnOperand(t *testing.T) {
 	x := newScattered(t, op.Sum, op.F32, true)
 	for span := range x.spans() {
 		l, payload := x.land(t, span)
-		if f := l.Receiver.(railactors.Lendable).Borrower(l, false); f != nil {
+		if f := l.Receiver.(railactors.Folder).Fold(l.Tag, false); f != nil {
 			t.Fatal("a frame that could be torn is folded over an operand")
 		}
 		takeFrom(t, l, payload, true)
@@ -197,7 +197,7 @@ func TestACallersFunctionGetsNoMemoryOfAnotherProcess(t *testing.T) {
 	x := newScattered(t, op.User("own", op.F32, sum), op.F32, false)
 	for span := range x.spans() {
 		l, payload := x.land(t, span)
-		if l.Receiver.(railactors.Lendable).Borrower(l, true) != nil {
+		if l.Receiver.(railactors.Folder).Fold(l.Tag, true) != nil {
 			t.Fatal("it is folded where it lies")
 		}
 		copy(l.Dst, payload)
@@ -211,7 +211,7 @@ func TestACallersFunctionGetsNoMemoryOfAnotherProcess(t *testing.T) {
 func TestAnAbortedOperationEndsAfterItsFold(t *testing.T) {
 	x := newScattered(t, op.Sum, op.F32, false)
 	l, payload := x.land(t, 0)
-	f := l.Receiver.(railactors.Lendable).Borrower(l, false)
+	f := l.Receiver.(railactors.Folder).Fold(l.Tag, false)
 	f.Borrow(payload[:100])
 	for _, f := range x.owner.frames {
 		f.Owner.Released(f, nil)

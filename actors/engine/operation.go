@@ -82,7 +82,6 @@ type shape struct {
 	eager  bool
 	config task.Config // of every part, but for lane and window
 
-	uncached     bool // caches don't hold its results until somebody reads them
 	acknowledged bool // it resolves when what it sent is acknowledged, however small
 }
 

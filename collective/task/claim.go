@@ -33,12 +33,6 @@ func (t *Task) Claim(ref Ref, whole bool) (a Action, operand int, ok bool) {
 	return t.kernel(span, at), operand, true
 }
 
-// Rests reports whether what was placed as ref is a final value that nothing here uses.
-func (t *Task) Rests(ref Ref) bool {
-	in := &t.Program.Code[int(ref)%len(t.Program.Code)]
-	return in.Store.Kind == schedule.Final && len(in.Uses) == 0
-}
-
 // overwrites reports whether a Reduce's value lies where this operand of it does.
 func (t *Task) overwrites(in *schedule.Instr, operand schedule.Value) bool {
 	if _, ok := operand.Input(); ok {

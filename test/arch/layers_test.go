@@ -67,7 +67,7 @@ var layers = []layer{
 	{dir: "railactors/supervise", external: []string{actorLib}},
 	{dir: "railactors/affinity", external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/memory", internal: []string{"collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
-	{dir: "railactors/transport", internal: []string{"railactors/transport", "collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
+	{dir: "railactors/transport", internal: []string{"railactors/transport", "collective/fault"}, external: []string{"golang.org/x/sys/unix", "golang.org/x/sys/cpu"}},
 	{dir: "railactors/transport/secure/keys"}, // the standard library will do
 	{dir: "railactors/transport/fault", internal: []string{"railactors/transport", "messages/wire"}},
 	{dir: "railactors/transport/nic", internal: []string{"railactors/transport"},

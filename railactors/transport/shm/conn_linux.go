@@ -164,7 +164,7 @@ func (c *conn) take(bytes int, p []byte, to transport.Borrower) (n int, err erro
 		if to != nil {
 			to.Borrow(piece)
 		} else {
-			copy(p[n:], piece)
+			copyBytes(p[n:], piece)
 		}
 		n += len(piece)
 		c.source.giveBack(len(piece))

@@ -95,8 +95,8 @@ func (s *sink) room() (int, error) {
 // put copies p, for which there is room.
 func (s *sink) put(p []byte) {
 	at := (s.written - s.base) & uint64(len(s.data)-1)
-	n := copy(s.data[at:], p)
-	copy(s.data, p[n:])
+	n := copyBytes(s.data[at:], p)
+	copyBytes(s.data, p[n:])
 	s.written += uint64(len(p))
 }
 
