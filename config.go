@@ -236,7 +236,7 @@ func DefaultConfig() Config {
 		EagerBytes: 256 << 10, SplitBytes: 8 << 10,
 		MaxInFlight: 16, BcubeBase: 2,
 		MemoryLimit: 1 << 30, AggregateMemory: 256 << 20, TreeFragment: 64 << 10,
-		WaitSpin: 200 * time.Microsecond,
+		WaitSpin: 400 * time.Microsecond,
 	}
 }
 
