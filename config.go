@@ -91,7 +91,8 @@ type Config struct {
 	// communicator closes, and once a minute at most. Rank 0's counts; the others need none. "": nothing is kept.
 	TuningFile string
 
-	// EagerBytes is the largest operation that is sent before the receiver has called it.
+	// EagerBytes is the largest operation that is sent before the receiver has called it. Where all ranks share
+	// memory, it is four times as large.
 	EagerBytes int
 	// SplitBytes is the smallest operation that is divided over several rails.
 	SplitBytes int

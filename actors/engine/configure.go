@@ -58,7 +58,7 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 		return err
 	}
 	o.shape.table, o.shape.split = t.Version, cut.split
-	o.shape.eager = r.bytes <= g.engine.Config.EagerBytes
+	o.shape.eager = r.bytes <= g.eagerBytes()
 	shows := g.shows(desc, t)
 	o.shape.digest = digest(g, r, *desc, cut.plan.Segment, o.shape.eager, shows)
 	config := &o.shape.config

@@ -188,16 +188,25 @@ func (s *source) poll() (found bool) {
 // that polling costs the other processes of the host, or the writers of this one, more than it gains.
 const pollLimit = 32 << 10
 
-// sharedPollLimit is the same where all ranks share memory: there it takes longer to wake somebody than
-// to exchange the data.
-const sharedPollLimit = 1 << 20
+// sharedFactor is how many times larger than EagerBytes an operation may be that goes without a grant,
+// and is polled for, where all ranks share memory. There it takes longer to wake somebody, or to wait for
+// his grant, than to exchange the data. What comes too early waits in rings.
+const sharedFactor = 4
+
+// eagerBytes is the largest operation that goes without a grant.
+func (g *Group) eagerBytes() int {
+	if g.shared {
+		return sharedFactor * g.engine.Config.EagerBytes
+	}
+	return g.engine.Config.EagerBytes
+}
 
 // mostPolled is the largest operation whose frames its caller looks for.
 func (g *Group) mostPolled() int {
 	if g.shared {
-		return sharedPollLimit
+		return g.eagerBytes()
 	}
-	return min(pollLimit, g.engine.Config.EagerBytes)
+	return min(pollLimit, g.eagerBytes())
 }
 
 // pollsPerPause is after how many rounds of polling the process's other goroutines get a chance,
