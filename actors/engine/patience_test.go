@@ -36,6 +36,17 @@ func TestPatienceEndsWhateverArrives(t *testing.T) {
 	}
 }
 
+// It yields soon, and not at once.
+func TestACallerLooksBeforeItYields(t *testing.T) {
+	p := patience{start: 5 * time.Millisecond}
+	if now := p.start + 300*time.Nanosecond; !p.hot(now) {
+		t.Error("yields 300 ns after the first look")
+	}
+	if now := p.start + 1200*time.Nanosecond; p.hot(now) {
+		t.Error("does not yield 1.2 µs after the first look")
+	}
+}
+
 // ending is awaited by a caller that counts its looks.
 type ending struct {
 	looks int

@@ -240,6 +240,12 @@ func (p *patience) over(now time.Duration, found bool) bool {
 	return now-p.last > p.idle || now-p.start > p.longest
 }
 
+// hotFor is how long a caller looks before it yields the processor for the first time: about what it costs
+// to yield, and through memory ranks that call together have each other's frames within it.
+const hotFor = 600 * time.Nanosecond
+
+func (p *patience) hot(now time.Duration) bool { return now-p.start < hotFor }
+
 // attend is for a caller that waits at once. Ranks that call together also send together: a frame
 // that comes between this rank's first one and its Wait would wake the reader.
 func (w *Work) attend() {
@@ -308,9 +314,13 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 			g.spin.Store(min(2*budget, int64(spin)))
 			return true
 		}
-		if p.over(time.Since(processBegan), found) {
+		now := time.Since(processBegan)
+		if p.over(now, found) {
 			g.spin.Store(max(budget/2, int64(spin)/8))
 			return false
+		}
+		if p.hot(now) {
+			continue
 		}
 		if n%pollsPerPause == 0 && crowded() {
 			runtime.Gosched()
