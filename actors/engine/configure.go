@@ -70,14 +70,27 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	}
 	o.shape.acknowledged = g.mayRunAhead(r)
 	o.memory[0], o.memory[2] = r.Src, r.Dst // task.Input, task.Final
+	polls := o.shape.eager && g.tries(g.paces.of(r.bytes))
 	if shows {
-		o.prepareShown(cut)
+		o.prepareShown(cut, polls)
 		return nil
 	}
-	if r.bytes <= g.mostPolled() {
+	if polls {
 		o.work.from = g.sources(o.work.from[:0], cut)
 	}
-	return o.joinTrees(t)
+	return o.joinTrees(t, polls)
+}
+
+// sharedFactor is how many times larger than EagerBytes an operation may be that goes without a grant, where
+// all ranks share memory. There a grant costs a change of process, and what comes too early waits in rings.
+const sharedFactor = 4
+
+// eagerBytes is the largest operation that goes without a grant.
+func (g *Group) eagerBytes() int {
+	if g.shared {
+		return sharedFactor * g.engine.Config.EagerBytes
+	}
+	return g.engine.Config.EagerBytes
 }
 
 // aheadUnheard is how many operations a rank may begin without hearing from others.

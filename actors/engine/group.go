@@ -82,7 +82,7 @@ type Group struct {
 	Table         atomic.Pointer[table.Table] // last committed
 	DroppedFrames atomic.Uint64               // that nobody waited for
 	Failovers     atomic.Uint64               // how often a rail to a member was lost or came back
-	spin          atomic.Int64                // how long a caller polls, in ns; 0: not at all
+	paces         paces                       // of operations
 
 	examining sync.Mutex  // one at a time: the last one knows best
 	degraded  atomic.Bool // a rail to a member is down
@@ -114,7 +114,6 @@ func (e *Engine) NewGroup(id uint64, name string, rank op.Rank, nodes []string, 
 	g.boards = newBoards(g)
 	g.Meter = e.Meters.Of(name)
 	g.Transfers = newTransfers(g)
-	g.spin.Store(int64(e.Config.WaitSpin))
 	return g
 }
 

@@ -124,26 +124,25 @@ func TestACallerLooksForFramesInTheOrderOfItsSum(t *testing.T) {
 	}
 }
 
-// Where all ranks share memory, operations of four times the size wait for no grant, and are polled for.
+// Where all ranks share memory, operations of four times the size go without a grant.
 func TestOperationsGoWithoutGrantsUpToALimit(t *testing.T) {
 	here := view.Host{Name: "h", Memory: "m"}
 	first := &table.Table{Version: 1, Entries: []table.Entry{{Weights: []uint32{1}}}}
 	for _, c := range []struct {
-		hosts                []view.Host
-		limit, eager, polled int
+		hosts       []view.Host
+		limit, want int
 	}{
-		{nil, 256 << 10, 256 << 10, 32 << 10},
-		{nil, 0, 0, 0},
-		{[]view.Host{here, {Name: "i", Memory: "m"}}, 256 << 10, 256 << 10, 32 << 10},
-		{[]view.Host{here, here}, 256 << 10, 1 << 20, 1 << 20},
-		{[]view.Host{here, here}, 0, 0, 0},
+		{nil, 256 << 10, 256 << 10},
+		{nil, 0, 0},
+		{[]view.Host{here, {Name: "i", Memory: "m"}}, 256 << 10, 256 << 10},
+		{[]view.Host{here, here}, 256 << 10, 1 << 20},
+		{[]view.Host{here, here}, 0, 0},
 	} {
 		e := New(Config{MemoryLimit: 1 << 20, EagerBytes: c.limit})
 		e.Rails = 1
 		g := e.NewGroup(7, "train", 0, []string{"a", "b"}, c.hosts, first)
-		if g.eagerBytes() != c.eager || g.mostPolled() != c.polled {
-			t.Errorf("limit %d on hosts %v: without grants up to %d bytes, polled for up to %d; want %d and %d",
-				c.limit, c.hosts, g.eagerBytes(), g.mostPolled(), c.eager, c.polled)
+		if got := g.eagerBytes(); got != c.want {
+			t.Errorf("limit %d on hosts %v: without grants up to %d bytes, want %d", c.limit, c.hosts, got, c.want)
 		}
 	}
 }

@@ -51,16 +51,40 @@ func TestACallerLooksBeforeItYields(t *testing.T) {
 type ending struct {
 	looks int
 	ended atomic.Bool
+	paced pace
 }
 
 func (e *ending) over() bool            { e.looks++; return e.ended.Load() }
 func (e *ending) Done() <-chan struct{} { return nil }
+func (e *ending) pace() *pace           { return &e.paced }
+
+// Operations for which polling is in vain are tried ever more rarely, and all again once one succeeds.
+func TestPollingInVainIsTriedEverMoreRarely(t *testing.T) {
+	var p pace
+	pauses := func() (passed int) {
+		for !p.due() {
+			passed++
+		}
+		return passed
+	}
+	for i, want := range []int{0, 0, 1, 2, 4, 8, 16, 16} {
+		if got := pauses(); got != want {
+			t.Errorf("after %d in vain %d operations pass, want %d", i, got, want)
+		}
+		p.ended(false)
+	}
+	pauses()
+	p.ended(true)
+	p.ended(false)
+	if !p.due() {
+		t.Error("an operation passes after one in vain")
+	}
+}
 
 // Where pollers have all processors, they let the process's other goroutines run before long.
 func TestPollersPauseForOthersWhereNoProcessorIsLeft(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	g := &Group{engine: New(Config{WaitSpin: time.Hour})}
-	g.spin.Store(int64(time.Hour))
 	var w ending
 	go w.ended.Store(true)
 	if !g.polls(nil, true, &w) {

@@ -32,7 +32,7 @@ const operandAlign = 64
 
 // prepareShown readies an operation that was numbered. It stays with the operation when it is
 // pooled.
-func (o *Operation) prepareShown(c *cut) {
+func (o *Operation) prepareShown(c *cut, polls bool) {
 	x := &o.shown
 	x.active, x.folds = true, c.folds
 	x.missing.Store(0) // until it is launched nothing is taken
@@ -41,9 +41,11 @@ func (o *Operation) prepareShown(c *cut) {
 		x.operands = make([]byte, need)
 	}
 	o.work.boards = o.group.boards
-	o.work.from = append(o.work.from[:0], source{boards: o.group.boards})
-	if !o.group.boards.whole.Load() { // frames come too
-		o.work.from = o.group.carriers(o.work.from)
+	if polls {
+		o.work.from = append(o.work.from[:0], source{boards: o.group.boards})
+		if !o.group.boards.whole.Load() { // frames come too
+			o.work.from = o.group.carriers(o.work.from)
+		}
 	}
 	o.group.boards.enter(o)
 }

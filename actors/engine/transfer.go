@@ -283,7 +283,7 @@ func (t *Transfer) WaitFor(d time.Duration) bool {
 // sources are where the message of a small receive comes from.
 func (t *Transfer) sources() []source {
 	g, rank := t.transfers.group, t.message.Rank
-	if !t.receives || rank == p2p.AnySource || rank == g.Rank || len(t.buf) > pollLimit {
+	if !t.receives || rank == p2p.AnySource || rank == g.Rank || len(t.buf) > transferEager || !g.tries(t.pace()) {
 		return nil
 	}
 	s := source{peer: g.Peers[rank], rail: g.Peers[rank].Carrier(mainRail(t.transfers.weights(len(t.buf))))}
@@ -292,6 +292,8 @@ func (t *Transfer) sources() []source {
 	}
 	return []source{s}
 }
+
+func (t *Transfer) pace() *pace { return t.transfers.paces.of(len(t.buf)) }
 
 // Watch ends the transfer when the context ends, for a caller that may not Wait.
 func (t *Transfer) Watch(ctx context.Context) {

@@ -28,6 +28,7 @@ type Transfers struct {
 	group        *Group
 	id           uint64 // on the wire
 	sends, recvs chan struct{}
+	paces        paces
 
 	mu     sync.Mutex
 	core   *p2p.Core[*Transfer] // made when it is first needed

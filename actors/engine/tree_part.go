@@ -67,7 +67,7 @@ func (o *Operation) treed(t *table.Table) bool {
 }
 
 // joinTrees makes the parts of an operation that go over trees, in the order of operations.
-func (o *Operation) joinTrees(t *table.Table) error {
+func (o *Operation) joinTrees(t *table.Table, polls bool) error {
 	if len(t.Trees) == 0 || !o.treed(t) {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (o *Operation) joinTrees(t *table.Table) error {
 		p.cut()
 		tree.join(p)
 		o.trees = append(o.trees, p)
-		if o.shape.eager && o.request.bytes <= pollLimit {
+		if polls {
 			o.work.from = append(o.work.from[:0], tree.pollable(p.castAlone(o.request.bytes))...)
 		}
 	}

@@ -3,14 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/polyrail/polyrail/railactors"
-	"github.com/polyrail/polyrail/railactors/transport"
 )
 
 // Work is the handle of an operation in flight.
@@ -74,6 +70,8 @@ func (w *Work) Done() <-chan struct{} {
 
 func (w *Work) over() bool { return w.ended.Load() }
 
+func (w *Work) pace() *pace { return w.group.paces.of(w.request.bytes) }
+
 // Err is the operation's error once Done is closed, nil before.
 func (w *Work) Err() error {
 	if w.over() {
@@ -127,6 +125,7 @@ func (w *Work) WaitFor(d time.Duration) bool {
 type awaited interface {
 	over() bool
 	Done() <-chan struct{} // closed then
+	pace() *pace
 }
 
 func (g *Group) waitFor(from []source, w awaited, d time.Duration) bool {
@@ -170,86 +169,10 @@ func (w *Work) Watch(ctx context.Context) {
 	}
 }
 
-// source is where frames of an operation come from, or where its operands are shown.
-type source struct {
-	peer   *railactors.Peer
-	rail   int
-	boards *boards // in place of peer and rail; or nil
-}
-
-func (s *source) poll() (found bool) {
-	if s.boards != nil {
-		return s.boards.look()
-	}
-	return s.peer.Poll(s.rail)
-}
-
-// pollLimit is the largest operation, in bytes, whose frames its caller looks for. Larger ones take so long
-// that polling costs the other processes of the host, or the writers of this one, more than it gains.
-const pollLimit = 32 << 10
-
-// sharedFactor is how many times larger than EagerBytes an operation may be that goes without a grant,
-// and is polled for, where all ranks share memory. There it takes longer to wake somebody, or to wait for
-// his grant, than to exchange the data. What comes too early waits in rings.
-const sharedFactor = 4
-
-// eagerBytes is the largest operation that goes without a grant.
-func (g *Group) eagerBytes() int {
-	if g.shared {
-		return sharedFactor * g.engine.Config.EagerBytes
-	}
-	return g.engine.Config.EagerBytes
-}
-
-// mostPolled is the largest operation whose frames its caller looks for.
-func (g *Group) mostPolled() int {
-	if g.shared {
-		return g.eagerBytes()
-	}
-	return min(pollLimit, g.eagerBytes())
-}
-
-// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance,
-// where the pollers have all of its processors. Not after each: Gosched wakes another thread to look
-// for work, which makes a round trip half as long again.
-const pollsPerPause = 16
-
-// pollers are the goroutines of the process that poll. While there is a processor (P) without one,
-// the Go scheduler runs the other goroutines there, and no poller pauses for them.
-var pollers atomic.Int32
-
-func crowded() bool { return int(pollers.Load()) >= runtime.GOMAXPROCS(0) }
-
-// longestPoll is how many WaitSpin a caller polls at most: frames of other operations must not keep
-// it from its context.
-const longestPoll = 20
-
-// patience is how long a caller goes on polling. Frames that arrive renew it: while they do, polling spares
-// wake-ups, however long the operation takes.
-type patience struct {
-	idle    time.Duration // without a frame
-	longest time.Duration
-	start   time.Duration
-	last    time.Duration // the last look that found something
-}
-
-func (p *patience) over(now time.Duration, found bool) bool {
-	if found {
-		p.last = now
-	}
-	return now-p.last > p.idle || now-p.start > p.longest
-}
-
-// hotFor is how long a caller looks before it yields the processor for the first time: about what it costs
-// to yield, and through memory ranks that call together have each other's frames within it.
-const hotFor = 600 * time.Nanosecond
-
-func (p *patience) hot(now time.Duration) bool { return now-p.start < hotFor }
-
 // attend is for a caller that waits at once. Ranks that call together also send together: a frame
 // that comes between this rank's first one and its Wait would wake the reader.
 func (w *Work) attend() {
-	if len(w.from) > 0 && w.group.spin.Load() > 0 {
+	if len(w.from) > 0 {
 		w.attending.Store(true)
 		attend(w.from)
 	}
@@ -282,66 +205,6 @@ func (w *Work) listening(n int32) {
 	w.group.engine.Listening(n)
 	if w.boards != nil {
 		w.boards.listening(n)
-	}
-}
-
-// polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
-// wake-ups of a reader and of this goroutine would cost most of what such an operation takes. How
-// long it polls without a frame adapts. A wait that polling didn't end halves that, one that it did
-// doubles it. attending says that attend was called.
-func (g *Group) polls(from []source, attending bool, w awaited) bool {
-	budget := g.spin.Load()
-	if !attending {
-		if w.over() {
-			return true
-		}
-		if len(from) == 0 || budget == 0 {
-			return false
-		}
-		attend(from)
-	}
-	defer leave(from)
-	pollers.Add(1)
-	defer pollers.Add(-1)
-	spin, start := g.engine.Config.WaitSpin, time.Since(processBegan)
-	p := patience{idle: time.Duration(budget), longest: longestPoll * spin, start: start, last: start}
-	for n := 1; ; n++ {
-		found := false
-		for i := range from {
-			found = from[i].poll() || found
-		}
-		if w.over() {
-			g.spin.Store(min(2*budget, int64(spin)))
-			return true
-		}
-		now := time.Since(processBegan)
-		if p.over(now, found) {
-			g.spin.Store(max(budget/2, int64(spin)/8))
-			return false
-		}
-		if p.hot(now) {
-			continue
-		}
-		if n%pollsPerPause == 0 && crowded() {
-			runtime.Gosched()
-		}
-		transport.Yield()
-	}
-}
-
-func attend(from []source) {
-	for _, s := range from {
-		if s.peer != nil {
-			s.peer.Attend(s.rail)
-		}
-	}
-}
-
-func leave(from []source) {
-	for _, s := range from {
-		if s.peer != nil {
-			s.peer.Leave(s.rail)
-		}
 	}
 }
 
