@@ -40,7 +40,7 @@ func crowded() bool { return int(pollers.Load()) >= runtime.GOMAXPROCS(0) }
 const longestPoll = 5
 
 // patience is how long a caller goes on polling. Frames that arrive renew it: while they do, polling spares
-// wake-ups, however long the operation takes.
+// wake-ups.
 type patience struct {
 	idle    time.Duration // without a frame
 	longest time.Duration
