@@ -51,7 +51,7 @@ func TestStacksAreSortedByTheInnermostKnownFunction(t *testing.T) {
 
 // A rule whose function has another name by now sorts nothing.
 func TestTheFunctionThatPollsHasTheNameOfItsRule(t *testing.T) {
-	source, err := os.ReadFile("../../../../actors/engine/work.go")
+	source, err := os.ReadFile("../../../../actors/engine/polling.go")
 	if err != nil {
 		t.Fatal(err)
 	}
