@@ -37,8 +37,8 @@ token buckets: what passes at once after a pause, as the time that it takes at t
 --calibrate measures what this machine's processor takes, prints it as flags and goes by it. The
 rails' figures are yours to say.
 
-Algorithms with a step for each rank (ring, chain, direct, bruck) are simulated up to 1,024 ranks.
-What is marked with ~ is a line through the times of 512 and 1,024.
+Algorithms with a step or a block for each rank (ring, bcube, chain, direct, bruck) are simulated
+up to 1,024 ranks. What is marked with ~ is a line through the times of 512 and 1,024.
 
 docs/simulate.md says what the model leaves out.`
 

@@ -11,7 +11,8 @@ import (
 // Bounds of a span, in bytes of one block.
 const (
 	MaxSpanBytes = 256 << 10 // the payload of a frame (wire.MaxPayload)
-	minSpanBytes = 24 << 10  // what a span holds at least, where there is that much: smaller frames cost more than they overlap
+	// What the widest frames hold at least, where there is that much: smaller ones cost more than they overlap.
+	minFrameBytes = 24 << 10
 
 	// Aimed at: the steps of one overlap with those of the other. More cost a processor more than
 	// they gain.
@@ -119,7 +120,7 @@ func newPlan(l Layout, rounds []int, perSpan func(rounds int) int) *Plan {
 // there are spans to overlap, and so many that frames are not small. They stay within the limits of
 // frames and scratch.
 func (l *Layout) spanRounds(rounds int, cost schedule.Cost) int {
-	spans, least, most := spansPerLane, minSpanBytes, MaxSpanBytes
+	spans, least, most := spansPerLane, minFrameBytes/max(cost.Widest, 1), MaxSpanBytes
 	if cost.Depth > 0 {
 		spans, least, most = spansPerLink*cost.Depth, minPipelineBytes, maxPipelineBytes
 	}

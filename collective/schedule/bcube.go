@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/polyrail/polyrail/collective/op"
+import (
+	"slices"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
 
 // Dimensions is how Bcube of a base arranges n ranks: the sizes of its groups, from the
 // closest ranks outwards, whose product is n. They are n's prime factors in ascending
@@ -35,73 +39,93 @@ func Dimensions(n, base int) []int {
 
 // bcube reduces dimension by dimension. Ranks are numbered in the mixed radix of the
 // dimensions; a group of dimension d is the ranks that differ in digit d alone. In the
-// reduce-scatter, within each group each rank gets from all others what concerns the owners
-// that have its digit, and folds by ascending rank; then owners' finals go out
-// in the reverse order of dimensions. A frame's step is different for each sender of a
-// group (its distance from the receiver), so that (owner, step) names a frame at its receiver.
+// reduce-scatter each rank sends each other one of its group the blocks whose owners have that
+// one's digit, of those that it still has, in one frame. It folds what it gets by ascending rank.
+// Then the final values go out in the reverse order of dimensions. With base 2 this is recursive
+// halving and doubling (Rabenseifner, 2004). A frame's step is different for each sender of a
+// group (its distance from the receiver), which names it at its receiver.
 func (b *builder) bcube() {
 	n, r, dims := b.p.N, int(b.p.Rank), Dimensions(b.p.N, b.p.Base)
-	steps := 0 // of the reduce-scatter
-	for _, d := range dims {
-		steps += d - 1
-	}
-	b.p.Steps = 2 * steps
+	have := make(map[int]Value, n) // the value that a block lies in
+	blocks := make([]int, n)       // that it has: of the owners whose digits are its own so far
 	for o := range n {
-		// The way of the reduce-scatter: as long as our digits are the owner's, we fold.
-		// apart: the first dimension in which we differ from the owner.
-		value, apart := b.part(o, true, true), len(dims)
-		stride, step := 1, 0
-		for d, size := range dims {
-			mine, theirs := r/stride%size, o/stride%size
-			if mine != theirs {
-				apart = d
-				b.send(step+distance(theirs, mine, size), op.Rank(r+(theirs-mine)*stride), value)
-				break
+		blocks[o], have[o] = o, b.part(o, true, true)
+	}
+	stride, step := 1, 0
+	for _, size := range dims {
+		mine := r / stride % size
+		args := make([]Value, size)
+		var kept []int
+		for digit := range size {
+			theirs := slices.DeleteFunc(slices.Clone(blocks), func(o int) bool { return o/stride%size != digit })
+			args[digit] = b.gather(theirs, have)
+			if digit == mine {
+				kept = theirs
+			} else {
+				b.sendTo(0, step+distance(digit, mine, size), op.Rank(r+(digit-mine)*stride), args[digit])
 			}
-			args := make([]Value, size)
-			for digit := range args {
-				if args[digit] = value; digit != mine {
-					args[digit] = b.recv(step+distance(mine, digit, size), op.Rank(r+(digit-mine)*stride))
+		}
+		for digit := range size {
+			if digit != mine {
+				args[digit] = b.recvWide(0, step+distance(mine, digit, size), op.Rank(r+(digit-mine)*stride), kept)
+			}
+		}
+		b.block, blocks = kept[0], kept
+		stride, step = stride*size, step+size-1
+		sum := Value(0)
+		if stride == n {
+			sum = b.reduceFinal(args...)
+		} else {
+			sum = b.reduce(args[0], args...)
+		}
+		for _, o := range kept {
+			have[o] = sum
+		}
+	}
+	b.p.Steps = 2 * step
+	for d := len(dims) - 1; d >= 0; d-- {
+		size := dims[d]
+		stride /= size
+		mine, sent := r/stride%size, b.gather(blocks, have)
+		for i := 1; i < size; i++ {
+			digit := (mine + i) % size
+			b.sendTo(0, step+distance(digit, mine, size), op.Rank(r+(digit-mine)*stride), sent)
+		}
+		for i := 1; i < size; i++ {
+			digit := (mine + i) % size
+			theirs := make([]int, 0, n)
+			for _, o := range b.blocksOf(sent) {
+				theirs = append(theirs, o+(digit-mine)*stride)
+			}
+			from, at := op.Rank(r+(digit-mine)*stride), step+distance(mine, digit, size)
+			if len(theirs) == 1 {
+				have[theirs[0]] = b.add(Instr{Kind: Recv, Blocks: theirs, Step: at, Peer: from, Store: Place{Kind: Final}})
+			} else {
+				got := b.recvWide(0, at, from, theirs)
+				for _, o := range theirs {
+					b.block, have[o] = o, got
+					b.copyFinal(got)
 				}
 			}
-			if d == len(dims)-1 {
-				value = b.reduceFinal(args...)
-			} else {
-				value = b.reduce(scratchOf(args), args...)
-			}
-			stride *= size
-			step += size - 1
+			blocks = append(blocks, theirs...)
 		}
-		// The way back: the final value comes in the dimension that sets us apart, and goes
-		// out in those before it.
-		if apart < len(dims) {
-			size := dims[apart]
-			mine, theirs := r/stride%size, o/stride%size
-			value = b.recvFinal(steps+step+distance(mine, theirs, size), op.Rank(r+(theirs-mine)*stride))
-		}
-		for d := apart - 1; d >= 0; d-- {
-			size := dims[d]
-			stride /= size
-			step -= size - 1
-			mine := r / stride % size
-			for i := 1; i < size; i++ {
-				digit := (mine + i) % size
-				b.send(steps+step+distance(digit, mine, size), op.Rank(r+(digit-mine)*stride), value)
-			}
-		}
+		step += size - 1
 	}
+}
+
+// gather is one value of these blocks: the one that they alone lie in, or a copy.
+func (b *builder) gather(blocks []int, have map[int]Value) Value {
+	if v := have[blocks[0]]; slices.Equal(b.blocksOf(v), blocks) {
+		return v
+	}
+	pieces := make([]Value, len(blocks))
+	for i, o := range blocks {
+		pieces[i] = have[o]
+	}
+	return b.pack(blocks, pieces)
 }
 
 // distance numbers the senders of a group of so many as one receiver sees them: 0 … size-2.
 func distance(receiver, sender, size int) int {
 	return (sender-receiver+size)%size - 1
-}
-
-// scratchOf is the first of args that lies in scratch, which is the first or second:
-// only one of them is Input.
-func scratchOf(args []Value) Value {
-	if _, ok := args[0].Input(); ok {
-		return args[1]
-	}
-	return args[0]
 }

@@ -91,7 +91,8 @@ func (b *builder) blocksOf(v Value) []int {
 
 // reduce folds args over the value in scratch that is called over: the first or second of them.
 func (b *builder) reduce(over Value, args ...Value) Value {
-	return b.add(Instr{Kind: Reduce, Args: args, Store: b.p.Code[over].Store})
+	v := b.p.Code[over]
+	return b.add(Instr{Kind: Reduce, Blocks: v.Blocks, Args: args, Store: v.Store})
 }
 
 // reduceEach folds values over the first of them, each as soon as it is there and those before it

@@ -48,7 +48,7 @@ func CostOf(s Spec) Cost {
 			c.Slots = n - 1
 		}
 	case op.Bcube:
-		c.Stages, c.Volume, c.Slots = 2*len(Dimensions(n, s.Base)), 2*scattered, n-1
+		c = bcubeCost(n, s.Base)
 	case op.Tree:
 		c = treeCost(kind, n)
 	case op.RecursiveDoubling:
@@ -105,6 +105,26 @@ func doublingCost(k op.Kind, n int) Cost {
 		c.Stages, c.Volume, c.Slots = rounds+1, float64(rounds+1), rounds+1
 		if 2*beyond > 1<<rounds { // a half has no rank that could begin at once
 			c.Stages++
+		}
+	}
+	return c
+}
+
+func bcubeCost(n, base int) Cost {
+	dims := Dimensions(n, base)
+	c := Cost{Stages: 2 * len(dims), Volume: 2 * float64(n-1) / float64(n), Widest: n / dims[0]}
+	for d, left := 0, n; d < len(dims); d++ { // blocks of a rank before and after a dimension
+		before := left
+		left /= dims[d]
+		c.Slots += (dims[d] - 1) * left // received to be folded
+		if d > 0 || left > 1 {
+			c.Slots += before // packed
+		}
+		if left > 1 {
+			c.Slots += (dims[d] - 1) * left // of results
+		}
+		if d > 0 { // packed for the dimension before
+			c.Slots += before
 		}
 	}
 	return c

@@ -123,12 +123,24 @@ var choices = map[op.Kind]choice{
 // which all send to all would have each rank connect to all.
 const ManyRanks = 16
 
-// Of many ranks: a ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes
-// for each rank; Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
+// A ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes for each rank.
+// Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: an allreduce goes by
+// it up to so many. Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
 const (
 	ringBytesPerRank  = 4 << 10
+	bcubeBytesPerRank = 8 << 10
 	bruckBytesPerRank = 8 << 10
 )
+
+// byBcube reports whether an allreduce goes by Bcube. Where n has a large prime factor its groups would
+// have each rank connect to as many.
+func byBcube(k op.Kind, bytes, n int64) bool {
+	if k != op.KindAllReduce || bytes <= ShortBytes || bytes > bcubeBytesPerRank*n {
+		return false
+	}
+	dims := Dimensions(int(n), 2)
+	return dims[len(dims)-1] <= ManyRanks
+}
 
 // chooseMany is Choose for many ranks.
 func chooseMany(k op.Kind, bytes, n int64) op.Algorithm {
@@ -202,6 +214,9 @@ func (h *Hosts) choose(k op.Kind, bytes int64) op.Algorithm {
 func Choose(k op.Kind, bytes int64, n int, hosts *Hosts) op.Algorithm {
 	if a := hosts.choose(formOf(k), bytes); a != op.Auto {
 		return a
+	}
+	if byBcube(formOf(k), bytes, int64(n)) {
+		return op.Bcube
 	}
 	if n > ManyRanks {
 		return chooseMany(formOf(k), bytes, int64(n))

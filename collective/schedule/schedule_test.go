@@ -386,6 +386,12 @@ func TestEveryValueIsUsedAndDefinedBefore(t *testing.T) {
 	})
 }
 
+// received reports whether an instruction only copies what came from another rank.
+func received(p *schedule.Program, in *schedule.Instr) bool {
+	_, own := in.Args[0].Input()
+	return in.Kind == schedule.Copy && !own && p.Code[in.Args[0]].Kind == schedule.Recv
+}
+
 // An average is divided where a sum over all ranks is complete. The sums of a scan are passed on:
 // divided, they would be so again at the next rank.
 func TestOnlySumsOverAllRanksAreLast(t *testing.T) {
@@ -393,8 +399,8 @@ func TestOnlySumsOverAllRanksAreLast(t *testing.T) {
 		averages := v.kind == op.KindAllReduce || v.kind == op.KindReduce || v.kind == op.KindReduceScatter
 		for r, p := range programs {
 			for _, in := range p.Code {
-				final := in.Store.Kind == schedule.Final && in.Kind != schedule.Recv
-				if in.Last != (averages && final) {
+				complete := in.Store.Kind == schedule.Final && in.Kind != schedule.Recv && !received(p, &in)
+				if in.Last != (averages && complete) {
 					t.Errorf("rank %d: %+v", r, in)
 				}
 			}
@@ -434,6 +440,25 @@ func TestWhatIsChosenCanBeBuilt(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Between what doubling carries and what the ring does lies Bcube, but for numbers of ranks of which a
+// group would be large.
+func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		bytes int64
+		want  op.Algorithm
+	}{
+		{2, 16<<10 + 1, op.Ring},
+		{4, 16 << 10, op.RecursiveDoubling}, {4, 16<<10 + 1, op.Bcube}, {4, 32 << 10, op.Bcube}, {4, 32<<10 + 1, op.Ring},
+		{64, 16 << 10, op.Tree}, {64, 16<<10 + 1, op.Bcube}, {64, 512 << 10, op.Bcube}, {64, 512<<10 + 1, op.Ring},
+		{13, 64 << 10, op.Bcube}, {17, 64 << 10, op.RecursiveDoubling}, {17, 68 << 10, op.Ring},
+	} {
+		if got := schedule.Choose(op.KindAllReduce, c.bytes, c.n, nil); got != c.want {
+			t.Errorf("%d bytes among %d ranks: %v, want %v", c.bytes, c.n, got, c.want)
 		}
 	}
 }

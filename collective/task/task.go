@@ -252,8 +252,9 @@ func (t *Task) kernel(span, at int) Action {
 	if in.Kind == schedule.Copy {
 		a.Kind = Copy
 		a.Args = t.args[from : from+len(in.Pieces) : from+len(in.Pieces)]
+		var c cursor
 		for i, v := range in.Pieces {
-			a.Args[i] = t.piece(span, v, in.Blocks[i])
+			a.Args[i] = t.piece(&c, span, v, in.Blocks[i])
 		}
 	} else {
 		a.Args = t.args[from : from+len(in.Args) : from+len(in.Args)]
@@ -369,20 +370,32 @@ func (t *Task) value(span int, v schedule.Value) Loc {
 	return Loc{Mem: Scratch, Off: slot, Len: t.bytes(span, in.Blocks)}
 }
 
+// cursor is where in a wide value a piece ended: the next one is mostly behind it.
+type cursor struct {
+	of    schedule.Value
+	index int // of the next block
+	off   int
+}
+
 // piece is where one block of a value lives.
-func (t *Task) piece(span int, v schedule.Value, block int) Loc {
+func (t *Task) piece(c *cursor, span int, v schedule.Value, block int) Loc {
 	l := t.value(span, v)
 	if _, ok := v.Input(); ok {
 		return l
 	}
+	blocks := t.Program.Code[v].Blocks
+	if c.of != v || !slices.Contains(blocks[c.index:], block) {
+		*c = cursor{of: v}
+	}
 	s := &t.lane.Spans[span]
-	for _, b := range t.Program.Code[v].Blocks {
-		_, length := t.Plan.Range(s.First, s.Count, b)
-		if b == block {
-			l.Len = length
+	for ; c.index < len(blocks); c.index++ {
+		_, length := t.Plan.Range(s.First, s.Count, blocks[c.index])
+		if blocks[c.index] == block {
+			l.Off, l.Len = l.Off+c.off, length
+			c.index, c.off = c.index+1, c.off+length
 			break
 		}
-		l.Off += length
+		c.off += length
 	}
 	return l
 }

@@ -6,6 +6,7 @@ package reference
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/schedule"
@@ -116,11 +117,12 @@ func (e *evaluation[T]) run(r op.Rank, v schedule.Value) (bool, error) {
 		}
 		e.wire[f] = message[T]{r, result}
 	case schedule.Reduce:
-		sum := e.value(r, in.Args[0])[0]
+		result = slices.Clone(e.value(r, in.Args[0]))
 		for _, a := range in.Args[1:] {
-			sum = e.combine(sum, e.value(r, a)[0])
+			for i, operand := range e.value(r, a) {
+				result[i] = e.combine(result[i], operand)
+			}
 		}
-		result = []T{sum}
 	case schedule.Copy:
 		for i, a := range in.Pieces {
 			result = append(result, e.block(r, a, in.Blocks[i]))
