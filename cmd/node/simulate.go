@@ -61,6 +61,7 @@ type simulateFlags struct {
 	node       simulate.Tree
 	faults     []simulate.Fault
 	notice     time.Duration
+	warmup     int
 	calibrate  bool
 	csv        bool
 	plot       string
@@ -84,6 +85,7 @@ func newSimulate() *cobra.Command {
 	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs, "operation: "+strings.Join(operationNames(), ", "))
 	settings.List(fs, &f.algorithms, "algorithms", "NAME,...", ",", op.ParseAlgorithm, polyrail.Algorithm.String, "a column for each; auto: by the fixed rule")
 	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")
+	fs.IntVar(&f.warmup, "warmup", 0, "operations before the one that counts, each with a barrier after it: token buckets aren't full then")
 	fs.BoolVar(&f.calibrate, "calibrate", false, "measure what this machine's processor takes, and go by it")
 	fs.BoolVar(&f.csv, "csv", false, "print CSV")
 	fs.StringVar(&f.plot, "plot", "", "draw time against hosts, or against sizes where there is one number of hosts, to `FILE`; svg, png or pdf")
@@ -253,7 +255,7 @@ func (t *simTable) simulate(ctx context.Context, hosts, bytes int, a op.Algorith
 			c.Rails[i].Tree = &node
 		}
 	}
-	r, err := simulate.Run(ctx, &c, simulate.Call{Kind: t.kind, Algorithm: a, Bytes: bytes})
+	r, err := simulate.Run(ctx, &c, simulate.Call{Kind: t.kind, Algorithm: a, Bytes: bytes, Warmup: t.flags.warmup})
 	return simCell{took: r.Time, simulation: r}, err
 }
 

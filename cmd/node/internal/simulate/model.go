@@ -76,11 +76,14 @@ type Call struct {
 	Algorithm op.Algorithm // op.Auto: by the fixed rule
 	Bytes     int
 	Shares    []float64 // of the rails; nil: by their rates above SplitBytes, else all on the quickest
+	// Operations like it that were before, each with a barrier after it, as node bench has them. They leave
+	// less in token buckets than a long pause does.
+	Warmup int
 }
 
 // Result is what an operation took.
 type Result struct {
-	Time      time.Duration // from the call to the last rank's end
+	Time      time.Duration // from the call to the last rank's end; of the last operation, as all here
 	Algorithm op.Algorithm
 	Ranks     int
 	Frames    int64 // of data

@@ -59,12 +59,34 @@ type early struct {
 	f    *frame
 }
 
-// Run simulates an operation. The error lists what is wrong with its input, or is the context's.
+// Run simulates an operation, and those before it. The error lists what is wrong with its input, or is
+// the context's.
 func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
-	if err := c.Check(); err != nil {
-		return Result{}, err
+	faults := c.Check()
+	if call.Warmup < 0 || call.Warmup > 0 && len(c.Faults) > 0 {
+		faults = errors.Join(faults, fmt.Errorf("%d operations before the one that counts: none where a rail dies", call.Warmup))
 	}
-	s := &simulation{cluster: c, call: call, net: newNetwork(c), trees: make([]*tree, len(c.Rails)),
+	if faults != nil {
+		return Result{}, faults
+	}
+	net := newNetwork(c)
+	var at time.Duration
+	for range call.Warmup {
+		for _, before := range []Call{call, {Kind: op.KindBarrier}} {
+			_, end, err := runOne(ctx, c, before, net, at)
+			if err != nil {
+				return Result{}, err
+			}
+			at = end
+		}
+	}
+	result, _, err := runOne(ctx, c, call, net, at)
+	return result, err
+}
+
+// runOne simulates an operation that all ranks call at a time, and says when its last rank ends.
+func runOne(ctx context.Context, c *Cluster, call Call, net *network, at time.Duration) (Result, time.Duration, error) {
+	s := &simulation{cluster: c, call: call, net: net, trees: make([]*tree, len(c.Rails)), last: at,
 		eager: call.Bytes <= eagerBytes, ranks: make([]rank, c.ranks()), dead: make([]time.Duration, len(c.Rails))}
 	for i := range s.dead {
 		s.dead[i] = math.MaxInt64
@@ -73,10 +95,10 @@ func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
 		s.dead[f.Rail] = min(s.dead[f.Rail], f.At)
 	}
 	if err := s.prepare(ctx); err != nil {
-		return Result{}, err
+		return Result{}, 0, err
 	}
 	for r := range s.ranks {
-		s.queue.add(event{at: work(s.net.processor(r), 0, c.Ranks.Begin), kind: began, who: int32(r)})
+		s.queue.add(event{at: work(s.net.processor(r), at, c.Ranks.Begin), kind: began, who: int32(r)})
 	}
 	for n := 0; ; n++ {
 		e, ok := s.queue.next()
@@ -84,19 +106,19 @@ func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
 			break
 		}
 		if n%4096 == 0 && ctx.Err() != nil {
-			return Result{}, context.Cause(ctx)
+			return Result{}, 0, context.Cause(ctx)
 		}
 		s.now = e.at
 		s.result.Events++
 		if s.handle(e); s.err != nil {
-			return Result{}, s.err
+			return Result{}, 0, s.err
 		}
 	}
 	if s.open > 0 {
-		return Result{}, fmt.Errorf("simulate: %d parts have not ended, and nothing happens any more", s.open)
+		return Result{}, 0, fmt.Errorf("simulate: %d parts have not ended, and nothing happens any more", s.open)
 	}
-	s.result.Time, s.result.Ranks, s.result.Algorithm = s.last, len(s.ranks), s.algorithm
-	return s.result, nil
+	s.result.Time, s.result.Ranks, s.result.Algorithm = s.last-at, len(s.ranks), s.algorithm
+	return s.result, s.last, nil
 }
 
 // prepare makes every rank's program, plan and tasks, and the rails' trees.

@@ -77,6 +77,33 @@ func TestABurstPassesAtOnceAfterAPause(t *testing.T) {
 	}
 }
 
+// Where operations follow each other a bucket holds no more than what the pause between them brought, and
+// takes the operations' bytes at its rate.
+func TestOperationsInARowFindWhatTheLastOneLeftInABucket(t *testing.T) {
+	const bytes, burst = 50_000, 200 * time.Microsecond
+	took := func(burst time.Duration, warmup int) time.Duration {
+		c := gigabit(2, 1)
+		c.Rails[0].Burst = burst
+		return run(t, c, Call{Kind: op.KindAllReduce, Algorithm: op.RecursiveDoubling, Bytes: bytes, Warmup: warmup}).Time
+	}
+	if alone, inARow := took(0, 0), took(0, 3); alone != inARow {
+		t.Errorf("without a bucket: %v alone, %v in a row", alone, inARow)
+	}
+	pause := run(t, gigabit(2, 1), Call{Kind: op.KindBarrier}).Time
+	within(t, "the first", took(burst, 0), took(0, 0)-burst, 0.02)
+	within(t, "the fourth", took(burst, 3), over(bytes, 125e6)-pause, 0.05)
+}
+
+func TestOperationsInARowNeedRailsThatLive(t *testing.T) {
+	for warmup, faults := range map[int][]Fault{-1: nil, 1: {{Rail: 0}}} {
+		c := gigabit(2, 2)
+		c.Faults = faults
+		if _, err := Run(t.Context(), c, Call{Kind: op.KindBarrier, Warmup: warmup}); err == nil {
+			t.Errorf("%d operations before, faults %v: no error", warmup, faults)
+		}
+	}
+}
+
 // A tree's lane is cut as the runtime cuts it: each block of the flat algorithm into fragments.
 func TestATreesLaneIsCutIntoTheBlocksOfTheFlatAlgorithm(t *testing.T) {
 	for a, fragments := range map[op.Algorithm]int64{op.RecursiveDoubling: 1, op.Ring: 4} {
