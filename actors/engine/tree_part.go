@@ -60,8 +60,7 @@ func (o *Operation) treed(t *table.Table) bool {
 	case op.KindReduce, op.KindBroadcast:
 		return route == table.TreedAll && r.Algorithm == op.Auto
 	case op.KindAllReduce, op.KindBarrier:
-		a := o.shape.desc.Algorithm
-		large := !o.shape.eager && (a == op.Ring || a == op.Bcube)
+		large := !o.shape.eager && o.shape.desc.Algorithm == op.Ring
 		return route != table.Flat && large || route.Treed() && r.Algorithm == op.Auto
 	}
 	return false

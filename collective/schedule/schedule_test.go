@@ -454,7 +454,8 @@ func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
 	}{
 		{2, 16<<10 + 1, op.Ring},
 		{4, 16 << 10, op.RecursiveDoubling}, {4, 16<<10 + 1, op.Bcube}, {4, 32 << 10, op.Bcube}, {4, 32<<10 + 1, op.Ring},
-		{64, 16 << 10, op.Tree}, {64, 16<<10 + 1, op.Bcube}, {64, 512 << 10, op.Bcube}, {64, 512<<10 + 1, op.Ring},
+		{64, 16 << 10, op.Tree}, {64, 16<<10 + 1, op.Bcube}, {64, 256 << 10, op.Bcube}, {64, 256<<10 + 1, op.Ring},
+		{128, 256 << 10, op.Bcube}, {128, 256<<10 + 1, op.RecursiveDoubling},
 		{13, 64 << 10, op.Bcube}, {17, 64 << 10, op.RecursiveDoubling}, {17, 68 << 10, op.Ring},
 	} {
 		if got := schedule.Choose(op.KindAllReduce, c.bytes, c.n, nil); got != c.want {
