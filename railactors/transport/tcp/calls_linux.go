@@ -14,6 +14,11 @@ func setCongestion(fd int, name string) error {
 	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 }
 
+// choosePortLate leaves the port of a socket that is bound to an address open until it connects
+// (IP_BIND_ADDRESS_NO_PORT). A port that is free for any destination takes the kernel a search through all that are
+// in use: among tens of thousands that was most of what dialing cost. A kernel that can't (before 4.2) searches.
+func choosePortLate(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) }
+
 // The calls below go past the Go scheduler: none of them waits, since the net package's descriptors
 // don't. Told of them, the scheduler takes the processor away from whoever is in one for 20 µs, as a
 // write that runs the whole network stack is, and wakes other threads to use it: with

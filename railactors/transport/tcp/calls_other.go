@@ -41,6 +41,9 @@ func oneByOne(call func(fd int, p []byte) (int, error), fd int, iov []unix.Iovec
 	return total, nil
 }
 
+// choosePortLate leaves the port open until a socket connects, where the system can.
+func choosePortLate(int) {}
+
 // setLowWater sets SO_RCVLOWAT, and reports whether the system could.
 func setLowWater(fd, bytes int) bool {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes) == nil

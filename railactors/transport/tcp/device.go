@@ -155,20 +155,22 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 	if err != nil {
 		return nil, fmt.Errorf("dial %q from %v: not an address and a port", addr, d.chosen)
 	}
-	local, err := nic.Local(to.Addr())
-	if err != nil {
-		return nil, fmt.Errorf("dial %q from %v: %w", addr, d.chosen, err)
-	}
-	through := d.chosen.Interface
-	if local || d.chosen.Loopback || d.unbound != nil {
-		through = ""
+	through := ""
+	if !d.chosen.Loopback && d.unbound == nil {
+		local, err := nic.Local(to.Addr())
+		if err != nil {
+			return nil, fmt.Errorf("dial %q from %v: %w", addr, d.chosen, err)
+		}
+		if !local {
+			through = d.chosen.Interface
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.open, cancel)()
 	dialer := net.Dialer{
 		LocalAddr: &net.TCPAddr{IP: d.chosen.Addr.AsSlice()},
-		Control:   d.options.control(through),
+		Control:   late(d.options.control(through)),
 		KeepAlive: -1,
 	}
 	c, err := dialer.DialContext(ctx, "tcp", addr)

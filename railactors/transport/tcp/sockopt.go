@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"syscall"
 
@@ -44,6 +45,13 @@ func (o Options) control(through string) controlFunc {
 			}
 			return nil
 		})
+	}
+}
+
+// late is a control of sockets that connect: their ports are chosen then.
+func late(control controlFunc) controlFunc {
+	return func(network, address string, c syscall.RawConn) error {
+		return errors.Join(control(network, address, c), c.Control(func(fd uintptr) { choosePortLate(int(fd)) }))
 	}
 }
 
