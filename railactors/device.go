@@ -60,7 +60,8 @@ func (r *rail) chosen() string {
 func (f *Fabric) openDevices(rails []RailConfig) error {
 	var absent []error
 	for _, rc := range rails {
-		r := &rail{name: rc.Name, transport: rc.Transport, selector: rc.Device, cpus: rc.CPUs}
+		r := newRail(rc.Name, rc.Transport)
+		r.selector, r.cpus = rc.Device, rc.CPUs
 		switch {
 		case f.cfg.Keys != nil && !rc.Plain:
 			r.transport, r.sealed = secure.Wrap(rc.Transport, f.cfg.Keys.Current), true
@@ -102,7 +103,7 @@ func (f *Fabric) openMemory() {
 		f.log.Warn("no memory is shared with other processes", "error", err)
 		return
 	}
-	r := &rail{name: MemoryRail, transport: f.cfg.Memory}
+	r := newRail(MemoryRail, f.cfg.Memory)
 	r.open.Store(&opened{device})
 	f.memory = len(f.rails)
 	f.openBoard(device)

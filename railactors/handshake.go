@@ -186,22 +186,49 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 	return nil
 }
 
+var errSuperseded = errors.New("there is a connection, or nobody wants one any more")
+
 // dial connects to the peer on a rail and puts the connection into use, or, as a probe, asks
-// only whether the process is there.
+// only whether the process is there. It takes its turn: where hundreds of nodes begin with all others at
+// once, attempts would time out for each other, and be made again.
 func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
-	f := p.fabric
-	ctx, cancel := context.WithTimeout(ctx, 2*f.cfg.RankTimeout)
-	defer cancel()
+	if err := p.awaitFarewell(ctx); err != nil {
+		return err
+	}
+	attempts := p.fabric.rails[rail].attempts
+	select {
+	case attempts <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-attempts }()
+	if !p.needs(rail) {
+		return errSuperseded
+	}
+	return p.attempt(ctx, rail, probe)
+}
+
+// awaitFarewell waits until the former session with the same process has ended.
+func (p *Peer) awaitFarewell(ctx context.Context) error {
 	p.mu.Lock()
 	predecessor := p.predecessor
 	p.mu.Unlock()
-	if predecessor != nil {
-		select {
-		case <-predecessor.ended:
-		case <-ctx.Done():
-			return fmt.Errorf("farewell to its former session: %w", ctx.Err())
-		}
+	if predecessor == nil {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, 2*p.fabric.cfg.RankTimeout)
+	defer cancel()
+	select {
+	case <-predecessor.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("farewell to its former session: %w", ctx.Err())
+	}
+}
+
+// attempt is what dial does in its turn.
+func (p *Peer) attempt(ctx context.Context, rail int, probe bool) error {
+	f := p.fabric
 	addr, err := p.reachable(rail)
 	if err != nil {
 		return err
@@ -210,8 +237,8 @@ func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancelOffer := context.WithTimeout(ctx, f.cfg.RankTimeout)
-	defer cancelOffer()
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.RankTimeout)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	generation, err := p.offer(conn, rail, probe)
 	if !stop() && err == nil {

@@ -20,6 +20,7 @@ type rail struct {
 	cpus      []int                     // that its readers and writers are bound to; none: any
 	pid       atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
 	lobby     lobby                     // accepted connections whose Hello isn't in yet
+	attempts  chan struct{}             // to connect: as many may be made at once as fit in
 	deaf      atomic.Bool               // the device accepts no more
 
 	unplugged atomic.Bool // the system says that its link is down
@@ -27,6 +28,10 @@ type rail struct {
 	sent, received                                              trafficOfLanes
 	framesSent, framesReceived, resent, resentBytes, reconnects atomic.Uint64
 	linkDowns, silences, falseAlarms                            atomic.Uint64
+}
+
+func newRail(name string, t transport.Transport) *rail {
+	return &rail{name: name, transport: t, attempts: make(chan struct{}, maxAttempts)}
 }
 
 // RailStatus is what a rail of this node is and did.
