@@ -45,84 +45,112 @@ func Dimensions(n, base int) []int {
 // halving and doubling (Rabenseifner, 2004). A frame's step is different for each sender of a
 // group (its distance from the receiver), which names it at its receiver.
 func (b *builder) bcube() {
-	n, r, dims := b.p.N, int(b.p.Rank), Dimensions(b.p.N, b.p.Base)
-	have := make(map[int]Value, n) // the value that a block lies in
-	blocks := make([]int, n)       // that it has: of the owners whose digits are its own so far
+	n := b.p.N
+	c := &cube{builder: b, dims: Dimensions(n, b.p.Base), blocks: make([]int, n), have: make(map[int]Value, n), stride: 1}
 	for o := range n {
-		blocks[o], have[o] = o, b.part(o, true, true)
+		c.blocks[o], c.have[o] = o, b.part(o, true, true)
 	}
-	stride, step := 1, 0
-	for _, size := range dims {
-		mine := r / stride % size
-		args := make([]Value, size)
-		var kept []int
-		for digit := range size {
-			theirs := slices.DeleteFunc(slices.Clone(blocks), func(o int) bool { return o/stride%size != digit })
-			args[digit] = b.gather(theirs, have)
-			if digit == mine {
-				kept = theirs
-			} else {
-				b.sendTo(0, step+distance(digit, mine, size), op.Rank(r+(digit-mine)*stride), args[digit])
-			}
-		}
-		for digit := range size {
-			if digit != mine {
-				args[digit] = b.recvWide(0, step+distance(mine, digit, size), op.Rank(r+(digit-mine)*stride), kept)
-			}
-		}
-		b.block, blocks = kept[0], kept
-		stride, step = stride*size, step+size-1
-		sum := Value(0)
-		if stride == n {
-			sum = b.reduceFinal(args...)
+	for _, size := range c.dims {
+		c.scatter(size)
+	}
+	b.p.Steps = 2 * c.step
+	for _, size := range slices.Backward(c.dims) {
+		c.spread(size)
+	}
+}
+
+// cube is how far a rank is in bcube.
+type cube struct {
+	*builder
+	dims         []int
+	blocks       []int         // that it has: of the owners whose digits are its own so far
+	have         map[int]Value // by block, what it lies in
+	stride, step int           // of the dimension at hand
+}
+
+// mine is this rank's digit in a dimension of that size.
+func (c *cube) mine(size int) int { return int(c.p.Rank) / c.stride % size }
+
+// partner is the rank of this one's group that has the digit.
+func (c *cube) partner(digit, size int) op.Rank {
+	return op.Rank(int(c.p.Rank) + (digit-c.mine(size))*c.stride)
+}
+
+// scatter gives each partner the blocks that are on their way to its digit, and folds those that stay.
+func (c *cube) scatter(size int) {
+	mine := c.mine(size)
+	args := make([]Value, size)
+	var kept []int
+	for digit := range size {
+		theirs := slices.DeleteFunc(slices.Clone(c.blocks), func(o int) bool { return o/c.stride%size != digit })
+		args[digit] = c.gather(theirs)
+		if digit == mine {
+			kept = theirs
 		} else {
-			sum = b.reduce(args[0], args...)
-		}
-		for _, o := range kept {
-			have[o] = sum
+			c.sendTo(0, c.step+distance(digit, mine, size), c.partner(digit, size), args[digit])
 		}
 	}
-	b.p.Steps = 2 * step
-	for d := len(dims) - 1; d >= 0; d-- {
-		size := dims[d]
-		stride /= size
-		mine, sent := r/stride%size, b.gather(blocks, have)
-		for i := 1; i < size; i++ {
-			digit := (mine + i) % size
-			b.sendTo(0, step+distance(digit, mine, size), op.Rank(r+(digit-mine)*stride), sent)
+	for digit := range size {
+		if digit != mine {
+			args[digit] = c.recvWide(0, c.step+distance(mine, digit, size), c.partner(digit, size), kept)
 		}
-		for i := 1; i < size; i++ {
-			digit := (mine + i) % size
-			theirs := make([]int, 0, n)
-			for _, o := range b.blocksOf(sent) {
-				theirs = append(theirs, o+(digit-mine)*stride)
-			}
-			from, at := op.Rank(r+(digit-mine)*stride), step+distance(mine, digit, size)
-			if len(theirs) == 1 {
-				have[theirs[0]] = b.add(Instr{Kind: Recv, Blocks: theirs, Step: at, Peer: from, Store: Place{Kind: Final}})
-			} else {
-				got := b.recvWide(0, at, from, theirs)
-				for _, o := range theirs {
-					b.block, have[o] = o, got
-					b.copyFinal(got)
-				}
-			}
-			blocks = append(blocks, theirs...)
+	}
+	c.block, c.blocks = kept[0], kept
+	c.stride, c.step = c.stride*size, c.step+size-1
+	var sum Value
+	if c.stride == c.p.N {
+		sum = c.reduceFinal(args...)
+	} else {
+		sum = c.reduce(args[0], args...)
+	}
+	for _, o := range kept {
+		c.have[o] = sum
+	}
+}
+
+// spread gives each partner the final values that this rank has, and takes those that it has.
+func (c *cube) spread(size int) {
+	c.stride /= size
+	mine, sent := c.mine(size), c.gather(c.blocks)
+	for i := 1; i < size; i++ {
+		digit := (mine + i) % size
+		c.sendTo(0, c.step+distance(digit, mine, size), c.partner(digit, size), sent)
+	}
+	for i := 1; i < size; i++ {
+		digit := (mine + i) % size
+		theirs := slices.Clone(c.blocksOf(sent))
+		for k := range theirs {
+			theirs[k] += (digit - mine) * c.stride
 		}
-		step += size - 1
+		c.take(c.step+distance(mine, digit, size), c.partner(digit, size), theirs)
+	}
+	c.step += size - 1
+}
+
+// take receives final values.
+func (c *cube) take(step int, from op.Rank, blocks []int) {
+	c.blocks = append(c.blocks, blocks...)
+	if len(blocks) == 1 {
+		c.have[blocks[0]] = c.add(Instr{Kind: Recv, Blocks: blocks, Step: step, Peer: from, Store: Place{Kind: Final}})
+		return
+	}
+	got := c.recvWide(0, step, from, blocks)
+	for _, o := range blocks {
+		c.block, c.have[o] = o, got
+		c.copyFinal(got)
 	}
 }
 
 // gather is one value of these blocks: the one that they alone lie in, or a copy.
-func (b *builder) gather(blocks []int, have map[int]Value) Value {
-	if v := have[blocks[0]]; slices.Equal(b.blocksOf(v), blocks) {
+func (c *cube) gather(blocks []int) Value {
+	if v := c.have[blocks[0]]; slices.Equal(c.blocksOf(v), blocks) {
 		return v
 	}
 	pieces := make([]Value, len(blocks))
 	for i, o := range blocks {
-		pieces[i] = have[o]
+		pieces[i] = c.have[o]
 	}
-	return b.pack(blocks, pieces)
+	return c.pack(blocks, pieces)
 }
 
 // distance numbers the senders of a group of so many as one receiver sees them: 0 … size-2.
