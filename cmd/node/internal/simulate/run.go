@@ -59,15 +59,17 @@ type early struct {
 	f    *frame
 }
 
-// Run simulates an operation, and those before it. The error lists what is wrong with its input, or is
+// Run simulates an operation, and those before it. The error says what is wrong with its input, or is
 // the context's.
 func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
-	faults := c.Check()
-	if call.Warmup < 0 || call.Warmup > 0 && len(c.Faults) > 0 {
-		faults = errors.Join(faults, fmt.Errorf("%d operations before the one that counts: none where a rail dies", call.Warmup))
+	if err := c.Check(); err != nil {
+		return Result{}, err
 	}
-	if faults != nil {
-		return Result{}, faults
+	if call.Warmup < 0 {
+		return Result{}, fmt.Errorf("warm-up of %d operations: can't be negative", call.Warmup)
+	}
+	if call.Warmup > 0 && len(c.Faults) > 0 {
+		return Result{}, errors.New("a warm-up where a rail dies: it would die in one of those operations")
 	}
 	net := newNetwork(c)
 	var at time.Duration
