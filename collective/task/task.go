@@ -252,9 +252,8 @@ func (t *Task) kernel(span, at int) Action {
 	if in.Kind == schedule.Copy {
 		a.Kind = Copy
 		a.Args = t.args[from : from+len(in.Pieces) : from+len(in.Pieces)]
-		var c cursor
 		for i, v := range in.Pieces {
-			a.Args[i] = t.piece(&c, span, v, in.Blocks[i])
+			a.Args[i] = t.piece(span, v, in.Blocks[i])
 		}
 	} else {
 		a.Args = t.args[from : from+len(in.Args) : from+len(in.Args)]
@@ -366,38 +365,31 @@ func (t *Task) value(span int, v schedule.Value) Loc {
 	if in.Store.Kind == schedule.Final {
 		return t.user(Final, span, in.Blocks[0])
 	}
-	slot := span%t.window*t.spanBytes + t.slots[in.Store.Slot]
-	return Loc{Mem: Scratch, Off: slot, Len: t.bytes(span, in.Blocks)}
-}
-
-// cursor is where in a wide value a piece ended: the next one is mostly behind it.
-type cursor struct {
-	of    schedule.Value
-	index int // of the next block
-	off   int
+	return Loc{Mem: Scratch, Off: t.slot(span, in), Len: t.bytes(span, in.Blocks)}
 }
 
 // piece is where one block of a value lives.
-func (t *Task) piece(c *cursor, span int, v schedule.Value, block int) Loc {
-	l := t.value(span, v)
-	if _, ok := v.Input(); ok {
-		return l
+func (t *Task) piece(span int, v schedule.Value, block int) Loc {
+	if _, ok := v.Input(); ok || t.Program.Code[v].Store.Kind == schedule.Final {
+		return t.value(span, v) // a block by itself
 	}
-	blocks := t.Program.Code[v].Blocks
-	if c.of != v || !slices.Contains(blocks[c.index:], block) {
-		*c = cursor{of: v}
-	}
+	in := &t.Program.Code[v]
+	l := Loc{Mem: Scratch, Off: t.slot(span, in)}
 	s := &t.lane.Spans[span]
-	for ; c.index < len(blocks); c.index++ {
-		_, length := t.Plan.Range(s.First, s.Count, blocks[c.index])
-		if blocks[c.index] == block {
-			l.Off, l.Len = l.Off+c.off, length
-			c.index, c.off = c.index+1, c.off+length
+	for _, b := range in.Blocks {
+		_, length := t.Plan.Range(s.First, s.Count, b)
+		if b == block {
+			l.Len = length
 			break
 		}
-		c.off += length
+		l.Off += length
 	}
 	return l
+}
+
+// slot is where the scratch of an instruction's value begins.
+func (t *Task) slot(span int, in *schedule.Instr) int {
+	return span%t.window*t.spanBytes + t.slots[in.Store.Slot]
 }
 
 // user is a block's part of a span in the user's memory.
