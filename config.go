@@ -104,9 +104,9 @@ type Config struct {
 	Algorithms []AlgorithmRange
 	// MemoryLimit bounds the runtime's own memory for partial sums and copies, in bytes.
 	MemoryLimit int64
-	// WaitSpin is how long after the last frame, at most, a caller polls before it sleeps, yielding the
-	// processor. It does so for operations that go without a grant. Where that doesn't help it is tried
-	// ever more rarely.
+	// WaitSpin is how long after the last frame, at most, a caller polls before it sleeps, yielding
+	// the processor. It does so for operations that go without a grant. Where that doesn't help it is
+	// tried ever more rarely.
 	WaitSpin time.Duration
 	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See docs/performance.md.
 	Congestion string

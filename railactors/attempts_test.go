@@ -41,7 +41,7 @@ func (d muteDevice) Dial(ctx context.Context, addr string) (transport.Conn, erro
 	return nil, ctx.Err()
 }
 
-// A node that begins with many others at once dials some at a time on each rail, and each of them in the end.
+// A node that begins with many others at once dials some at a time on a rail, and each in the end.
 func TestAttemptsToConnectTakeTurns(t *testing.T) {
 	const others = 3 * maxAttempts
 	virtual(t, 1, func(b *bed, net *mem.Network) {

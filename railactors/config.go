@@ -96,7 +96,7 @@ const (
 	revokeGrace    = 150 * time.Millisecond      // for a write in progress to end when its memory is revoked
 	minBackoff     = 10 * time.Millisecond       // between attempts to connect
 	maxBackoff     = time.Second
-	maxAttempts    = 16                     // to connect, of a rail at once: all nodes may begin with all others
+	maxAttempts    = 16                     // to connect on a rail at once
 	leastConnect   = 500 * time.Millisecond // that an attempt waits for the other host; longer with a long rank timeout
 	steady         = 5 * time.Second        // that a connection lives if its rail doesn't flap
 )

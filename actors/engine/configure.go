@@ -81,8 +81,9 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 	return o.joinTrees(t, polls)
 }
 
-// sharedFactor is how many times larger than EagerBytes an operation may be that goes without a grant, where
-// all ranks share memory. There a grant costs a change of process, and what comes too early waits in rings.
+// sharedFactor is how many times larger than EagerBytes an operation may be that goes without a
+// grant, where all ranks share memory. There a grant costs a change of process, and what comes too
+// early waits in rings.
 const sharedFactor = 4
 
 // eagerBytes is the largest operation that goes without a grant.

@@ -58,7 +58,8 @@ func (e *ending) over() bool            { e.looks++; return e.ended.Load() }
 func (e *ending) Done() <-chan struct{} { return nil }
 func (e *ending) pace() *pace           { return &e.paced }
 
-// Operations for which polling is in vain are tried ever more rarely, and all again once one succeeds.
+// Operations for which polling is in vain are tried ever more rarely, and all again once one
+// succeeds.
 func TestPollingInVainIsTriedEverMoreRarely(t *testing.T) {
 	var p pace
 	pauses := func() (passed int) {

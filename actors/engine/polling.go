@@ -25,8 +25,8 @@ func (s *source) poll() (found bool) {
 }
 
 // pollsPerPause is after how many rounds of polling the process's other goroutines get a chance,
-// where the pollers have all of its processors. Not after each: Gosched wakes another thread to look
-// for work, which makes a round trip half as long again.
+// where the pollers have all of its processors. Not after each: Gosched wakes another thread to
+// look for work, which makes a round trip half as long again.
 const pollsPerPause = 16
 
 // pollers are the goroutines of the process that poll. While there is a processor (P) without one,
@@ -35,12 +35,13 @@ var pollers atomic.Int32
 
 func crowded() bool { return int(pollers.Load()) >= runtime.GOMAXPROCS(0) }
 
-// longestPoll is how many WaitSpin a caller polls at most. Frames of other operations must not keep it from
-// its context, and an operation that takes longer loses less by a wake-up than others do by its polling.
+// longestPoll is how many WaitSpin a caller polls at most. Frames of other operations must not keep
+// it from its context, and an operation that takes longer loses less by a wake-up than others do by
+// its polling.
 const longestPoll = 5
 
-// patience is how long a caller goes on polling. Frames that arrive renew it: while they do, polling spares
-// wake-ups.
+// patience is how long a caller goes on polling. Frames that arrive renew it: while they do,
+// polling spares wake-ups.
 type patience struct {
 	idle    time.Duration // without a frame
 	longest time.Duration
@@ -55,21 +56,22 @@ func (p *patience) over(now time.Duration, found bool) bool {
 	return now-p.last > p.idle || now-p.start > p.longest
 }
 
-// hotFor is how long a caller looks before it yields the processor for the first time: about what it costs
-// to yield, and through memory ranks that call together have each other's frames within it.
+// hotFor is how long a caller looks before it yields the processor for the first time: about what
+// it costs to yield, and through memory ranks that call together have each other's frames within
+// it.
 const hotFor = 600 * time.Nanosecond
 
 func (p *patience) hot(now time.Duration) bool { return now-p.start < hotFor }
 
-// pace says for which operations of about one size a caller polls: for all of them, until two in a row took
-// longer than it polls. Then ever fewer are tried, until one succeeds.
+// pace says for which operations of about one size a caller polls: for all of them, until two in a
+// row took longer than it polls. Then ever fewer are tried, until one succeeds.
 type pace struct {
 	pause atomic.Int32 // so many operations more are not polled for
 	next  atomic.Int32 // the pause after one for which polling is in vain
 }
 
-// longestPause is how many operations pass between two that are tried. Where none succeeds, they cost a
-// seventeenth of what polling for all would.
+// longestPause is how many operations pass between two that are tried. Where none succeeds, they
+// cost a seventeenth of what polling for all would.
 const longestPause = 16
 
 // due reports whether the caller of the next operation is to poll. It is asked once for each.
@@ -92,8 +94,9 @@ func (p *pace) ended(well bool) {
 	p.next.Store(min(max(1, 2*pause), longestPause))
 }
 
-// tries reports whether the caller of an operation, of those that p is for, is to poll. Where all ranks share
-// memory that is always so: there a caller that polls also writes and reads, which others would be woken for.
+// tries reports whether the caller of an operation, of those that p is for, is to poll. Where all
+// ranks share memory that is always so: there a caller that polls also writes and reads, which
+// others would be woken for.
 func (g *Group) tries(p *pace) bool {
 	return g.engine.Config.WaitSpin > 0 && (g.shared || p.due())
 }

@@ -11,7 +11,8 @@ import (
 // Bounds of a span, in bytes of one block.
 const (
 	MaxSpanBytes = 256 << 10 // the payload of a frame (wire.MaxPayload)
-	// What the widest frames hold at least, where there is that much: smaller ones cost more than they overlap.
+	// What the widest frames hold at least, where there is that much: smaller ones cost more than they
+	// overlap.
 	minFrameBytes = 24 << 10
 
 	// Aimed at: the steps of one overlap with those of the other. More cost a processor more than

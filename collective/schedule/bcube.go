@@ -76,7 +76,8 @@ func (c *cube) partner(digit, size int) op.Rank {
 	return op.Rank(int(c.p.Rank) + (digit-c.mine(size))*c.stride)
 }
 
-// scatter gives each partner the blocks that are on their way to its digit, and folds those that stay.
+// scatter gives each partner the blocks that are on their way to its digit, and folds those that
+// stay.
 func (c *cube) scatter(size int) {
 	mine := c.mine(size)
 	args := make([]Value, size)

@@ -124,9 +124,9 @@ var choices = map[op.Kind]choice{
 const ManyRanks = 16
 
 // A ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes for each rank.
-// Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: an allreduce goes by
-// it up to so many, and up to bcubeBytes, since it takes five times as much scratch. Bruck's algorithm
-// moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
+// Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: an allreduce
+// goes by it up to so many, and up to bcubeBytes, since it takes five times as much scratch.
+// Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
 const (
 	ringBytesPerRank  = 4 << 10
 	bcubeBytesPerRank = 8 << 10
@@ -134,8 +134,8 @@ const (
 	bruckBytesPerRank = 8 << 10
 )
 
-// byBcube reports whether an allreduce goes by Bcube. Where n has a large prime factor its groups would
-// have each rank connect to as many.
+// byBcube reports whether an allreduce goes by Bcube. Where n has a large prime factor its groups
+// would have each rank connect to as many.
 func byBcube(k op.Kind, bytes, n int64) bool {
 	if k != op.KindAllReduce || bytes <= ShortBytes || bytes > min(bcubeBytesPerRank*n, bcubeBytes) {
 		return false

@@ -80,7 +80,8 @@ type Instr struct {
 	Peer   op.Rank // Recv: from whom. Send: to whom
 	Link   int     // index of Peer in Program.From (Recv) or Program.To (Send)
 	// Args: Reduce: at least two. Its value may overwrite the first or second of them; with
-	// more than two it does, or none of them. Send: one. Copy: one or more.
+	// more than two it does, or none of them. All are as wide as its value. Send: one. Copy: one or
+	// more.
 	Args  []Value
 	Store Place // where the value goes
 	// Hazards are what must be done with the user's source before this instruction may write

@@ -444,8 +444,8 @@ func TestWhatIsChosenCanBeBuilt(t *testing.T) {
 	}
 }
 
-// Between what doubling carries and what the ring does lies Bcube, but for numbers of ranks of which a
-// group would be large.
+// Between what doubling carries and what the ring does lies Bcube, but for numbers of ranks of
+// which a group would be large.
 func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
 	for _, c := range []struct {
 		n     int

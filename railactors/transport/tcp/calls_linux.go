@@ -15,8 +15,9 @@ func setCongestion(fd int, name string) error {
 }
 
 // choosePortLate leaves the port of a socket that is bound to an address open until it connects
-// (IP_BIND_ADDRESS_NO_PORT). A port that is free for any destination takes the kernel a search through all that are
-// in use: among tens of thousands that was most of what dialing cost. A kernel that can't (before 4.2) searches.
+// (IP_BIND_ADDRESS_NO_PORT). For a port that is free for any destination the kernel searches all
+// that are in use: among tens of thousands that was most of what dialing cost. Kernels before 4.2
+// go on searching.
 func choosePortLate(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) }
 
 // The calls below go past the Go scheduler: none of them waits, since the net package's descriptors

@@ -76,8 +76,8 @@ type Call struct {
 	Algorithm op.Algorithm // op.Auto: by the fixed rule
 	Bytes     int
 	Shares    []float64 // of the rails; nil: by their rates above SplitBytes, else all on the quickest
-	// Operations like it that were before, each with a barrier after it, as node bench has them. They leave
-	// less in token buckets than a long pause does.
+	// Operations like it that were before, each with a barrier after it, as node bench has them. They
+	// leave less in token buckets than a long pause does.
 	Warmup int
 }
 

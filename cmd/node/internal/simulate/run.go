@@ -59,8 +59,8 @@ type early struct {
 	f    *frame
 }
 
-// Run simulates an operation, and those before it. The error says what is wrong with its input, or is
-// the context's.
+// Run simulates an operation, and those before it. The error says what is wrong with its input, or
+// is the context's.
 func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err

@@ -77,8 +77,8 @@ func TestABurstPassesAtOnceAfterAPause(t *testing.T) {
 	}
 }
 
-// Where operations follow each other a bucket holds no more than what the pause between them brought, and
-// takes the operations' bytes at its rate.
+// Where operations follow each other a bucket holds no more than what the pause between them
+// brought, and takes the operations' bytes at its rate.
 func TestOperationsInARowFindWhatTheLastOneLeftInABucket(t *testing.T) {
 	const bytes, burst = 50_000, 200 * time.Microsecond
 	took := func(burst time.Duration, warmup int) time.Duration {
