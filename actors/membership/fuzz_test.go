@@ -46,7 +46,7 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 			Engine: engine.Config{EagerBytes: 64 << 10, MaxInFlight: 4, BcubeBase: 2,
 				MemoryLimit: 1 << 20, Measured: true}}}
 	n.groups.Store(&map[uint64]*member{})
-	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLogger(log) }))
+	n.system = newSystem(log)
 	n.shared = n.share()
 	n.pid = n.system.Root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))
 	n.fabric, err = railactors.Start(n.system, railactors.Config{Node: "a", Incarnation: 1, Cluster: "test", RankTimeout: time.Hour, Logger: log,

@@ -66,9 +66,7 @@ type node struct {
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &node{config: cfg, started: time.Now(), hooks: hooksOf(ctx), log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
 	n.groups.Store(&map[uint64]*member{})
-	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return quietLogger(cfg.Logger)
-	}))
+	n.system = newSystem(cfg.Logger)
 	n.shared = n.share()
 	if n.hooks.Panics != nil {
 		n.hooks.Panics.Bind(n.system)
@@ -147,18 +145,6 @@ func (n *Node) watchGossip() {
 		n.tell(n.pid, gossipFailed{n.gossip.Err()})
 	case <-n.closing:
 	}
-}
-
-// quietLogger keeps protoactor's own chatter below warnings out of the user's log.
-func quietLogger(l *slog.Logger) *slog.Logger { return slog.New(&atLeast{l.Handler(), slog.LevelWarn}) }
-
-type atLeast struct {
-	slog.Handler
-	level slog.Level
-}
-
-func (h *atLeast) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= h.level && h.Handler.Enabled(ctx, l)
 }
 
 // Close leaves the cluster and ends everything that the node started. Communicators that
