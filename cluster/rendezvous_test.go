@@ -21,7 +21,7 @@ func everyMessage() []view.Message {
 	shrunk := *v
 	shrunk.Uneven = view.SeqRange{First: 7, Last: 6}
 	return []view.Message{
-		&view.Announce{Name: "train", Ask: 1, Size: 2, Rails: rails, Host: view.Host{Name: "h", Memory: "m"}, Believed: 3, TTL: 1750 * time.Millisecond},
+		&view.Announce{Name: "train", Ask: 1, Size: 2, Rails: rails, Host: view.Host{Name: "h", Memory: "m"}, Believed: 3, TTL: 1750 * time.Millisecond, Lowest: "a"},
 		&view.Announce{Name: view.ShrinkName(5), Ask: 1, Size: 2, Rails: rails, TTL: time.Second, Uneven: view.SeqRange{First: 4, Last: 5}},
 		&view.Withdraw{Name: "train", Ask: 1},
 		&view.Withdraw{Name: "train", Ask: 1, Absent: true},

@@ -855,6 +855,7 @@ type ViewAnnounce struct {
 	TtlMs         uint32                 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	Uneven        *ViewSeqRange          `protobuf:"bytes,7,opt,name=uneven,proto3" json:"uneven,omitempty"` // the sender's own, where it shrinks a communicator
 	Host          *ViewHost              `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
+	Lowest        string                 `protobuf:"bytes,9,opt,name=lowest,proto3" json:"lowest,omitempty"` // the lowest node that the sender knows to ask, itself included
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -943,6 +944,13 @@ func (x *ViewAnnounce) GetHost() *ViewHost {
 		return x.Host
 	}
 	return nil
+}
+
+func (x *ViewAnnounce) GetLowest() string {
+	if x != nil {
+		return x.Lowest
+	}
+	return ""
 }
 
 // ViewWithdraw: the sender's ask ended, one way or another.
@@ -2089,7 +2097,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06uneven\x18\x05 \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\"8\n" +
 	"\fViewSeqRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x04R\x04last\"\xfd\x01\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\"\x95\x02\n" +
 	"\fViewAnnounce\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x12\n" +
@@ -2098,7 +2106,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\bbelieved\x18\x05 \x01(\x04R\bbelieved\x12\x15\n" +
 	"\x06ttl_ms\x18\x06 \x01(\rR\x05ttlMs\x12.\n" +
 	"\x06uneven\x18\a \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\x12&\n" +
-	"\x04host\x18\b \x01(\v2\x12.polyrail.ViewHostR\x04host\"L\n" +
+	"\x04host\x18\b \x01(\v2\x12.polyrail.ViewHostR\x04host\x12\x16\n" +
+	"\x06lowest\x18\t \x01(\tR\x06lowest\"L\n" +
 	"\fViewWithdraw\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x16\n" +

@@ -3,7 +3,6 @@ package membership
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/view"
@@ -63,14 +62,9 @@ func (a *nodeActor) tellLosses() {
 	}
 }
 
-// wakePatience is how long after a call to shrink members are asked for that have not called: their
-// calls are on the way, as a rule.
-const wakePatience = 500 * time.Millisecond
-
-// wakeAwaited connects to the members that the view waits for: of a large communicator a node
-// notices only the loss of those that it is connected to.
+// wakeAwaited connects to the members that the view core misses.
 func (a *nodeActor) wakeAwaited(call *communicatorCall) {
-	if call.old.Meshed || time.Since(call.began) < wakePatience {
+	if call.old.Meshed {
 		return
 	}
 	for _, node := range a.core.Awaited(call.name) {

@@ -44,7 +44,7 @@ func (c *Core) begin(name string, call *call) {
 	// Numbers ascend, and nobody can guess one who has not heard it: a Reject names it.
 	c.asked += 1 + call.nonce>>40
 	c.calls++
-	call.ask, call.pause = c.asked, c.timing.AnnounceMin
+	call.ask, call.began, call.pause = c.asked, c.now, c.timing.announceOf(call.size)
 	n.call = call
 	c.announce(n)
 	c.consider(n)
@@ -185,7 +185,8 @@ func (c *Core) announce(n *naming) {
 func (c *Core) announceTo(n *naming, to string) {
 	m := &Announce{
 		Name: n.name, Ask: n.call.ask, Size: n.call.size, Rails: c.self.Rails, Host: c.self.Host,
-		TTL: 3*n.call.pause + time.Second, // two announcements may get lost
+		TTL:    3*n.call.pause + time.Second, // two announcements may get lost
+		Lowest: c.lowest(n),
 	}
 	if a := n.asks[to]; a != nil {
 		m.Believed = a.number
@@ -218,12 +219,13 @@ func (c *Core) announced(from string, incarnation uint64, m *Announce) {
 		}
 		return
 	}
-	// Does the sender know what is asked here? If it knows nothing and our announcement left a
+	// Does the sender know what is asked here? If it knows nothing and our announcement left for it a
 	// moment ago, the two have crossed.
-	crossed := m.Believed == 0 && c.now.Sub(n.call.announced) < c.timing.AnnounceMin/2
-	if m.Believed != n.call.ask && !crossed {
+	crossed := m.Believed == 0 && n.call.heard[from] && c.now.Sub(n.call.announced) < c.timing.AnnounceMin/2
+	if m.Believed != n.call.ask && !crossed || c.knowsLower(n, from, m) {
 		c.announceTo(n, from)
 	}
+	c.refer(n, m.Lowest)
 	if m.Size != n.call.size {
 		c.blame(n, from, fmt.Sprintf("asks for %d nodes, this one for %d", m.Size, n.call.size))
 		c.send(from, &Reject{Name: n.name, Ask: m.Ask, Mine: n.call.ask, Node: c.self.Node,

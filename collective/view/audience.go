@@ -1,12 +1,16 @@
 package view
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // This file is about whom an ask is announced to. It is for the lowest asking node to propose.
 // Among few living nodes everybody tells everybody, and each can say who is missing. Among many
 // that would be n² messages each time. There a node tells the lowest living nodes, which answer
 // if they ask too, and more of them each time, until it knows askers below itself. From then on
 // it tells the lowest of these alone. So who proposes hears of all, and in the end tells all.
+// Nodes that don't know the same nodes yet refer each other to the lowest asker that they know.
 const (
 	announceAll    = 32 // other living nodes up to which all are told
 	announceFew    = 8  // of the lowest that are told at first
@@ -70,4 +74,28 @@ func (c *Core) lower(n *naming, most int) (nodes []string) {
 		}
 	}
 	return nodes
+}
+
+// lowest is the lowest node that is known to ask, this one included.
+func (c *Core) lowest(n *naming) string {
+	if lower := c.lower(n, 1); len(lower) > 0 {
+		return lower[0]
+	}
+	return c.self.Node
+}
+
+// knowsLower reports whether this node knows a lower asker than who has announced itself.
+func (c *Core) knowsLower(n *naming, from string, m *Announce) bool {
+	return len(c.living) > announceAll && c.lowest(n) < cmp.Or(m.Lowest, from)
+}
+
+// refer has a node told that another one says is the lowest to ask, once it is known to live.
+func (c *Core) refer(n *naming, lowest string) {
+	if len(c.living) <= announceAll || lowest >= c.lowest(n) || !validText(lowest, MaxNode) {
+		return
+	}
+	n.call.referred = lowest
+	if _, lives := c.members[lowest]; lives && !n.call.heard[lowest] && c.concerns(n.call, lowest) {
+		c.announceTo(n, lowest)
+	}
 }

@@ -95,7 +95,7 @@ func TestHostileMessagesDoNoHarm(t *testing.T) {
 			switch rapid.IntRange(0, 7).Draw(rt, "kind") {
 			case 0:
 				m = &Announce{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.IntRange(-1, 5000).Draw(rt, "size"),
-					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, Host{strings.Repeat("h", rapid.IntRange(0, 300).Draw(rt, "host")), "m"}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl")), SeqRange{}}
+					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, Host{strings.Repeat("h", rapid.IntRange(0, 300).Draw(rt, "host")), "m"}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl")), SeqRange{}, node.Draw(rt, "lowest")}
 			case 1:
 				m = &Withdraw{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.Bool().Draw(rt, "absent")}
 			case 2:

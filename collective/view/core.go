@@ -61,9 +61,11 @@ type call struct {
 	size       int
 	shrink     *shrink // nil: the call is for any nodes that ask
 	nonce      uint64
+	began      time.Time
 	announced  time.Time
 	reach      int             // how many of the lowest nodes are told next (audience.go)
 	heard      map[string]bool // who was told
+	referred   string          // the lowest to ask, as another node says
 	announceAt time.Time
 	pause      time.Duration
 	failures   int    // of barriers, in a row
@@ -176,6 +178,13 @@ func (c *Core) Wake() (at time.Time, ok bool) {
 		if n.part == nil && n.retryAt.After(c.now) {
 			sooner(n.retryAt)
 		}
+		if n.call.shrink != nil { // Awaited is to be asked then
+			if lowest, others := c.missed(n.call); lowest.After(c.now) {
+				sooner(lowest)
+			} else if others.After(c.now) {
+				sooner(others)
+			}
+		}
 		if n.part != nil && !n.part.entered {
 			sooner(n.part.deadline)
 		}
@@ -238,7 +247,7 @@ func (c *Core) memberUp(e MemberUp) {
 	i, _ := slices.BinarySearch(c.living, e.Node)
 	c.living = slices.Insert(c.living, i, e.Node)
 	for _, n := range c.sortedNames() {
-		if n.call != nil && c.addresses(n, e.Node) {
+		if n.call != nil && (c.addresses(n, e.Node) || n.call.referred == e.Node && c.concerns(n.call, e.Node)) {
 			c.announceTo(n, e.Node)
 		}
 		c.consider(n)

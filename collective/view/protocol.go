@@ -159,6 +159,7 @@ type (
 		Believed uint64
 		TTL      time.Duration // forget it after that long without another
 		Uneven   SeqRange      // the sender's own, where it shrinks
+		Lowest   string        // the lowest node that the sender knows to ask, itself included
 	}
 	// Withdraw: the sender's ask with this number, or a lower one, has ended.
 	Withdraw struct {
@@ -238,7 +239,8 @@ type Timing struct {
 	AnnounceMin, AnnounceMax time.Duration // pauses between announcements: they double from Min to Max
 	RetryMin, RetryMax       time.Duration // pauses between ballots that failed: likewise
 	Resend                   time.Duration // pause between repetitions of an unanswered Propose or Commit
-	PerMember                time.Duration // that Connect, Propose and Accepted are longer for each member
+	PerMember                time.Duration // that these are longer for each member: Missed, Connect, Propose and Accepted
+	Missed                   time.Duration // after which a call to shrink looks for the members that have not called
 	Connect                  time.Duration // a member refuses when a pair isn't up after that long
 	Propose                  time.Duration // the proposer gives up a member that has not answered for that long
 	Accepted                 time.Duration // a member that accepted leaves when no Commit came for that long
@@ -250,6 +252,11 @@ type Timing struct {
 // ConnectOf is how long a member of a view of n waits for the next one to be connected.
 func (t *Timing) ConnectOf(n int) time.Duration { return t.Connect + time.Duration(n)*t.PerMember }
 
+// announceOf is the first pause of an announcement of n nodes: the answers of many take their time.
+func (t *Timing) announceOf(n int) time.Duration {
+	return min(t.AnnounceMin+time.Duration(n)*t.PerMember, t.AnnounceMax)
+}
+
 // DefaultTiming suits one data centre.
 func DefaultTiming() Timing {
 	return Timing{
@@ -257,6 +264,7 @@ func DefaultTiming() Timing {
 		RetryMin: 20 * time.Millisecond, RetryMax: time.Second,
 		Resend:      250 * time.Millisecond,
 		PerMember:   10 * time.Millisecond,
+		Missed:      500 * time.Millisecond,
 		Connect:     2 * time.Second,
 		Propose:     3 * time.Second,
 		Accepted:    8 * time.Second,

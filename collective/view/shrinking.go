@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 )
@@ -228,15 +229,31 @@ func (n *naming) attempted(v *View) {
 	}
 }
 
-// Awaited are the old members that a call to shrink waits for, where it is for this node to propose
-// the view: they are alive and have not called, or lost without this node's knowledge.
+// Awaited are the old members that a call to shrink has missed for so long that this node should
+// connect to them: in a large communicator it notices only the loss of those that it is connected to.
+// Where it is for this node to propose the view it misses all that have not called, alive or lost.
+// Any other node waits for longer, and then misses the lowest only, whose place it may have to take:
+// where many nodes share a processor each would else connect to all.
 func (c *Core) Awaited(name string) []string {
 	n := c.names[name]
 	if n == nil || n.call == nil || n.call.shrink == nil || n.part != nil || len(c.lower(n, 1)) > 0 {
 		return nil
 	}
 	_, awaited, _ := c.roll(n)
+	at, later := c.missed(n.call)
+	if below, _ := slices.BinarySearch(awaited, c.self.Node); below > 0 {
+		at, awaited = later, awaited[:min(below, announceFew)]
+	}
+	if c.now.Before(at) {
+		return nil
+	}
 	return awaited
+}
+
+// missed is when members that have not called to shrink are missed: by the lowest, and by others.
+func (c *Core) missed(call *call) (lowest, others time.Time) {
+	lowest = call.began.Add(c.timing.Missed)
+	return lowest, lowest.Add(time.Duration(call.size) * c.timing.PerMember)
 }
 
 // progressOfShrink says how far the call has come, for people, and names whom it waits for.
