@@ -41,29 +41,34 @@ func (d muteDevice) Dial(ctx context.Context, addr string) (transport.Conn, erro
 	return nil, ctx.Err()
 }
 
-// A node that begins with many others at once dials some at a time on a rail, and each in the end.
+// Nodes of a process that begin with many others at once dial some at a time, and each in the end.
 func TestAttemptsToConnectTakeTurns(t *testing.T) {
-	const others = 3 * maxAttempts
+	const most = 16
 	virtual(t, 1, func(b *bed, net *mem.Network) {
 		m := &mute{Transport: net.Transport("a"), dialed: map[string]bool{}}
 		b.open = func(string) transport.Transport { return m }
-		a := b.startNode("a", 1)
+		attempts := make(Attempts, most)
+		b.tune = func(c *Config) { c.Attempts = attempts }
+		nodes := b.start("a0", "a1")
+		others := 3 * most
 		for i := range others {
 			name := fmt.Sprintf("b%02d", i)
-			if _, err := a.fabric.Connect(Remote{Node: name, Incarnation: 1, Rails: []RailAddress{{"rail0", "mem:" + name}}}); err != nil {
+			if _, err := nodes[i%2].fabric.Connect(Remote{Node: name, Incarnation: 1, Rails: []RailAddress{{"rail0", "mem:" + name}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
 		m.mu.Lock()
-		if m.now != maxAttempts {
-			t.Errorf("%d attempts at once, want %d", m.now, maxAttempts)
+		if m.now != most {
+			t.Errorf("%d attempts at once, want %d", m.now, most)
 		}
 		m.mu.Unlock()
-		a.await("each is lost", func() bool { return len(a.lost) == others })
+		for _, n := range nodes {
+			n.await("each is lost", func() bool { return len(n.lost) == others/2 })
+		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.most != maxAttempts || len(m.dialed) != others {
+		if m.most != most || len(m.dialed) != others {
 			t.Errorf("%d attempts at once, of %d others were dialed %d", m.most, others, len(m.dialed))
 		}
 	})

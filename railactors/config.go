@@ -38,6 +38,7 @@ type Config struct {
 	InFlightBytes int           // unacknowledged bytes in flight per pair; 2 MiB
 	CreditBytes   int           // given to each peer for eager data; 1.25 MiB
 	Linger        time.Duration // how long a peer that nobody uses stays connected; 5 s
+	Attempts      Attempts      // shared by the nodes of a process; nil: this node has its own
 	Logger        *slog.Logger  // nil: slog.Default()
 
 	// Watch hears what becomes of pairs. Nil: nobody does. It is called on the goroutines that move
@@ -96,7 +97,6 @@ const (
 	revokeGrace    = 150 * time.Millisecond      // for a write in progress to end when its memory is revoked
 	minBackoff     = 10 * time.Millisecond       // between attempts to connect
 	maxBackoff     = time.Second
-	maxAttempts    = 16                     // to connect on a rail at once
 	leastConnect   = 500 * time.Millisecond // that an attempt waits for the other host; longer with a long rank timeout
 	steady         = 5 * time.Second        // that a connection lives if its rail doesn't flap
 )
@@ -112,6 +112,9 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Linger, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Attempts == nil {
+		c.Attempts = NewAttempts()
 	}
 	var faults []error
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

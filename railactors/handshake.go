@@ -189,19 +189,16 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 var errSuperseded = errors.New("there is a connection, or nobody wants one any more")
 
 // dial connects to the peer on a rail and puts the connection into use, or, as a probe, asks only
-// whether the process is there. It takes its turn: where hundreds of nodes begin with all others at
-// once, attempts would time out for each other, and be made again.
+// whether the process is there. It takes its turn.
 func (p *Peer) dial(ctx context.Context, rail int, probe bool) error {
 	if err := p.awaitFarewell(ctx); err != nil {
 		return err
 	}
-	attempts := p.fabric.rails[rail].attempts
-	select {
-	case attempts <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	attempts := p.fabric.cfg.Attempts
+	if err := attempts.begin(ctx); err != nil {
+		return err
 	}
-	defer func() { <-attempts }()
+	defer attempts.end()
 	if !p.needs(rail) {
 		return errSuperseded
 	}

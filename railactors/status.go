@@ -20,7 +20,6 @@ type rail struct {
 	cpus      []int                     // that its readers and writers are bound to; none: any
 	pid       atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
 	lobby     lobby                     // accepted connections whose Hello isn't in yet
-	attempts  chan struct{}             // to connect: as many may be made at once as fit in
 	deaf      atomic.Bool               // the device accepts no more
 
 	unplugged atomic.Bool // the system says that its link is down
@@ -31,7 +30,7 @@ type rail struct {
 }
 
 func newRail(name string, t transport.Transport) *rail {
-	return &rail{name: name, transport: t, attempts: make(chan struct{}, maxAttempts)}
+	return &rail{name: name, transport: t}
 }
 
 // RailStatus is what a rail of this node is and did.

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,9 @@ type node struct {
 	groups atomic.Pointer[map[uint64]*member] // by wire id; replaced, never changed
 }
 
+// attempts of all nodes of this process to connect take turns.
+var attempts = railactors.NewAttempts()
+
 // Start brings a node up: rails first, then gossip. The context bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &node{config: cfg, started: time.Now(), hooks: hooksOf(ctx), log: cfg.Logger, warm: dispatch.NewWarm(8), closing: make(chan struct{})}
@@ -78,6 +82,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	var err error
 	cfg.Rails.Watch, cfg.Rails.Knocked = n.watchPair, n.shared.Engine.Look
+	cfg.Rails.Attempts = cmp.Or(n.hooks.Attempts, attempts)
 	if n.fabric, err = railactors.Start(n.system, cfg.Rails, n); err != nil {
 		return fail(err)
 	}

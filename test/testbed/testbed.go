@@ -17,6 +17,7 @@ import (
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/actors/membership"
 	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/railactors"
 	"github.com/polyrail/polyrail/railactors/supervise"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
@@ -53,12 +54,14 @@ type Cluster struct {
 	Configs []polyrail.Config
 	Nodes   []*polyrail.Node
 	Panics  []*supervise.Panics // make a node's actors panic
+
+	attempts railactors.Attempts // a synctest bubble can't wait for those of the process
 }
 
 // Start starts the nodes, one after the other. Gossip's first contact is the first one. After an
 // error none of them runs.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{}
+	c := &Cluster{attempts: railactors.NewAttempts()}
 	if o.Over == Memory {
 		c.Rails = mem.NewNetwork()
 	}
@@ -123,7 +126,7 @@ func (c *Cluster) Join(ctx context.Context, cfg polyrail.Config) (*polyrail.Node
 }
 
 func (c *Cluster) join(ctx context.Context, cfg polyrail.Config, p *supervise.Panics) (*polyrail.Node, error) {
-	hooks := membership.Hooks{Panics: p}
+	hooks := membership.Hooks{Panics: p, Attempts: c.attempts}
 	if c.Gossip != nil {
 		hooks.Gossip = c.Gossip
 	}
