@@ -57,14 +57,15 @@ func TestManyWhoAskAtOnceTellFew(t *testing.T) {
 // other one to the lowest, as long as it knows none below itself that shrinks.
 func TestWhoShrinksMissesMembers(t *testing.T) {
 	const n = 40
+	timing := DefaultTiming()
 	for _, c := range []struct {
 		caller string
 		after  time.Duration
 		missed int
 	}{
-		{"n000", DefaultTiming().Missed, n - 1},
-		{"n020", DefaultTiming().Missed + n*DefaultTiming().PerMember, announceFew},
-		{"n003", DefaultTiming().Missed + n*DefaultTiming().PerMember, 3},
+		{"n000", timing.Missed, n - 1},
+		{"n020", timing.Missed + timing.announceOf(n), announceFew},
+		{"n003", timing.Missed + timing.announceOf(n), 3},
 	} {
 		s, nodes := crowded(t, n)
 		s.ask("train", n, nodes...)

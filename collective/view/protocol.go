@@ -239,8 +239,8 @@ type Timing struct {
 	AnnounceMin, AnnounceMax time.Duration // pauses between announcements: they double from Min to Max
 	RetryMin, RetryMax       time.Duration // pauses between ballots that failed: likewise
 	Resend                   time.Duration // pause between repetitions of an unanswered Propose or Commit
-	PerMember                time.Duration // that these are longer for each member: Missed, Connect, Propose and Accepted
-	Missed                   time.Duration // after which a call to shrink looks for the members that have not called
+	PerMember                time.Duration // for each member: Connect, Propose, Accepted and the first pause are longer
+	Missed                   time.Duration // after which the lowest that shrinks looks for the members that have not called
 	Connect                  time.Duration // a member refuses when a pair isn't up after that long
 	Propose                  time.Duration // the proposer gives up a member that has not answered for that long
 	Accepted                 time.Duration // a member that accepted leaves when no Commit came for that long
@@ -252,7 +252,8 @@ type Timing struct {
 // ConnectOf is how long a member of a view of n waits for the next one to be connected.
 func (t *Timing) ConnectOf(n int) time.Duration { return t.Connect + time.Duration(n)*t.PerMember }
 
-// announceOf is the first pause of an announcement of n nodes: the answers of many take their time.
+// announceOf is the first pause between announcements of a call of n nodes: the answers of many take
+// their time.
 func (t *Timing) announceOf(n int) time.Duration {
 	return min(t.AnnounceMin+time.Duration(n)*t.PerMember, t.AnnounceMax)
 }

@@ -253,7 +253,7 @@ func (c *Core) Awaited(name string) []string {
 // missed is when members that have not called to shrink are missed: by the lowest, and by others.
 func (c *Core) missed(call *call) (lowest, others time.Time) {
 	lowest = call.began.Add(c.timing.Missed)
-	return lowest, lowest.Add(time.Duration(call.size) * c.timing.PerMember)
+	return lowest, lowest.Add(c.timing.announceOf(call.size))
 }
 
 // progressOfShrink says how far the call has come, for people, and names whom it waits for.
