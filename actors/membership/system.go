@@ -22,6 +22,9 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 	all := registry.LocalPIDs
 	registry.LocalPIDs = slices.Clone(all[:registryMaps]) // a part of all would keep all of them
 	for _, m := range all {
+		if m.IsEmpty() {
+			continue // as nearly all are; Items starts a goroutine for each shard
+		}
 		for id, process := range m.Items() {
 			m.Remove(id)
 			registry.GetBucket(id).Set(id, process)
