@@ -87,7 +87,7 @@ const maxListed = 16
 // progress says how far the call has come, for people.
 func (c *Core) progress(n *naming) string {
 	names := c.candidates(n)
-	if lower := c.lower(n, 1); len(lower) > 0 && len(c.living) > announceAll {
+	if lower := c.lower(n, 1); len(lower) > 0 && c.crowded() {
 		return fmt.Sprintf("node %q, the lowest known to ask, counts who has asked", lower[0]) + n.standing()
 	}
 	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, listed(names))

@@ -18,9 +18,12 @@ const (
 	announceKeep   = 3  // of the lowest askers that are told: the next ones take over
 )
 
+// crowded reports whether so many nodes live that a call is not told to all of them.
+func (c *Core) crowded() bool { return len(c.living) > announceAll }
+
 // audience are the nodes that an announcement goes to now.
 func (c *Core) audience(n *naming) []string {
-	if len(c.living) <= announceAll {
+	if !c.crowded() {
 		return c.concerned(n.call, c.living)
 	}
 	if lower := c.lower(n, announceKeep); len(lower) > 0 {
@@ -37,7 +40,7 @@ func (c *Core) addresses(n *naming, node string) bool {
 
 // told are the living nodes that may know of a call.
 func (c *Core) told(call *call) []string {
-	if len(c.living) <= announceAll {
+	if !c.crowded() {
 		return c.concerned(call, c.living)
 	}
 	var nodes []string
@@ -86,12 +89,12 @@ func (c *Core) lowest(n *naming) string {
 
 // knowsLower reports whether this node knows a lower asker than who has announced itself.
 func (c *Core) knowsLower(n *naming, from string, m *Announce) bool {
-	return len(c.living) > announceAll && c.lowest(n) < cmp.Or(m.Lowest, from)
+	return c.crowded() && c.lowest(n) < cmp.Or(m.Lowest, from)
 }
 
 // refer has a node told that another one says is the lowest to ask, once it is known to live.
 func (c *Core) refer(n *naming, lowest string) {
-	if len(c.living) <= announceAll || lowest >= c.lowest(n) || !validText(lowest, MaxNode) {
+	if !c.crowded() || lowest >= c.lowest(n) || !validText(lowest, MaxNode) {
 		return
 	}
 	n.call.referred = lowest

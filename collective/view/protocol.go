@@ -239,11 +239,13 @@ type Timing struct {
 	AnnounceMin, AnnounceMax time.Duration // pauses between announcements: they double from Min to Max
 	RetryMin, RetryMax       time.Duration // pauses between ballots that failed: likewise
 	Resend                   time.Duration // pause between repetitions of an unanswered Propose or Commit
-	PerMember                time.Duration // for each member: Connect, Propose, Accepted and the first pause are longer
-	Missed                   time.Duration // after which the lowest that shrinks looks for the members that have not called
-	Connect                  time.Duration // a member refuses when a pair isn't up after that long
-	Propose                  time.Duration // the proposer gives up a member that has not answered for that long
-	Accepted                 time.Duration // a member that accepted leaves when no Commit came for that long
+	// PerMember is how much longer Connect, Propose, Accepted and the first pause are for each member.
+	PerMember time.Duration
+	// Missed: after that long the lowest that shrinks looks for members that have not called.
+	Missed   time.Duration
+	Connect  time.Duration // a member refuses when a pair isn't up after that long
+	Propose  time.Duration // the proposer gives up a member that has not answered for that long
+	Accepted time.Duration // a member that accepted leaves when no Commit came for that long
 	// CannotReach: when two nodes could not reach each other for that long, the higher one's call fails.
 	CannotReach     time.Duration
 	BarrierFailures int // a call fails after so many failed barriers
@@ -252,7 +254,7 @@ type Timing struct {
 // ConnectOf is how long a member of a view of n waits for the next one to be connected.
 func (t *Timing) ConnectOf(n int) time.Duration { return t.Connect + time.Duration(n)*t.PerMember }
 
-// announceOf is the first pause between announcements of a call of n nodes: the answers of many take
+// announceOf is the first pause between announcements of a call of n nodes. The answers of many take
 // their time.
 func (t *Timing) announceOf(n int) time.Duration {
 	return min(t.AnnounceMin+time.Duration(n)*t.PerMember, t.AnnounceMax)
