@@ -263,6 +263,54 @@ func TestDisconnectIsNoLoss(t *testing.T) {
 	})
 }
 
+// A node leaves when all that it sent has arrived. One that never connects gets the rank timeout for
+// that, whether it is to dial, and may be dead, or lives and does not care: Close would wait for as
+// long as its context allows.
+func TestWhoNeverConnectsHoldsNobodyUp(t *testing.T) {
+	for _, c := range []struct{ leaves, never string }{
+		{"b", "a"}, // which is to dial
+		{"a", "b"},
+	} {
+		t.Run(c.never, func(t *testing.T) {
+			virtual(t, 1, func(b *bed, _ *mem.Network) {
+				n := b.start(c.leaves, c.never)
+				p := n[0].connect(n[1])
+				n[0].send(p, 1, 0, 10, 0)
+				ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+				defer cancel()
+				start := time.Now()
+				n[0].fabric.Disconnect(p)
+				if err := n[0].fabric.Close(ctx); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took > 3*time.Second {
+					t.Errorf("took %v", took)
+				}
+				n[0].expectReleased(1, fault.ErrClosed)
+			})
+		})
+	}
+}
+
+// One that was not connected when it was left, and is used again, is not given up for that.
+func TestWhoIsUsedAgainMayTakeItsTime(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ba := n[1].connect(n[0])
+		n[1].send(ba, 1, 0, 10, 0)
+		for range 2 {
+			ba.leave()
+			<-time.After(1500 * time.Millisecond)
+			if again := n[1].connect(n[0]); again != ba {
+				t.Fatal("it was given up before its time")
+			}
+		}
+		<-time.After(10 * time.Second)
+		n[0].connect(n[1])
+		n[0].expect("b", 1)
+	})
+}
+
 // A node leaves when all that it sent has arrived. What is on its way to it then is not delivered,
 // and no sign that the node has failed.
 func TestWhatIsOnItsWayToANodeThatLeavesMakesNoLoss(t *testing.T) {

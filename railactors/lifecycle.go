@@ -84,9 +84,7 @@ func (p *Peer) closedError() error {
 // finish runs once, when everything was released.
 func (p *Peer) finish() {
 	p.mu.Lock()
-	if p.partTimer != nil {
-		p.partTimer.Stop()
-	}
+	p.stopParting()
 	p.finished, p.predecessor = true, nil
 	p.mu.Unlock()
 	p.unview()
@@ -119,12 +117,35 @@ func (p *Peer) tellEnd() {
 	}
 }
 
-// leave decides to say farewell as soon as everything is acknowledged. look must follow.
+// leave decides to say farewell as soon as everything is acknowledged. A node that never connected has
+// the rank timeout for it: where it is the one to dial, nothing else shows that it is dead. look must
+// follow.
 func (p *Peer) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == active {
-		p.state = leaving
+	if p.state != active {
+		return
+	}
+	p.state = leaving
+	if p.met == 0 {
+		p.partTimer = time.AfterFunc(p.fabric.cfg.RankTimeout, p.unmet)
+	}
+}
+
+// unmet gives up a node that has not connected since leave.
+func (p *Peer) unmet() {
+	fx := newEffects()
+	p.mu.Lock()
+	if p.state == leaving && p.met == 0 {
+		p.endLocked(p.closedError(), false, fx)
+	}
+	p.unlock(fx)
+}
+
+// stopParting stops the clock of the farewell. The caller holds mu.
+func (p *Peer) stopParting() {
+	if p.partTimer != nil {
+		p.partTimer.Stop()
 	}
 }
 
@@ -147,6 +168,7 @@ func (p *Peer) stay() bool {
 	defer p.mu.Unlock()
 	if p.state == leaving && !p.farewell && !p.parted {
 		p.state = active
+		p.stopParting()
 	}
 	return p.state == active && !p.parted
 }
@@ -157,6 +179,7 @@ func (p *Peer) mayPart(fx *effects) {
 		return
 	}
 	p.farewell = true
+	p.stopParting()
 	p.partTimer = time.AfterFunc(partTimeout, func() { p.end(p.closedError(), false) })
 	for _, c := range p.conns {
 		if c != nil {
