@@ -846,15 +846,17 @@ func (x *ViewSeqRange) GetLast() uint64 {
 
 // ViewAnnounce: the sender asks for a communicator. To all living nodes, repeatedly.
 type ViewAnnounce struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Ask      uint64                 `protobuf:"varint,2,opt,name=ask,proto3" json:"ask,omitempty"`
-	Size     uint32                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	Rails    []*ViewRail            `protobuf:"bytes,4,rep,name=rails,proto3" json:"rails,omitempty"`
-	Believed uint64                 `protobuf:"varint,5,opt,name=believed,proto3" json:"believed,omitempty"` // the receiver's ask that the sender knows; 0: none
-	TtlMs    uint32                 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	Uneven   *ViewSeqRange          `protobuf:"bytes,7,opt,name=uneven,proto3" json:"uneven,omitempty"` // the sender's own, where it shrinks a communicator
-	Host     *ViewHost              `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Ask   uint64                 `protobuf:"varint,2,opt,name=ask,proto3" json:"ask,omitempty"`
+	Size  uint32                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Rails []*ViewRail            `protobuf:"bytes,4,rep,name=rails,proto3" json:"rails,omitempty"`
+	// The receiver's ask that the sender knows; 0: none.
+	Believed uint64 `protobuf:"varint,5,opt,name=believed,proto3" json:"believed,omitempty"`
+	TtlMs    uint32 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	// The sender's own, where it shrinks a communicator.
+	Uneven *ViewSeqRange `protobuf:"bytes,7,opt,name=uneven,proto3" json:"uneven,omitempty"`
+	Host   *ViewHost     `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
 	// The lowest node that the sender knows to ask, itself included.
 	Lowest        string `protobuf:"bytes,9,opt,name=lowest,proto3" json:"lowest,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -263,9 +263,9 @@ func TestDisconnectIsNoLoss(t *testing.T) {
 	})
 }
 
-// A node leaves when all that it sent has arrived. One that never connects gets the rank timeout for
-// that, whether it is to dial, and may be dead, or lives and does not care: Close would wait for as
-// long as its context allows.
+// A node leaves when all that it sent has arrived. One that never connects gets the rank timeout
+// for that. It may be dead where it is to dial, or live and not care. Close would wait for its
+// context.
 func TestWhoNeverConnectsHoldsNobodyUp(t *testing.T) {
 	for _, c := range []struct{ leaves, never string }{
 		{"b", "a"}, // which is to dial

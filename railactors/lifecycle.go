@@ -117,9 +117,9 @@ func (p *Peer) tellEnd() {
 	}
 }
 
-// leave decides to say farewell as soon as everything is acknowledged. A node that never connected has
-// the rank timeout for it: where it is the one to dial, nothing else shows that it is dead. look must
-// follow.
+// leave decides to say farewell as soon as everything is acknowledged. A node that never connected
+// has the rank timeout for it: where it is the one to dial, nothing else shows that it is dead.
+// look must follow.
 func (p *Peer) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

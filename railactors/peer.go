@@ -74,7 +74,7 @@ type Peer struct {
 	busy          bool          // counted in Fabric.busy
 	parted        bool          // a farewell came in
 	farewell      bool          // a farewell went out
-	partTimer     *time.Timer   // runs out if the other side doesn't connect for a farewell, or close after it
+	partTimer     *time.Timer   // until then the other side is to connect, or close after a farewell
 	isReady       bool
 	agreed        bool         // the other node knew this one: Agreed
 	grace         *time.Timer  // of the rails that were connected later; nil before
