@@ -53,7 +53,7 @@ type (
 		mayBeLate
 		epoch int
 	}
-	// tick: look at the peer's liveness. Timer → peer actor.
+	// tick: look at the peers' liveness. Timer → office → peer actors.
 	tick struct {
 		mayBeLate
 		epoch int

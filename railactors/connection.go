@@ -180,6 +180,7 @@ func (c *connection) fill(limit int, small bool) (total int) {
 	if c.urgent&urgentPong != 0 {
 		put(&wire.Header{Kind: wire.KindPong}, nil)
 	}
+	beats := n // whose silence is the rank timeout's business
 	stats := p.fabric.rails[c.rail]
 	for n < maxBatchFrames-1 { // the last place is for a farewell or an acknowledgement
 		next := p.core.NextBytes(c.rail, c.generation)
@@ -206,6 +207,8 @@ func (c *connection) fill(limit int, small bool) (total int) {
 	c.urgent = 0
 	if n > 0 {
 		p.signals[c.rail].sent.Store(int64(now))
+	}
+	if n > beats {
 		p.wrote()
 	}
 	return total

@@ -23,8 +23,44 @@ type parent struct {
 	pids     map[*Peer]*actor.PID      // of the children that aren't to stop; nil when this actor stops
 }
 
-func newOffice(f *Fabric, s *supervise.Strategy) *parent {
-	return &parent{fabric: f, strategy: s, kind: "peer", of: func(*Peer) bool { return true }, child: func(p *Peer) actor.Actor { return &peerActor{peer: p} }}
+// office is the parent of the peer actors, and their clock: one timer for all of them.
+type office struct {
+	parent
+	epoch int
+	timer *time.Timer
+}
+
+func newOffice(f *Fabric, s *supervise.Strategy) *office {
+	return &office{parent: parent{fabric: f, strategy: s, kind: "peer", of: func(*Peer) bool { return true }, child: func(p *Peer) actor.Actor { return &peerActor{peer: p} }}}
+}
+
+// Receive implements actor.Actor.
+func (a *office) Receive(ctx actor.Context) {
+	defer supervise.Recover(ctx, a.fabric.log)
+	switch m := ctx.Message().(type) {
+	case *tick:
+		if m.epoch == a.epoch {
+			for _, pid := range a.pids {
+				ctx.Send(pid, m)
+			}
+			a.schedule(ctx)
+		}
+		return
+	case *actor.Started:
+		a.epoch = int(a.fabric.epochs.Add(1))
+		a.schedule(ctx)
+	case *actor.Stopping, *actor.Restarting:
+		a.epoch = 0
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+	}
+	a.parent.Receive(ctx)
+}
+
+func (a *office) schedule(ctx actor.Context) {
+	self, epoch, f := ctx.Self(), a.epoch, a.fabric
+	a.timer = time.AfterFunc(f.cfg.RankTimeout/peer.TicksPerTimeout, func() { f.tell(self, &tick{epoch: epoch}) })
 }
 
 func newRailActor(f *Fabric, rail int, s *supervise.Strategy) *parent {
@@ -65,44 +101,21 @@ func (a *parent) spawn(ctx actor.Context, p *Peer) {
 	a.pids[p] = ctx.SpawnPrefix(props, fmt.Sprintf("%s-%s-%d-", a.kind, p.node, p.session))
 }
 
-// peerActor is the clock of a Peer, and opens and shuts its pairs. What a peer knows is in Peer.
-type peerActor struct {
-	peer  *Peer
-	epoch int
-	timer *time.Timer
-}
+// peerActor looks at the liveness of a Peer, and opens and shuts its pairs. What a peer knows is in Peer.
+type peerActor struct{ peer *Peer }
 
 // Receive implements actor.Actor.
 func (a *peerActor) Receive(ctx actor.Context) {
 	f := a.peer.fabric
 	defer supervise.Recover(ctx, f.log)
-	switch m := ctx.Message().(type) {
+	switch ctx.Message().(type) {
 	case *actor.Started:
-		a.epoch = int(f.epochs.Add(1))
 		for r := range a.peer.reached().All() {
 			ctx.Send(f.rails[r].pid.Load(), &open{peer: a.peer})
 		}
-		a.schedule(ctx)
 	case *tick:
-		if m.epoch == a.epoch {
-			a.peer.tick()
-			a.schedule(ctx)
-		}
-	case *actor.Stopping, *actor.Restarting:
-		a.stop()
+		a.peer.tick()
 	default:
 		f.unknown(ctx)
-	}
-}
-
-func (a *peerActor) schedule(ctx actor.Context) {
-	self, epoch, f := ctx.Self(), a.epoch, a.peer.fabric
-	a.timer = time.AfterFunc(f.cfg.RankTimeout/peer.TicksPerTimeout, func() { f.tell(self, &tick{epoch: epoch}) })
-}
-
-func (a *peerActor) stop() {
-	a.epoch = 0
-	if a.timer != nil {
-		a.timer.Stop()
 	}
 }

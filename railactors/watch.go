@@ -3,6 +3,7 @@ package railactors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/peer"
@@ -78,9 +79,9 @@ func (p *Peer) wrote() {
 func (p *Peer) checkSilence() {
 	p.mu.Lock()
 	p.hasWritten = false
-	conns := append(make([]*connection, 0, maxRails), p.conns...)
+	conns := slices.Clone(p.conns)
 	p.mu.Unlock()
-	var samples [maxRails]peer.Progress
+	samples := make([]peer.Progress, len(conns))
 	var known peer.Rails
 	for r, c := range conns { // without the lock: a system call each
 		if c == nil {

@@ -104,13 +104,17 @@ func TestAnIdlePeerIsNotChecked(t *testing.T) {
 		ab, ba := join(n[0], n[1])
 		b.exchange(ab, ba, 1, 2, 1000)
 		<-time.After(100 * time.Millisecond)
-		synctest.Wait()
-		for _, p := range []*Peer{ab, ba} {
-			p.mu.Lock()
-			if p.watching {
-				t.Errorf("node %s still watches %s", p.fabric.cfg.Node, p.node)
+		for range 200 { // heartbeats come and go
+			<-time.After(10 * time.Millisecond)
+			synctest.Wait()
+			for _, p := range []*Peer{ab, ba} {
+				p.mu.Lock()
+				watching := p.watching
+				p.mu.Unlock()
+				if watching {
+					t.Fatalf("node %s still watches %s", p.fabric.cfg.Node, p.node)
+				}
 			}
-			p.mu.Unlock()
 		}
 	})
 }

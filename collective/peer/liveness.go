@@ -20,6 +20,7 @@ type Liveness struct {
 	refused  Rails                          // since they were up
 	proven   Rails                          // were up once; before the first contact: all
 	deaf     []time.Duration                // by rail: its reader was last seen at work on a frame
+	pinged   []time.Duration                // by rail: when this connection was last to carry a ping
 	expected time.Duration                  // since when it should answer
 	late     [TicksPerTimeout]time.Duration // of the last ticks: by how much each came too late
 	ticks    int
@@ -42,7 +43,7 @@ type Verdict struct {
 // NewLiveness returns the watch over a node of so many rails.
 func NewLiveness(timeout time.Duration, rails int, now time.Duration) *Liveness {
 	return &Liveness{timeout: timeout, lastTick: now, resumed: now, proven: Rails(1)<<rails - 1,
-		deaf: make([]time.Duration, rails)}
+		deaf: make([]time.Duration, rails), pinged: make([]time.Duration, rails)}
 }
 
 // Reach says which rails can connect the two nodes; otherwise all can. Before the first contact.
@@ -77,6 +78,7 @@ func (l *Liveness) Connected(rail int) {
 	l.proven.Add(rail)
 	l.up.Add(rail)
 	l.refused &^= 1 << rail
+	l.pinged[rail] = -l.timeout
 }
 
 // Disconnected: the rail's connection was lost.
@@ -113,8 +115,11 @@ func (l *Liveness) Tick(now time.Duration, rails []Signal) Verdict {
 		// A reader that was long at work has listened only since it was done.
 		silent := max(0, now-max(s.Heard, l.resumed, l.deaf[r])-excused)
 		quiet = min(quiet, silent)
-		if l.up.Has(r) && (silent >= l.timeout/4 || now-s.Sent >= l.timeout/4) {
+		// No second one before that: a connection loses none, and a node that is slow to answer would be
+		// slower for each.
+		if l.up.Has(r) && (silent >= l.timeout/4 || now-s.Sent >= l.timeout/4) && now-l.pinged[r] >= l.timeout/4 {
 			v.Ping.Add(r)
+			l.pinged[r] = now
 		}
 		if l.up.Has(r) && silent >= l.timeout/2 {
 			v.Fail.Add(r)

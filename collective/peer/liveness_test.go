@@ -27,12 +27,45 @@ func TestASilentNodeIsLostBeforeTheTimeout(t *testing.T) {
 	l := NewLiveness(timeout, 2, 0)
 	l.Connected(0)
 	l.Connected(1)
-	v, at := watch(l, every, 10*timeout, make([]Signal, 2), nil)
+	v, _ := watch(l, every, timeout/4, make([]Signal, 2), nil)
+	if v.Ping != 0b11 || v.Fail != 0 || v.Lost != "" {
+		t.Errorf("pings %b, fails %b, lost %q", v.Ping, v.Fail, v.Lost)
+	}
+	v, at := watch(l, timeout/4+every, 10*timeout, make([]Signal, 2), nil)
 	if v.Lost == "" || at > timeout || at < timeout*3/4 {
 		t.Errorf("lost %q after %v", v.Lost, at)
 	}
-	if v.Ping != 0b11 || v.Fail != 0 {
-		t.Errorf("pings %b, fails %b", v.Ping, v.Fail)
+	if v.Fail != 0 {
+		t.Errorf("fails %b", v.Fail)
+	}
+}
+
+// A ping that isn't answered is asked for again only after as long as a rail may be quiet: many nodes
+// that are slow to answer would else be slower still. A new connection is asked at once.
+func TestASlowNodeIsAskedNoMoreOftenThanAQuickOne(t *testing.T) {
+	l := NewLiveness(timeout, 2, 0)
+	l.Connected(0)
+	l.Connected(1)
+	pings := 0
+	tick := func(from, until time.Duration) {
+		for now := from; now <= until; now += every {
+			// The other rail is heard: else the node would be lost.
+			if l.Tick(now, []Signal{{}, {Heard: now, Sent: now}}).Ping.Has(0) {
+				pings++
+			}
+		}
+	}
+	tick(every, timeout)
+	if pings != 4 {
+		t.Errorf("%d pings within the rank timeout, want 4", pings)
+	}
+	pings = 0
+	tick(timeout+every, timeout+2*every)
+	l.Disconnected(0)
+	l.Connected(0)
+	tick(timeout+3*every, timeout+3*every)
+	if pings != 1 {
+		t.Errorf("%d pings after it was connected anew, want 1", pings)
 	}
 }
 
