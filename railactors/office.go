@@ -55,7 +55,7 @@ func (a *office) Receive(ctx actor.Context) {
 			a.timer.Stop()
 		}
 	}
-	a.parent.Receive(ctx)
+	a.receive(ctx)
 }
 
 func (a *office) schedule(ctx actor.Context) {
@@ -70,6 +70,11 @@ func newRailActor(f *Fabric, rail int, s *supervise.Strategy) *parent {
 // Receive implements actor.Actor.
 func (a *parent) Receive(ctx actor.Context) {
 	defer supervise.Recover(ctx, a.fabric.log)
+	a.receive(ctx)
+}
+
+// receive opens and shuts the children.
+func (a *parent) receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.pids = make(map[*Peer]*actor.PID)

@@ -115,9 +115,10 @@ func (l *Liveness) Tick(now time.Duration, rails []Signal) Verdict {
 		// A reader that was long at work has listened only since it was done.
 		silent := max(0, now-max(s.Heard, l.resumed, l.deaf[r])-excused)
 		quiet = min(quiet, silent)
-		// No second one before that: a connection loses none, and a node that is slow to answer would be
-		// slower for each.
-		if l.up.Has(r) && (silent >= l.timeout/4 || now-s.Sent >= l.timeout/4) && now-l.pinged[r] >= l.timeout/4 {
+		// A ping that is not answered yet is not repeated early: a connection loses none, and a node
+		// that is slow to answer would be slower for each.
+		still := silent >= l.timeout/4 || now-s.Sent >= l.timeout/4
+		if l.up.Has(r) && still && now-l.pinged[r] >= l.timeout/4 {
 			v.Ping.Add(r)
 			l.pinged[r] = now
 		}
