@@ -45,17 +45,9 @@ func TestManyNodesLoseSome(t *testing.T) {
 func simulateMany(t *testing.T, run func(w *world) error) {
 	for _, m := range many {
 		t.Run(fmt.Sprint(m.nodes), func(t *testing.T) {
-			if seed, one := seeds.One(); one {
-				if err := run(newWorldOf(m.nodes, int64(seed), t.Logf)); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			for seed := int64(*from); seed < int64(*from+seeds.Count(m.seeds, m.shorts)); seed++ {
-				if err := run(newWorldOf(m.nodes, seed, nil)); err != nil {
-					t.Fatalf("seed %d: %v\nreplay: go test ./collective/view -run %s -seed %d -v", seed, err, t.Name(), seed)
-				}
-			}
+			simulateSeeds(t, *from, seeds.Count(m.seeds, m.shorts), func(seed int64, logf func(string, ...any)) error {
+				return run(newWorldOf(m.nodes, seed, logf))
+			})
 		})
 	}
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -10,16 +11,16 @@ import (
 // false alarms of losses, failed barriers, callers that give up, close or try again. No two rests of
 // one communicator may both be complete.
 func TestShrinkingUnderChaos(t *testing.T) {
-	complete := 0
+	var complete atomic.Int64
 	simulate(t, func(seed int64, logf func(string, ...any)) error {
 		w := newShrinkWorld(seed, logf)
 		w.root()
 		w.shrinkChaos(time.Duration(5+w.rng.Intn(40)) * time.Second)
 		w.checkLineage()
-		complete += len(w.formedBy) - 1
+		complete.Add(int64(len(w.formedBy) - 1))
 		return w.err
 	})
-	t.Logf("%d views of those who were left", complete)
+	t.Logf("%d views of those who were left", complete.Load())
 }
 
 // TestSurvivorsAlwaysGoOn: where processes die but nobody is wrong about that, a majority whose

@@ -3,6 +3,7 @@ package view
 import (
 	"container/heap"
 	"fmt"
+	"iter"
 	"math/rand"
 	"reflect"
 	"testing"
@@ -23,20 +24,27 @@ func TestAgreementUnderChaos(t *testing.T) {
 	})
 }
 
-// simulate runs all seeds, or the one that is to be replayed.
+// simulate runs as many seeds as an ordinary test affords.
 func simulate(t *testing.T, run func(seed int64, logf func(string, ...any)) error) {
+	simulateSeeds(t, 1, seeds.Count(1500, 150), run)
+}
+
+// simulateSeeds runs seeds from first on, or the one that is to be replayed.
+func simulateSeeds(t *testing.T, first, count uint64, run func(seed int64, logf func(string, ...any)) error) {
 	if seed, one := seeds.One(); one {
 		if err := run(int64(seed), t.Logf); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	for seed := range int64(seeds.Count(1500, 150)) {
-		seed++ // 0 is no -seed
-		if err := run(seed, nil); err != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test ./collective/view -run %s -seed %d -v", seed, err, t.Name(), seed)
+	seeds.Spread(first, count, func(seeds iter.Seq[uint64]) {
+		for seed := range seeds {
+			if err := run(int64(seed), nil); err != nil {
+				t.Errorf("seed %d: %v\nreplay: go test ./collective/view -run %s -seed %d -v", seed, err, t.Name(), seed)
+				break
+			}
 		}
-	}
+	})
 }
 
 // world is n nodes, their gossip, their pairs and their barriers, on one queue of events.

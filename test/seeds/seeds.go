@@ -6,6 +6,10 @@ package seeds
 
 import (
 	"flag"
+	"iter"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -26,4 +30,25 @@ func Count(ordinary, short uint64) uint64 {
 		return short
 	}
 	return ordinary
+}
+
+// Spread gives count seeds from first on to as many workers as there are processors, each seed to
+// one of them. It returns when all are done. A worker that breaks off ends the others' seeds too.
+func Spread(first, count uint64, worker func(seeds iter.Seq[uint64])) {
+	var (
+		taken   atomic.Uint64
+		workers sync.WaitGroup
+	)
+	seeds := func(yield func(seed uint64) bool) {
+		for i := taken.Add(1) - 1; i < count; i = taken.Add(1) - 1 {
+			if !yield(first + i) {
+				taken.Store(count)
+				return
+			}
+		}
+	}
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() { worker(seeds) })
+	}
+	workers.Wait()
 }

@@ -3,10 +3,9 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"iter"
 	"os"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,33 +101,23 @@ func requireEverythingMet(t *testing.T, s *Stats) {
 // A failure says which command replays it.
 func play(t *testing.T, first, count uint64, set func(*Sim), replay string) Stats {
 	var (
-		next   atomic.Uint64
-		failed atomic.Bool
-		mu     sync.Mutex
-		total  Stats
-		wg     sync.WaitGroup
+		mu    sync.Mutex
+		total Stats
 	)
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			s := New(nil)
-			set(s)
-			for !failed.Load() {
-				i := next.Add(1) - 1
-				if i >= count {
-					break
-				}
-				if err := s.Run(first + i); err != nil {
-					failed.Store(true)
-					t.Errorf("seed %d: %v\nreplay it with: %s SEED=%d", first+i, err, replay, first+i)
-				}
+	seeds.Spread(first, count, func(seeds iter.Seq[uint64]) {
+		s := New(nil)
+		set(s)
+		for seed := range seeds {
+			if err := s.Run(seed); err != nil {
+				t.Errorf("seed %d: %v\nreplay it with: %s SEED=%d", seed, err, replay, seed)
+				break
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			stats := s.Stats()
-			total.add(&stats)
-		})
-	}
-	wg.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		stats := s.Stats()
+		total.add(&stats)
+	})
 	return total
 }
 
