@@ -33,7 +33,10 @@ func (l line) rate() float64 { return 1 / l.perByte }
 
 // model is what is known of one rail under one algorithm. α and E are of the algorithm, not
 // of the link: a ring has more steps than recursive doubling and moves fewer bytes.
-type model struct{ points []point }
+type model struct {
+	points []point
+	seen   []point // seenFrom's last
+}
 
 // form is how operations are run: by an algorithm among the ranks, or in its order by a tree.
 type form struct {
@@ -188,7 +191,7 @@ func (m *model) soonest(bytes float64) float64 {
 func (m *model) evidence(class Class, alone bool) (weight float64) {
 	for i := range m.points {
 		if p := &m.points[i]; p.alone == alone {
-			weight += p.weight * math.Pow(neighbour, math.Abs(float64(p.class)-float64(class)))
+			weight += p.weight * p.class.nearness(class)
 		}
 	}
 	return weight
@@ -213,10 +216,22 @@ func (m *model) through(l line, class Class, alone bool, bytes float64) line {
 	return l
 }
 
-// seenFrom are the points as a class sees them: its own, and of each other class the mean of all that it has of a mode. What those differ by, a
-// few rounds, may be a knee, and tells nothing of sizes that are many times as large or small.
-func (m *model) seenFrom(class Class) (points []point) {
-	points = make([]point, 0, len(m.points))
+// neighbourTo are the powers of neighbour, by the exponent.
+var neighbourTo = func() (powers [Classes]float64) {
+	for apart := range powers {
+		powers[apart] = math.Pow(neighbour, float64(apart))
+	}
+	return powers
+}()
+
+// nearness is the weight that a class's points have for another one.
+func (c Class) nearness(other Class) float64 { return neighbourTo[max(c, other)-min(c, other)] }
+
+// seenFrom are the points as a class sees them, until it is called again: its own, and of each other
+// class the mean of all that it has of a mode. What those differ by, a few rounds, may be a knee, and
+// tells nothing of sizes that are many times as large or small.
+func (m *model) seenFrom(class Class) []point {
+	points := m.seen[:0]
 	var at [2][Classes]int // of a class's mean in points, plus 1
 	for _, p := range m.points {
 		if p.class == class || p.weight == 0 {
@@ -238,6 +253,7 @@ func (m *model) seenFrom(class Class) (points []point) {
 		mean.seconds += (p.seconds - mean.seconds) * p.weight / whole
 		mean.weight = whole
 	}
+	m.seen = points
 	return points
 }
 
@@ -247,7 +263,7 @@ func (m *model) seenFrom(class Class) (points []point) {
 func (m *model) fit(class Class, alone bool, lean float64) line {
 	var w, wb, wbb, wt, wbt float64
 	for _, p := range m.seenFrom(class) {
-		weight := p.weight * math.Pow(neighbour, math.Abs(float64(p.class)-float64(class))) / (p.seconds * p.seconds)
+		weight := p.weight * p.class.nearness(class) / (p.seconds * p.seconds)
 		if p.alone != alone {
 			weight *= otherMode
 		}
