@@ -3,9 +3,7 @@ package sim
 import (
 	"flag"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
+	"iter"
 	"testing"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -13,7 +11,7 @@ import (
 	"github.com/polyrail/polyrail/test/seeds"
 )
 
-var every = flag.Bool("every", false, "cut each two steps with up to 8 ranks (minutes); otherwise with up to 3")
+var every = flag.Bool("every", false, "cut each step also of 7 ranks, and each two with up to 8 (minutes); otherwise with up to 3")
 
 // Ranks of chosen runs. Trees have two levels among the deep ones.
 const (
@@ -51,9 +49,12 @@ func schedules(ranks int) (all []Chosen) {
 // TestEveryStepOfEveryPairIsCut cuts the connection that carries a step's frame, for every step that any rank sends to
 // any other, when it is sent and when it has arrived.
 func TestEveryStepOfEveryPairIsCut(t *testing.T) {
-	ranks := []int{2, 3, 4, 5, 6, 7, chosenRanks, deepRanks}
-	if testing.Short() {
+	ranks := []int{2, 3, 4, 5, 6, chosenRanks, deepRanks}
+	switch {
+	case testing.Short():
 		ranks = ranks[:3]
+	case *every:
+		ranks = append(ranks, 7)
 	}
 	eachSchedule(t, ranks, func(c Chosen, points []Point) (runs []Chosen) {
 		for _, p := range points {
@@ -107,23 +108,15 @@ func eachSchedule(t *testing.T, ranks []int, runs func(c Chosen, points []Point)
 
 // playChosen plays each run with a seed of its own, which is its number.
 func playChosen(t *testing.T, runs []Chosen) int {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			s := New(nil)
-			for !t.Failed() {
-				i := int(next.Add(1)) - 1
-				if i >= len(runs) {
-					return
-				}
-				s.Chosen = &runs[i]
-				if err := s.Run(uint64(i + 1)); err != nil {
-					t.Errorf("run %d, cuts %v: %v", i, runs[i].Cuts, err)
-				}
+	seeds.Spread(0, uint64(len(runs)), func(numbers iter.Seq[uint64]) {
+		s := New(nil)
+		for i := range numbers {
+			s.Chosen = &runs[i]
+			if err := s.Run(i + 1); err != nil {
+				t.Errorf("run %d, cuts %v: %v", i, runs[i].Cuts, err)
+				break
 			}
-		})
-	}
-	all.Wait()
+		}
+	})
 	return len(runs)
 }
