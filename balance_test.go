@@ -11,7 +11,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
-// limitedRails gives each node's rails these rates in bytes/s, and returns the handles by which they change.
+// limitedRails gives each node's rails these rates in bytes/s, and returns the handles by which
+// they change.
 func limitedRails(rates ...int64) (adapt func(*Config), rails func(rail int) []*fault.Transport) {
 	handles := make([][]*fault.Transport, len(rates))
 	return func(c *Config) {
@@ -26,8 +27,8 @@ func limitedRails(rates ...int64) (adapt func(*Config), rails func(rail int) []*
 		}
 }
 
-// share runs so many operations of a size and returns the first rail's part of the bytes of the last ten, and how
-// long one of those took.
+// share runs so many operations of a size and returns the first rail's part of the bytes of the
+// last ten, and how long one of those took.
 func (b *bed) share(comms []*Communicator, operations, size int) (first float64, each time.Duration) {
 	b.t.Helper()
 	run := func(operations int) {

@@ -146,20 +146,22 @@ func (c *Communicator) Abort(cause error) {
 	inner.Group.Fail(cause, 0)
 }
 
-// SeqRange is a run of operations of one communicator, by Work.Seq; both ends are included. It may be empty.
+// SeqRange is a run of operations of one communicator, by Work.Seq; both ends are included. It may
+// be empty.
 type SeqRange = view.SeqRange
 
-// Shrink forms another communicator, of the same name, from those members that live and call Shrink too. It
-// first breaks this one and ends its operations, so a rank that is not lost but fails to
+// Shrink forms another communicator, of the same name, from those members that live and call Shrink
+// too. It first breaks this one and ends its operations, so a rank that is not lost but fails to
 // call Shrink is waited for, until the context ends with an error that names it. Ranks ascend by
-// node name as before. After success this communicator is closed; after an error Shrink can be called again.
+// node name as before. After success this communicator is closed; after an error Shrink can be
+// called again.
 //
 // More than half of the members must be left, or exactly half with rank 0 among them: the error
 // matches ErrMinority otherwise, and others may go on without this node.
 //
-// The range tells what became of the operations that were in flight: everything below it was finished by all
-// members of the new communicator, nothing above it by any, and of those in it some members hold the
-// results and others do not. It is the same on all of them.
+// The range tells what became of the operations that were in flight: everything below it was
+// finished by all members of the new communicator, nothing above it by any, and of those in it some
+// members hold the results and others do not. It is the same on all of them.
 func (c *Communicator) Shrink(ctx context.Context) (*Communicator, SeqRange, error) {
 	old, err := c.with(ctx)
 	if err != nil {
@@ -231,7 +233,8 @@ func (c *Communicator) Table() Table {
 //
 // From then on this table stays: the balancer (Config.Balance) changes nothing any more.
 //
-// The version is given by the agreement; weights are in the order of Node.Rails. Results don't depend on them.
+// The version is given by the agreement; weights are in the order of Node.Rails. Results don't
+// depend on them.
 func (c *Communicator) SetTable(ctx context.Context, t Table) error {
 	inner, err := c.with(ctx)
 	if err != nil {
@@ -246,7 +249,8 @@ type BalanceReport = balance.Report
 // ClassReport is one size class of a BalanceReport.
 type ClassReport = balance.ClassReport
 
-// AlgorithmReport is what is known of an algorithm that a ClassReport's operations may run, with OrderFree.
+// AlgorithmReport is what is known of an algorithm that a ClassReport's operations may run, with
+// OrderFree.
 type AlgorithmReport = balance.AlgorithmReport
 
 // Balance says what rank 0 has learned of the rails and decided for each size; elsewhere it is an error
@@ -259,8 +263,9 @@ func (c *Communicator) Balance(ctx context.Context) (BalanceReport, error) {
 	return inner.Balance(ctx)
 }
 
-// SaveTuning writes what rank 0 has learned to Config.TuningFile now, without waiting for Close. It is an
-// error elsewhere, one that names rank 0, and where the file is something that may not be overwritten.
+// SaveTuning writes what rank 0 has learned to Config.TuningFile now, without waiting for Close. It
+// is an error elsewhere, one that names rank 0, and where the file is something that may not be
+// overwritten.
 func (c *Communicator) SaveTuning(ctx context.Context) error {
 	inner, err := c.with(ctx)
 	if err != nil {

@@ -82,17 +82,18 @@ type Config struct {
 	PinFrames bool
 	// Order says whether the order of sums may follow the network. All nodes must have the same.
 	Order OrderMode
-	// Probe has each rail measured by itself when a communicator forms, for at most some 100 ms, so that the first
-	// operations are divided well. All nodes must have the same.
+	// Probe has each rail measured by itself when a communicator forms, for at most some 100 ms, so
+	// that the first operations are divided well. All nodes must have the same.
 	Probe bool
 
-	// TuningFile keeps what is measured for the next process: what was learned about these rails and as many
-	// ranks is in force when a communicator forms, and nothing is probed. It is written when a
-	// communicator closes, and once a minute at most. Rank 0's counts; the others need none. "": nothing is kept.
+	// TuningFile keeps what is measured for the next process: what was learned about these rails
+	// and as many ranks is in force when a communicator forms, and nothing is probed. It is written
+	// when a communicator closes, and once a minute at most. Rank 0's counts; the others need none.
+	// "": nothing is kept.
 	TuningFile string
 
-	// EagerBytes is the largest operation that is sent before the receiver has called it. Where all ranks share
-	// memory, it is four times as large.
+	// EagerBytes is the largest operation that is sent before the receiver has called it. Where all
+	// ranks share memory, it is four times as large.
 	EagerBytes int
 	// SplitBytes is the smallest operation that is divided over several rails.
 	SplitBytes int
@@ -108,7 +109,8 @@ type Config struct {
 	// the processor. It does so for operations that go without a grant. Where that doesn't help it is
 	// tried ever more rarely.
 	WaitSpin time.Duration
-	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See docs/performance.md.
+	// Congestion is the congestion control of the TCP rails ("cubic"); empty: the system's. See
+	// docs/performance.md.
 	Congestion string
 
 	// TLS seals the rails, and GossipKeys, a file with a key a line in base64, gossip: the first key
@@ -138,7 +140,8 @@ type BalanceMode int
 const (
 	// BalanceStatic: the rails' weights decide, equal ones where none are set.
 	BalanceStatic BalanceMode = iota
-	// BalanceMeasured: the rails' times decide, and what changes is followed. A weight on any rail turns it off. It is the default.
+	// BalanceMeasured: the rails' times decide, and what changes is followed. A weight on any rail
+	// turns it off. It is the default.
 	BalanceMeasured
 )
 
@@ -166,16 +169,18 @@ func parseMode[T fmt.Stringer](what, s string, a, b T) (T, error) {
 	return none, fmt.Errorf("%w: %s %q (there are %v and %v)", fault.ErrConfig, what, s, a, b)
 }
 
-// OrderMode says what the order of a sum depends on, and so the last bits of inexact ones. Under both all ranks get the same bits.
+// OrderMode says what the order of a sum depends on, and so the last bits of inexact ones. Under
+// both all ranks get the same bits.
 type OrderMode int
 
 // The modes.
 const (
-	// OrderFixed: on the number of elements and of ranks alone. Rails, measurements and failures change no bit.
+	// OrderFixed: on the number of elements and of ranks alone. Rails, measurements and failures
+	// change no bit.
 	OrderFixed OrderMode = iota
-	// OrderFree: on the algorithm too, which is the one of several that is measured to be the fastest for a size. It may
-	// change between two operations, on all ranks alike. It needs BalanceMeasured. Sizes of Config.Algorithms, and calls
-	// with WithAlgorithm, keep theirs.
+	// OrderFree: on the algorithm too, which is the one of several that is measured to be the
+	// fastest for a size. It may change between two operations, on all ranks alike. It needs
+	// BalanceMeasured. Sizes of Config.Algorithms, and calls with WithAlgorithm, keep theirs.
 	OrderFree
 )
 
@@ -201,12 +206,13 @@ type Rail struct {
 	// Sockets are bound to it in both directions. "auto", as the only rail's device, stands for
 	// every usable interface that is not loopback, each a rail named like its interface.
 	Device string
-	// Weight is the share of a divided operation, against the other rails'. 0 means 1, and leaves the shares
-	// to measurement (Config.Balance).
+	// Weight is the share of a divided operation, against the other rails'. 0 means 1, and leaves
+	// the shares to measurement (Config.Balance).
 	Weight uint32
-	// CPUs are the cores that the rail's reader and writer threads are bound to, among those that the process may use;
-	// none: any. Small frames are written by whoever sends them, wherever that runs. Binding pays where cores are
-	// plenty and rails compete for them; a bound thread is slower to wake.
+	// CPUs are the cores that the rail's reader and writer threads are bound to, among those that
+	// the process may use; none: any. Small frames are written by whoever sends them, wherever that
+	// runs. Binding pays where cores are plenty and rails compete for them; a bound thread is
+	// slower to wake.
 	CPUs []int
 	// Transport, if set, is used in place of the protocol's own.
 	Transport transport.Transport
@@ -242,8 +248,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// ParseRail reads a rail as the command line writes it: NAME=PROTOCOL:DEVICE[,weight=W][,cpus=LIST], where LIST
-// is like 0-3+8.
+// ParseRail reads a rail as the command line writes it:
+// NAME=PROTOCOL:DEVICE[,weight=W][,cpus=LIST], where LIST is like 0-3+8.
 func ParseRail(s string) (Rail, error) {
 	bad := func(why string) (Rail, error) {
 		return Rail{}, fmt.Errorf("%w: rail %q: %s (want NAME=tcp:DEVICE or NAME=sharp:DEVICE, and then [,weight=W][,cpus=0-3+8])", fault.ErrConfig, s, why)

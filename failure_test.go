@@ -212,7 +212,8 @@ func TestLostRankIsNamedWithinTheRankTimeout(t *testing.T) {
 	}
 }
 
-// A process that is stopped in the middle of a frame leaves its peers' readers waiting for the rest of it.
+// A process that is stopped in the middle of a frame leaves its peers' readers waiting for the rest
+// of it.
 func TestARankThatStopsInTheMiddleOfAFrameIsNamed(t *testing.T) {
 	var rails []*fault.Transport
 	slow := func(c *Config) {

@@ -175,8 +175,8 @@ func (c Config) measured() bool {
 	return c.Balance == BalanceMeasured && !weighted
 }
 
-// Close leaves the cluster, closes every connection and waits for what the node started, or for the context.
-// Communicators that are still open break.
+// Close leaves the cluster, closes every connection and waits for what the node started, or for the
+// context. Communicators that are still open break.
 func (n *Node) Close(ctx context.Context) error {
 	inner, err := n.with(ctx)
 	if err != nil {

@@ -34,8 +34,9 @@ func (b *bed) carried(comms []*Communicator) (bytes []uint64) {
 	return bytes
 }
 
-// returns takes a rail of a node away, so many times and for so long, in each of the ways: each time the other rail carries
-// all of that node's operations meanwhile, and 2 s after the repair each rail carries what it did before, to the byte.
+// returns takes a rail of a node away, so many times and for so long, in each of the ways: each
+// time the other rail carries all of that node's operations meanwhile, and 2 s after the repair
+// each rail carries what it did before, to the byte.
 func returns(t *testing.T, nodes, times int, away time.Duration, ways ...string) {
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -65,7 +66,8 @@ func returns(t *testing.T, nodes, times int, away time.Duration, ways ...string)
 	}
 }
 
-// An hour of heartbeats and gossip takes seconds. That a rail is connected again after it, whatever the fault, is in railactors.
+// An hour of heartbeats and gossip takes seconds. That a rail is connected again after it, whatever
+// the fault, is in railactors.
 func TestARailIsBackAtItsFullShareAfterAnHourOff(t *testing.T) {
 	if brief() {
 		t.Skip("long under the race detector")

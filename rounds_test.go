@@ -15,8 +15,9 @@ import (
 
 var rounds = flag.Int("rounds", 6, "how often a rank is killed and comes back")
 
-// TestKillAndRejoinLeaveNothingBehind: in each round a rank dies in mid-operation, the others shrink and go on, it comes
-// back under its name, and all form a communicator again. What runs and what is kept stays the same.
+// TestKillAndRejoinLeaveNothingBehind: in each round a rank dies in mid-operation, the others
+// shrink and go on, it comes back under its name, and all form a communicator again. What runs and
+// what is kept stays the same.
 func TestKillAndRejoinLeaveNothingBehind(t *testing.T) {
 	silent := func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) } // the bed keeps what is logged
 	inBed(t, 3, 2, silent, func(b *bed) {

@@ -28,7 +28,8 @@ func (b *bed) shrink(comms []*Communicator, nodes ...int) (rest []*Communicator,
 	return rest, ranges, errs
 }
 
-// goOn checks that these nodes, and no others, are the members of their communicators, and sums over them.
+// goOn checks that these nodes, and no others, are the members of their communicators, and sums
+// over them.
 func (b *bed) goOn(comms []*Communicator, errs []error, nodes ...int) {
 	b.t.Helper()
 	var names []string
@@ -62,7 +63,8 @@ func (b *bed) goOn(comms []*Communicator, errs []error, nodes ...int) {
 	}
 }
 
-// breakInMidOperation kills nodes while all of them are at a large operation, and returns the survivors' errors.
+// breakInMidOperation kills nodes while all of them are at a large operation, and returns the
+// survivors' errors.
 func (b *bed) breakInMidOperation(comms []*Communicator, dead ...int) {
 	b.t.Helper()
 	<-time.After(time.Second) // until all know of each other by gossip, not only of the seed, which may be the one to die

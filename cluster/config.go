@@ -66,7 +66,8 @@ type Config struct {
 	// are asked to try answer, and given up after SuspicionMult · log(nodes) · ProbeInterval or more.
 	ProbeInterval, ProbeTimeout time.Duration
 	SuspicionMult               int
-	// GossipInterval is the pause between packets of news, PushPullInterval between exchanges of all that is known.
+	// GossipInterval is the pause between packets of news, PushPullInterval between exchanges of
+	// all that is known.
 	GossipInterval, PushPullInterval time.Duration
 }
 

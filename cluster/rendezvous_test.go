@@ -111,7 +111,8 @@ func FuzzRendezvous(f *testing.F) {
 	})
 }
 
-// FuzzIdentify: whatever a process's name and metadata in gossip say, it is refused, or has an identity that says the same.
+// FuzzIdentify: whatever a process's name and metadata in gossip say, it is refused, or has an
+// identity that says the same.
 func FuzzIdentify(f *testing.F) {
 	self := Member{Node: "a", Incarnation: 1, Version: 3}
 	f.Add("b#7", encodeMeta(3, 7, staying, ""))

@@ -220,8 +220,8 @@ func (f *Fabric) spawn(fn func()) bool {
 	return true
 }
 
-// adopt counts a peer's or pair's actor that is about to be spawned: Close waits for its end. False if Close
-// came first.
+// adopt counts a peer's or pair's actor that is about to be spawned: Close waits for its end. False
+// if Close came first.
 func (f *Fabric) adopt() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

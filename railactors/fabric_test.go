@@ -274,7 +274,8 @@ func (n *testNode) expect(from string, last uint64) {
 	}
 }
 
-// expectReleased waits until frames 1 … last were released, and checks that the last was with want, and all once.
+// expectReleased waits until frames 1 … last were released, and checks that the last was with want,
+// and all once.
 func (n *testNode) expectReleased(last uint64, want error) {
 	n.t.Helper()
 	n.await(fmt.Sprintf("release of %d frames", last), func() bool { return len(n.released) >= int(last) })

@@ -85,8 +85,8 @@ func TestASilentPeerIsLostWithinTheRankTimeout(t *testing.T) {
 	})
 }
 
-// A process that was stopped, or cut off, for long is lost to others without its knowledge. It asks for the session that it
-// knows, whoever dials, and is told what happened.
+// A process that was stopped, or cut off, for long is lost to others without its knowledge. It asks
+// for the session that it knows, whoever dials, and is told what happened.
 func TestAPeerThatWasGivenUpIsToldWhy(t *testing.T) {
 	for _, victim := range []int{0, 1} { // a dials, b is dialed
 		t.Run(fmt.Sprint(victim), func(t *testing.T) {

@@ -25,8 +25,9 @@ func (h hears) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// fuzzed runs f with a node b, which must be able to serve another node, c, in the end. It takes real time: of the many thousands
-// of bubbles that a fuzzing process would make, the runtime once in a while takes one for another (Go 1.26).
+// fuzzed runs f with a node b, which must be able to serve another node, c, in the end. It takes
+// real time: of the many thousands of bubbles that a fuzzing process would make, the runtime once
+// in a while takes one for another (Go 1.26).
 func fuzzed(t *testing.T, f func(b *bed, net *mem.Network, n *testNode)) {
 	net := mem.NewNetwork()
 	b := &bed{t: t, rails: []string{"rail0"}, open: net.Transport, as: net.Transport, tune: func(c *Config) {
@@ -68,8 +69,8 @@ func end(c transport.Conn) {
 	c.Close()
 }
 
-// FuzzFirstFrame: whatever the first frame of a connection says, to the side that accepts and to the one that
-// dialed, it costs the node no more than that connection.
+// FuzzFirstFrame: whatever the first frame of a connection says, to the side that accepts and to
+// the one that dialed, it costs the node no more than that connection.
 func FuzzFirstFrame(f *testing.F) {
 	fits := func() *messages.Hello {
 		return &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1,
@@ -135,8 +136,9 @@ func FuzzFirstFrame(f *testing.F) {
 	})
 }
 
-// FuzzFrames: whatever frames come on a connection, in whatever order, it costs the node no more than that connection. Of each
-// frame the input has a header, of which only the fields count, and the payload.
+// FuzzFrames: whatever frames come on a connection, in whatever order, it costs the node no more
+// than that connection. Of each frame the input has a header, of which only the fields count, and
+// the payload.
 func FuzzFrames(f *testing.F) {
 	control := func(m *messages.Control) []byte { return encode(wire.Header{Kind: wire.KindControl}, marshal(f, m)) }
 	closed := func(rail string, generation, received uint64) []byte {
@@ -180,8 +182,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// nextFrame makes a frame that a node will look into out of any bytes: with the number that is due, the connection's generation
-// where the bytes have 0, and a right checksum.
+// nextFrame makes a frame that a node will look into out of any bytes: with the number that is due,
+// the connection's generation where the bytes have 0, and a right checksum.
 func nextFrame(b []byte, number *uint64) (frame, rest []byte) {
 	const offKind, offComm, offSeq, offDigest, offAck, offCredit = 3, 8, 16, 24, 48, 56
 	le := binary.LittleEndian

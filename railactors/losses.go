@@ -2,11 +2,13 @@ package railactors
 
 import "github.com/polyrail/polyrail/messages"
 
-// maxLosses bounds the nodes of which it is remembered why they were lost. Others learn only that they were.
+// maxLosses bounds the nodes of which it is remembered why they were lost. Others learn only that
+// they were.
 const maxLosses = 1024
 
-// loss is why this node's dealings with another one ended. The other process may live: it was stopped, or cut off, for longer
-// than the rank timeout. When it comes back it asks for the session, and is told.
+// loss is why this node's dealings with another one ended. The other process may live: it was
+// stopped, or cut off, for longer than the rank timeout. When it comes back it asks for the
+// session, and is told.
 type loss struct {
 	session uint64
 	cause   error

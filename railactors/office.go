@@ -12,8 +12,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
-// parent is an actor with a child for each peer: the office, whose children are the peer actors, and each rail's
-// actor, whose children are the rail's pairs.
+// parent is an actor with a child for each peer: the office, whose children are the peer actors,
+// and each rail's actor, whose children are the rail's pairs.
 type parent struct {
 	fabric   *Fabric
 	strategy *supervise.Strategy
@@ -106,7 +106,8 @@ func (a *parent) spawn(ctx actor.Context, p *Peer) {
 	a.pids[p] = ctx.SpawnPrefix(props, fmt.Sprintf("%s-%s-%d-", a.kind, p.node, p.session))
 }
 
-// peerActor looks at the liveness of a Peer, and opens and shuts its pairs. What a peer knows is in Peer.
+// peerActor looks at the liveness of a Peer, and opens and shuts its pairs. What a peer knows is in
+// Peer.
 type peerActor struct{ peer *Peer }
 
 // Receive implements actor.Actor.

@@ -267,7 +267,8 @@ func (p *Peer) sendAhead(rail int, h wire.Header, payload []byte, fx *effects) {
 		Bytes: wire.Size + len(payload), Ahead: true}, &fx.Effects)
 }
 
-// GrantEager answers Inbound.Wanted: the remote node may send the operation's waiting frames without credit.
+// GrantEager answers Inbound.Wanted: the remote node may send the operation's waiting frames
+// without credit.
 func (p *Peer) GrantEager(comm, seq uint64) {
 	fx := newEffects()
 	p.mu.Lock()

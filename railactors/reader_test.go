@@ -25,7 +25,8 @@ func (c *pacedConn) ReadFull(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// On a slow rail a payload may take longer than the rank timeout; each piece of it shows that the peer lives.
+// On a slow rail a payload may take longer than the rank timeout; each piece of it shows that the
+// peer lives.
 func TestAPayloadIsReadWholeOnQuickRailsOnly(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := &Fabric{start: time.Now(), cfg: Config{RankTimeout: 2 * time.Second}}

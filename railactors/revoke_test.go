@@ -105,8 +105,8 @@ func TestARevocationInMidWriteThatEndsInTimeKeepsTheConnection(t *testing.T) {
 	})
 }
 
-// halfIn returns when half of frame 2 has arrived at the second node and the rest never will: rail0 is silent. A stream's buffer
-// holds 256 KiB, and frame 1 was in front.
+// halfIn returns when half of frame 2 has arrived at the second node and the rest never will: rail0
+// is silent. A stream's buffer holds 256 KiB, and frame 1 was in front.
 func halfIn(n []*testNode, ab *Peer, net *mem.Network) (second *arrival) {
 	landed, goOn := make(chan *arrival, 8), make(chan struct{})
 	n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {

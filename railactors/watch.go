@@ -65,8 +65,8 @@ func (f *Fabric) linkChanged(i int, up bool) {
 	}
 }
 
-// wrote begins the watch over what is on its way, unless it is on. An idle peer costs nothing. The caller
-// holds mu.
+// wrote begins the watch over what is on its way, unless it is on. An idle peer costs nothing. The
+// caller holds mu.
 func (p *Peer) wrote() {
 	p.hasWritten = true
 	if !p.watching {
@@ -75,7 +75,8 @@ func (p *Peer) wrote() {
 	}
 }
 
-// checkSilence looks at what the other host has confirmed, and closes rails on which it confirms nothing.
+// checkSilence looks at what the other host has confirmed, and closes rails on which it confirms
+// nothing.
 func (p *Peer) checkSilence() {
 	p.mu.Lock()
 	p.hasWritten = false
@@ -122,8 +123,8 @@ func (p *Peer) checkSilence() {
 	}
 }
 
-// doubt makes the other pairs of a rail show whether they live, since the one with p is silent, or dead. Each is judged by
-// its own evidence: the dead end may be p's, or this node's.
+// doubt makes the other pairs of a rail show whether they live, since the one with p is silent, or
+// dead. Each is judged by its own evidence: the dead end may be p's, or this node's.
 func (f *Fabric) doubt(p *Peer, rail int, dead bool) {
 	for _, other := range f.snapshot() {
 		if other != p {
@@ -132,8 +133,8 @@ func (f *Fabric) doubt(p *Peer, rail int, dead bool) {
 	}
 }
 
-// prove has something sent on the rail that its host must confirm, if nothing is, and looks at what it has confirmed. Once
-// is enough: two pairs that are silent would send each other for ever.
+// prove has something sent on the rail that its host must confirm, if nothing is, and looks at what
+// it has confirmed. Once is enough: two pairs that are silent would send each other for ever.
 func (p *Peer) prove(rail int, doubted bool) {
 	fx := newEffects()
 	p.mu.Lock()

@@ -74,7 +74,8 @@ func TestALinkThatGoesDownIsLeftAtOnce(t *testing.T) {
 	}
 }
 
-// TestASlowRankIsNoSilence: its process takes nothing, its host confirms; checks go on, and find nothing.
+// TestASlowRankIsNoSilence: its process takes nothing, its host confirms; checks go on, and find
+// nothing.
 func TestASlowRankIsNoSilence(t *testing.T) {
 	virtual(t, 2, func(b *bed, _ *mem.Network) {
 		n := b.start("a", "b")
@@ -203,8 +204,8 @@ func TestAFlappingRailIsDamped(t *testing.T) {
 	})
 }
 
-// TestADeadRailIsFoundOnceForAllNodes: the silence with one node makes this node look at the same rail to others, which
-// then need no timeout of their own; a rail that works is left alone.
+// TestADeadRailIsFoundOnceForAllNodes: the silence with one node makes this node look at the same
+// rail to others, which then need no timeout of their own; a rail that works is left alone.
 func TestADeadRailIsFoundOnceForAllNodes(t *testing.T) {
 	virtual(t, 2, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b", "c")

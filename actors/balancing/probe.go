@@ -15,9 +15,10 @@ import (
 	"github.com/polyrail/polyrail/collective/schedule"
 )
 
-// What the probe runs on each rail: operations small enough to show the startup and large
-// enough to show the rate, of each algorithm of the fixed rule. It goes two rounds over the rails, and more where they are quick or the rounds disagree, since a busy
-// host disturbs one and then the other: of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
+// What the probe runs on each rail: operations small enough to show the startup and large enough to
+// show the rate, of each algorithm of the fixed rule. It goes two rounds over the rails, and more
+// where they are quick or the rounds disagree, since a busy host disturbs one and then the other:
+// of all rounds the quickest is the rail's, and how far the others are from it shows the noise.
 const (
 	probeName    = "polyrail probe"
 	probeTimeout = 30 * time.Second      // for all rails, if no rank's caller ends it earlier
@@ -36,7 +37,8 @@ const (
 var probeSizes = []int{8, 8, 8, schedule.TreeBytes, schedule.TreeBytes, schedule.ShortBytes,
 	schedule.ShortBytes, probeSmall, probeSmall}
 
-// probeTiming is what one rail took alone for operations of a size, on the slowest rank: the quickest one of each round, of probeLarge the last.
+// probeTiming is what one rail took alone for operations of a size, on the slowest rank: the
+// quickest one of each round, of probeLarge the last.
 type probeTiming struct {
 	rail    int
 	bytes   int
@@ -116,8 +118,8 @@ func (g *Group) Probe(ctx context.Context, start Starter) error {
 	return nil
 }
 
-// begin has the first table made, and returns when it is agreed on. Without the probe that takes over after
-// the two operations that rank 0 looks ahead.
+// begin has the first table made, and returns when it is agreed on. Without the probe that takes
+// over after the two operations that rank 0 looks ahead.
 func (g *Group) begin(ctx context.Context, m *probed) error {
 	if m.saved == nil && m.timings == nil {
 		return nil
@@ -146,7 +148,8 @@ func (p *prober) agree(enough bool) (known bool, down peer.Rails) {
 	return p.buf[0] != 0, peer.Rails(p.buf[1])
 }
 
-// run does one operation on one rail (numbered from 1; 0: by the table) and returns the largest value of all ranks.
+// run does one operation on one rail (numbered from 1; 0: by the table) and returns the largest
+// value of all ranks.
 func (p *prober) run(rail, bytes int, value int64) int64 {
 	p.buf[0] = value
 	p.start(rail, bytes, op.Max)
@@ -215,7 +218,8 @@ func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ p
 	return timings, down
 }
 
-// agreed reports whether what a rail took for the largest operations that it was probed with was seen twice.
+// agreed reports whether what a rail took for the largest operations that it was probed with was
+// seen twice.
 func agreed(results map[int][]time.Duration) bool {
 	e := results[probeLarge]
 	if len(e) == 0 {
@@ -225,9 +229,10 @@ func agreed(results map[int][]time.Duration) bool {
 	return len(e) > 1 && e[1].Seconds() <= probeAgreed*e[0].Seconds()
 }
 
-// round is one rail's quickest operation of each size, of the largest the last, and what all of them took together. They follow each
-// other on the same rail: one that was idle may have saved up a burst for the first. Small is what probeSmall took in earlier rounds.
-// What it returns is the same on all ranks.
+// round is one rail's quickest operation of each size, of the largest the last, and what all of
+// them took together. They follow each other on the same rail: one that was idle may have saved up
+// a burst for the first. Small is what probeSmall took in earlier rounds. What it returns is the
+// same on all ranks.
 func (p *prober) round(rail int, small []time.Duration) (best map[int]time.Duration, took time.Duration) {
 	best = make(map[int]time.Duration)
 	before := 0 // size of the operation whose time the next one carries

@@ -13,8 +13,8 @@ import (
 	"github.com/polyrail/polyrail/collective/fault"
 )
 
-// This file is about the tuning file. Rank 0 alone uses it: what it has read becomes a table that all ranks agree
-// on, so their files may differ.
+// This file is about the tuning file. Rank 0 alone uses it: what it has read becomes a table that
+// all ranks agree on, so their files may differ.
 
 const (
 	keepEvery   = time.Minute // while operations run, so that a process that is killed loses no more than this

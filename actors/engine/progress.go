@@ -31,5 +31,6 @@ func (p *progress) add(seq uint64) {
 	}
 }
 
-// uneven is this rank's report to those who shrink: its first unfinished and its last finished operation.
+// uneven is this rank's report to those who shrink: its first unfinished and its last finished
+// operation.
 func (p *progress) uneven() view.SeqRange { return view.SeqRange{First: p.below + 1, Last: p.last} }

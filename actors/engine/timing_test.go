@@ -98,7 +98,8 @@ func TestAnOperationThatAFailoverHitIsNotMeasured(t *testing.T) {
 	}
 }
 
-// TestEveryPatternOfOperationsIsTimed: a program repeats so many operations, of which one is small and divided.
+// TestEveryPatternOfOperationsIsTimed: a program repeats so many operations, of which one is small
+// and divided.
 func TestEveryPatternOfOperationsIsTimed(t *testing.T) {
 	const repeats = 2000
 	for period := uint64(1); period <= 64; period++ {

@@ -51,7 +51,8 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// Event is something that happened to a node's rails and communicators. Fields that its kind doesn't name are empty.
+// Event is something that happened to a node's rails and communicators. Fields that its kind
+// doesn't name are empty.
 type Event struct {
 	Time         time.Time
 	Kind         EventKind
@@ -145,7 +146,8 @@ func (e *events) close() {
 // by Close.
 func (n *Node) Subscribe() (_ <-chan Event, cancel func()) { return n.events.subscribe() }
 
-// watchPair tells subscribers what the rails report, and the balancers that what they measure just now doesn't count.
+// watchPair tells subscribers what the rails report, and the balancers that what they measure just
+// now doesn't count.
 func (n *node) watchPair(e railactors.PairEvent) {
 	v := Event{Node: e.Node, Rail: e.Rail, Err: e.Err, Unacknowledged: e.Unacknowledged, Waiting: e.Waiting, Resent: e.Resent, To: e.To}
 	switch e.Kind {
@@ -168,8 +170,8 @@ func (n *node) watchPair(e railactors.PairEvent) {
 	n.disturb(e.Node)
 }
 
-// remaining is how many operations are under way here, and the bytes that they have yet to receive, or to send if
-// that is more.
+// remaining is how many operations are under way here, and the bytes that they have yet to receive,
+// or to send if that is more.
 func (n *node) remaining() (bytes int64, under int) {
 	for _, m := range *n.groups.Load() {
 		in, out, running := m.group.Remaining()

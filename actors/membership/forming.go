@@ -171,8 +171,8 @@ func (a *nodeActor) receive(m *gossipMessage) {
 	a.step(view.Received{From: m.from, Incarnation: incarnation, Message: message})
 }
 
-// lost tells the core of the loss, first for those who shrink: the next view is to be without the node; then
-// for every view being formed with the lost node in it.
+// lost tells the core of the loss, first for those who shrink: the next view is to be without the
+// node; then for every view being formed with the lost node in it.
 func (a *nodeActor) lost(m peerLost) {
 	a.tellLosses()
 	for id, f := range a.forming {

@@ -65,8 +65,9 @@ func half(t testing.TB, rank op.Rank, silent railactors.RailAddress, network *me
 	return n, n.Open(g), other
 }
 
-// FuzzControl: whatever control messages a member sends, the others neither panic nor hang: a call ends, with an error
-// if the communicator broke. The input is a sequence of messages, each after its length.
+// FuzzControl: whatever control messages a member sends, the others neither panic nor hang: a call
+// ends, with an error if the communicator broke. The input is a sequence of messages, each after
+// its length.
 func FuzzControl(f *testing.F) {
 	entry := &messages.TableEntry{Weights: []uint32{1}}
 	prepare := func(version uint32, effective uint64, entries ...*messages.TableEntry) *messages.Control {

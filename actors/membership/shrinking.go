@@ -44,9 +44,9 @@ func (a *nodeActor) shrink(m *communicatorCall, nonce uint64) {
 	a.tellLosses()
 }
 
-// tellLosses tells the core of every lost member of what is being shrunk. The core knows what it was told
-// before. It is also asked for when time has passed: a peer that parted quietly is
-// lost without a word.
+// tellLosses tells the core of every lost member of what is being shrunk. The core knows what it
+// was told before. It is also asked for when time has passed: a peer that parted quietly is lost
+// without a word.
 func (a *nodeActor) tellLosses() {
 	for _, call := range a.shrinks {
 		g := call.old

@@ -112,8 +112,8 @@ type sample struct {
 // rail is a Rail on one line.
 type rail Rail
 
-// Encode writes tunings as a file, without the oldest where they are too many. It is an error if the newest alone is
-// too much.
+// Encode writes tunings as a file, without the oldest where they are too many. It is an error if
+// the newest alone is too much.
 func Encode(tunings []Tuning) ([]byte, error) {
 	tunings = tunings[max(0, len(tunings)-MaxTunings):]
 	for ; ; tunings = tunings[1:] {

@@ -2,7 +2,8 @@
 // process (the tuning file).
 //
 // It owns the file's form and the file itself. What is learned, and what becomes of it, is
-// collective/balance's; actors reads an entry when a communicator forms and writes one when it closes, on rank 0 alone.
+// collective/balance's; actors reads an entry when a communicator forms and writes one when it
+// closes, on rank 0 alone.
 package tuning
 
 import (
@@ -40,8 +41,8 @@ func Open(file string) (*Store, error) {
 // File is the file's name.
 func (s *Store) File() string { return s.file }
 
-// Get is what the file, and later Puts, say for a key. first: it is the first time that there is nothing for
-// this key, though the file has something for others.
+// Get is what the file, and later Puts, say for a key. first: it is the first time that there is
+// nothing for this key, though the file has something for others.
 func (s *Store) Get(k Key) (saved balance.Saved, found, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +130,8 @@ func read(file string) ([]Tuning, error) {
 	return tunings, nil
 }
 
-// replace puts text in the file's place: whoever reads it sees the old text or the new one, also after a crash.
+// replace puts text in the file's place: whoever reads it sees the old text or the new one, also
+// after a crash.
 func replace(file string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {

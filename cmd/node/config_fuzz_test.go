@@ -58,8 +58,8 @@ func configured(t *testing.T, file, text string, cmd *cobra.Command, known func(
 	return values, nil
 }
 
-// FuzzConfigFile: whatever the file says is refused with its name, or taken; what was taken means the same when it
-// is written down, and is then a configuration, or an error of Validate.
+// FuzzConfigFile: whatever the file says is refused with its name, or taken; what was taken means
+// the same when it is written down, and is then a configuration, or an error of Validate.
 func FuzzConfigFile(f *testing.F) {
 	dir := f.TempDir()
 	_, sample, _ := strings.Cut(newRun().Long, "two NICs:\n")

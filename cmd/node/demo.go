@@ -152,7 +152,8 @@ func demoOperations(nodes, rate int) []demoOperation {
 	}
 }
 
-// compare prints a line for each size, as it is done, and returns the last one and how many elements were checked.
+// compare prints a line for each size, as it is done, and returns the last one and how many
+// elements were checked.
 func (f *demoFlags) compare(ctx context.Context, w io.Writer, c *demoCluster, d *demoOperation) (last demoLine, checked int64, err error) {
 	fmt.Fprintf(w, "%s of\n%8s  %11s  %11s  %7s  %-17s  %14s\n", d.name, "bytes", plural(f.rails, "rail"), "one alone", "faster", "share by rail", "checked")
 	for _, size := range d.sizes {

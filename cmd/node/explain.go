@@ -71,7 +71,8 @@ func explainClass(out io.Writer, c *polyrail.ClassReport) {
 	fmt.Fprintln(out)
 }
 
-// explainAlgorithms prints what whole operations of each size take by each algorithm, where the order is free.
+// explainAlgorithms prints what whole operations of each size take by each algorithm, where the
+// order is free.
 func explainAlgorithms(w io.Writer, classes []polyrail.ClassReport) {
 	for i := range classes {
 		c := &classes[i]

@@ -20,7 +20,8 @@ type Setup struct {
 	Algorithm  func(bytes int64) op.Algorithm // what runs an operation of that size
 	Owners     func(a op.Algorithm) int       // into how many blocks it cuts the buffer
 
-	// With order: free, what may run operations of that size, and what that takes by its form; nil otherwise.
+	// With order: free, what may run operations of that size, and what that takes by its form; nil
+	// otherwise.
 	Free func(bytes int64) []op.Algorithm
 	Cost func(a op.Algorithm) schedule.Cost
 
@@ -60,8 +61,9 @@ func NewBalancer(s Setup) *Balancer {
 	return b
 }
 
-// Probed takes what one rail took alone for operations of so many bytes, measured when
-// the communicator formed: the quickest is the rail's, the others show the noise. Decide makes shares of it.
+// Probed takes what one rail took alone for operations of so many bytes, measured when the
+// communicator formed: the quickest is the rail's, the others show the noise. Decide makes shares
+// of it.
 func (b *Balancer) Probed(rail int, bytes int64, elapsed ...time.Duration) {
 	c := ClassOf(bytes)
 	m := b.rails[rail].of(b.classes[c].form)
@@ -87,7 +89,8 @@ func (b *Balancer) Decide() []table.Entry {
 	return b.Table()
 }
 
-// Observe takes a merged set of windows, and decides anew; changed: the table should be replaced by Table.
+// Observe takes a merged set of windows, and decides anew; changed: the table should be replaced by
+// Table.
 func (b *Balancer) Observe(set []Window) (changed bool) {
 	var total float64
 	for i := range set {
@@ -213,8 +216,9 @@ func (b *Balancer) better(c Class) (shares []int) {
 	return chosen.shares
 }
 
-// options are the best division over several rails and the best single rail. What one must promise grows with
-// the doubt in the two times that are compared: the noise of the measurements, and how few of them there are.
+// options are the best division over several rails and the best single rail. What one must promise
+// grows with the doubt in the two times that are compared: the noise of the measurements, and how
+// few of them there are.
 func (b *Balancer) options(c Class) (options []option) {
 	k := &b.classes[c]
 	single := count(k.shares) == 1
@@ -259,13 +263,15 @@ func (b *Balancer) options(c Class) (options []option) {
 	return options
 }
 
-// doubt is the quotient of two times that noise alone may make, by so many standard deviations, where so many measurements speak for each.
+// doubt is the quotient of two times that noise alone may make, by so many standard deviations,
+// where so many measurements speak for each.
 func (k *class) doubt(deviations, one, other float64) float64 {
 	return math.Exp(deviations * k.common.deviation() * math.Sqrt(1/one+1/other))
 }
 
-// bound keeps each share from growing by more than mostGrowth, and to what it was burned with. In a division that is right, twice
-// a rail's share is twice the time, which is at most twice the best single rail's.
+// bound keeps each share from growing by more than mostGrowth, and to what it was burned with. In a
+// division that is right, twice a rail's share is twice the time, which is at most twice the best
+// single rail's.
 func (b *Balancer) bound(k *class, shares []int) {
 	over := 0
 	free := k.burns == nil && (k.own.quiet() || k.rest == 0) // nothing is in doubt
@@ -286,7 +292,8 @@ func (b *Balancer) bound(k *class, shares []int) {
 	shares[most(k.shares)] += over
 }
 
-// evidence is how many measurements speak for the time of a division: those of the rail that was measured least.
+// evidence is how many measurements speak for the time of a division: those of the rail that was
+// measured least.
 func (b *Balancer) evidence(c Class, shares []int, alone bool) float64 {
 	least := math.Inf(1)
 	for i, s := range shares {
@@ -312,7 +319,8 @@ func (b *Balancer) named(end int64, c Class) op.Algorithm {
 	return b.setup.Start.Lookup(end).Algorithm
 }
 
-// Table is the table of the shares that were decided. It is to be in force when the next windows are observed.
+// Table is the table of the shares that were decided. It is to be in force when the next windows
+// are observed.
 func (b *Balancer) Table() []table.Entry {
 	ends := make([]int64, 0, len(b.classes)+len(b.setup.Ranges))
 	for c := range Classes - 1 {

@@ -244,8 +244,8 @@ func TestARailThatAProbeHasMisjudgedComesIn(t *testing.T) {
 	}
 }
 
-// TestRailsThatStartSlowlyAreTriedAlone: as measured over loopback at 16 KiB, where a probe met a busy moment and promised four times
-// the time alone, for ever.
+// TestRailsThatStartSlowlyAreTriedAlone: as measured over loopback at 16 KiB, where a probe met a
+// busy moment and promised four times the time alone, for ever.
 func TestRailsThatStartSlowlyAreTriedAlone(t *testing.T) {
 	const size = 16 << 10
 	w := randomWorld(3)
@@ -269,7 +269,8 @@ func TestRailsThatStartSlowlyAreTriedAlone(t *testing.T) {
 	}
 }
 
-// Of what a probe's few small operations took a part is chance: it decides nothing between rails that differ little.
+// Of what a probe's few small operations took a part is chance: it decides nothing between rails
+// that differ little.
 func TestSmallOperationsGoWithTheLargeOnesWhereRailsAreAboutAsQuick(t *testing.T) {
 	for _, c := range []struct {
 		startup float64 // of the rail with the higher rate, in times of the other's
@@ -284,7 +285,8 @@ func TestSmallOperationsGoWithTheLargeOnesWhereRailsAreAboutAsQuick(t *testing.T
 	}
 }
 
-// TestSmallOperationsLeaveARailThatAProbeHasPreferred: of operations that are never divided nothing else would show the better rail.
+// TestSmallOperationsLeaveARailThatAProbeHasPreferred: of operations that are never divided nothing
+// else would show the better rail.
 func TestSmallOperationsLeaveARailThatAProbeHasPreferred(t *testing.T) {
 	const size = 8
 	w := randomWorld(3)

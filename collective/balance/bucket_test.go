@@ -2,8 +2,9 @@ package balance
 
 import "testing"
 
-// Behind token buckets what a rail takes depends on what it was given before. Brief operations must all the same come near the best
-// division that can be found by hand, and never cost more than one rail alone.
+// Behind token buckets what a rail takes depends on what it was given before. Brief operations must
+// all the same come near the best division that can be found by hand, and never cost more than one
+// rail alone.
 func TestBriefOperationsOverTokenBucketsComeNearTheBestDivision(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long under the race detector, which finds nothing in a core without goroutines")

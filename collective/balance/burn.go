@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// burn is a share that has shown to be too large: with so many bytes of an operation a rail made it slower than it was with fewer. A line
-// through what was measured can't tell that where a rail has a knee: a shaper lets a burst pass in no time, and what is more waits for tokens. Then
-// the line promises again and again what the rail can't keep. What changes the rail may look the same, so a burn outlives a change; it concerns brief operations alone,
-// of which 32 sets are soon over.
+// burn is a share that has shown to be too large: with so many bytes of an operation a rail made it
+// slower than it was with fewer. A line through what was measured can't tell that where a rail has
+// a knee: a shaper lets a burst pass in no time, and what is more waits for tokens. Then the line
+// promises again and again what the rail can't keep. What changes the rail may look the same, so a
+// burn outlives a change; it concerns brief operations alone, of which 32 sets are soon over.
 type burn struct {
 	bytes float64 // the least of them; 0: none
 	pace          // until as much may be tried again
@@ -82,7 +83,8 @@ func (k *class) heal(set []Window) {
 	}
 }
 
-// unburned is how many of these rounds a rail may have: half the way from what it has to what it was burned with.
+// unburned is how many of these rounds a rail may have: half the way from what it has to what it
+// was burned with.
 func (k *class) unburned(rail, rounds int) int {
 	if k.burns == nil || k.burns[rail].due() {
 		return rounds

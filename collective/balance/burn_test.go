@@ -9,8 +9,8 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// shaped is what a rail takes behind a token bucket that fills again between two operations: nearly nothing up to so many bytes, and
-// all of them at its rate beyond.
+// shaped is what a rail takes behind a token bucket that fills again between two operations: nearly
+// nothing up to so many bytes, and all of them at its rate beyond.
 func shaped(bytes, rate, bucket float64) float64 {
 	if bytes <= bucket {
 		return 50e-6 + bytes/(4*rate)
@@ -18,7 +18,8 @@ func shaped(bytes, rate, bucket float64) float64 {
 	return bytes / rate
 }
 
-// shapedPair are rails of 250 and 62.5 Mbit/s, of which the second is behind a bucket, and a balancer of two ranks that use them.
+// shapedPair are rails of 250 and 62.5 Mbit/s, of which the second is behind a bucket, and a
+// balancer of two ranks that use them.
 type shapedPair struct {
 	rng    *rand.Rand
 	bucket float64
@@ -74,7 +75,8 @@ func (p *shapedPair) set(bytes int) float64 {
 	return took * (32e6 + 7.8e6) / float64(bytes)
 }
 
-// As measured over 250 and 62.5 Mbit/s: each line through two points promises more than the second rail can keep.
+// As measured over 250 and 62.5 Mbit/s: each line through two points promises more than the second
+// rail can keep.
 func TestBalancerLeavesAKneeAlone(t *testing.T) {
 	const sets = 400
 	for seed := range uint64(50) {
@@ -92,8 +94,9 @@ func TestBalancerLeavesAKneeAlone(t *testing.T) {
 	}
 }
 
-// Operations that a burst lets pass are the better known the smaller they are. What a larger size was measured with counts for more than a
-// line through them, which saw 0.9 ms where there were 4.1, set after set.
+// Operations that a burst lets pass are the better known the smaller they are. What a larger size
+// was measured with counts for more than a line through them, which saw 0.9 ms where there were
+// 4.1, set after set.
 func TestABurstOfSmallerOperationsDoesNotOutweighAMeasurement(t *testing.T) {
 	late := 0
 	for seed := range uint64(100) {
@@ -118,7 +121,8 @@ func TestABurstOfSmallerOperationsDoesNotOutweighAMeasurement(t *testing.T) {
 	}
 }
 
-// A rail that two rounds more took over its bucket isn't a slower one for operations four times as large.
+// A rail that two rounds more took over its bucket isn't a slower one for operations four times as
+// large.
 func TestAKneeTeachesNothingOfLargerSizes(t *testing.T) {
 	p := newShapedPair(t, rand.New(rand.NewPCG(1, 1)), 0, 0)
 	for rail := range p.b.rails {

@@ -9,9 +9,10 @@ import (
 	"github.com/polyrail/polyrail/collective/plan"
 )
 
-// choice is how a class comes to its algorithm where all ranks may run any of several: by trying them in turn. Each has
-// a state of the class for itself, which rests while another one is in force: its rounds, shares
-// and noise are its own. What one promises can't be told from the lines of another, except whether it is worth trying.
+// choice is how a class comes to its algorithm where all ranks may run any of several: by trying
+// them in turn. Each has a state of the class for itself, which rests while another one is in
+// force: its rounds, shares and noise are its own. What one promises can't be told from the lines
+// of another, except whether it is worth trying.
 type choice struct {
 	rivals  []rival
 	home    int     // the one in use
@@ -60,8 +61,9 @@ func (x *choice) inForce() int {
 	return x.home
 }
 
-// choose takes what a set's operations took, which the class has learned from, and says whether another algorithm is in
-// force from now on. atRest: the set ran with shares that are no trial and promise no change.
+// choose takes what a set's operations took, which the class has learned from, and says whether
+// another algorithm is in force from now on. atRest: the set ran with shares that are no trial and
+// promise no change.
 func (b *Balancer) choose(c Class, took float64, atRest, rescaled, moved bool) (changed bool) {
 	x := b.choices[c]
 	if x == nil {
@@ -95,8 +97,9 @@ func (b *Balancer) choose(c Class, took float64, atRest, rescaled, moved bool) (
 	return true
 }
 
-// measure takes a set of the algorithm in use. One that is far off is noise, unless the next one says the same: then what was known
-// of the others is of another network, also where all rails have changed alike, which their shares don't show.
+// measure takes a set of the algorithm in use. One that is far off is noise, unless the next one
+// says the same: then what was known of the others is of another network, also where all rails have
+// changed alike, which their shares don't show.
 func (x *choice) measure(took, bytes float64) {
 	home := &x.rivals[x.home]
 	off := took - home.took
@@ -164,8 +167,9 @@ func (b *Balancer) challenger(c Class) (next int) {
 	return next
 }
 
-// guess is what an algorithm should take by its form, if what the one in use takes were startup for each of its
-// stages and transfer for all that it sends. Where no smaller operation tells which is which, it is what is worse for the guess.
+// guess is what an algorithm should take by its form, if what the one in use takes were startup for
+// each of its stages and transfer for all that it sends. Where no smaller operation tells which is
+// which, it is what is worse for the guess.
 func (b *Balancer) guess(c Class, a op.Algorithm) float64 {
 	x := b.choices[c]
 	home := &x.rivals[x.home]
@@ -185,9 +189,10 @@ func (b *Balancer) guess(c Class, a op.Algorithm) float64 {
 	return math.Log(startup*stages + (seconds-startup)*volume)
 }
 
-// startup is how much of an operation's time is startup, by what the rail that carries most of it took for the smallest
-// operation that it was measured with, by any algorithm: two equations in the time of a stage and of a
-// byte. (The model's lines are right near a size for shares, and may have any startup.)
+// startup is how much of an operation's time is startup, by what the rail that carries most of it
+// took for the smallest operation that it was measured with, by any algorithm: two equations in the
+// time of a stage and of a byte. (The model's lines are right near a size for shares, and may have
+// any startup.)
 func (b *Balancer) startup(c Class, seconds float64) (startup float64, known bool) {
 	k := &b.classes[c]
 	main := most(k.shares)
@@ -218,7 +223,8 @@ func (b *Balancer) startup(c Class, seconds float64) (startup float64, known boo
 	return min(max(stage*float64(large.Stages), 0), seconds), true
 }
 
-// judge takes a set of a trial, and ends the trial when it is decided. moved: the shares are still on their way.
+// judge takes a set of a trial, and ends the trial when it is decided. moved: the shares are still
+// on their way.
 func (b *Balancer) judge(c Class, took float64, moved bool) (changed bool) {
 	x := b.choices[c]
 	home, r := &x.rivals[x.home], &x.rivals[x.trial]

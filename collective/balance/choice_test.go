@@ -15,7 +15,8 @@ import (
 
 var allAlgorithms = []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube}
 
-// group is ranks whose operations take what the form of their algorithm says, and a factor that only measuring shows.
+// group is ranks whose operations take what the form of their algorithm says, and a factor that
+// only measuring shows.
 type group struct {
 	rng    *rand.Rand
 	ranks  int
@@ -46,7 +47,8 @@ func (g *group) setup(free bool) Setup {
 	return s
 }
 
-// start makes the balancer; probe: with figures of each rail alone, as a communicator that forms has them.
+// start makes the balancer; probe: with figures of each rail alone, as a communicator that forms
+// has them.
 func (g *group) start(s Setup, probe bool) {
 	g.b, g.table = NewBalancer(s), s.Start
 	if !probe {

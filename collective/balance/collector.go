@@ -8,15 +8,17 @@ import (
 
 // Collector is rank 0's view of all ranks' windows. It is not safe for concurrent use.
 //
-// What an operation took on a rail is what it took on the rank where it ended last: the largest time of
-// all ranks, once the waiting for late ranks is taken out. Each rank measures from when it takes part until its last
-// frame has come, and so includes that waiting, which is the same on all of its rails. A link that is slow, be it
-// in one direction only, is in one rail's times. So the rail that deviates least from the other ranks' times says
-// how long its rank has waited, and that much is taken off all rails of the rank.
+// What an operation took on a rail is what it took on the rank where it ended last: the largest
+// time of all ranks, once the waiting for late ranks is taken out. Each rank measures from when it
+// takes part until its last frame has come, and so includes that waiting, which is the same on all
+// of its rails. A link that is slow, be it in one direction only, is in one rail's times. So the
+// rail that deviates least from the other ranks' times says how long its rank has waited, and that
+// much is taken off all rails of the rank.
 //
-// Deviation is counted from the least time of all ranks where no byte moves before its receiver is there:
-// whoever came last has waited for nobody. Up to the eager limit the last rank finds the
-// others' frames waiting, and its time is too short by what the others' are too long: there the mean is the reference.
+// Deviation is counted from the least time of all ranks where no byte moves before its receiver is
+// there: whoever came last has waited for nobody. Up to the eager limit the last rank finds the
+// others' frames waiting, and its time is too short by what the others' are too long: there the
+// mean is the reference.
 //
 // With a single rail at work, waiting and a slow link look the same; then the reference itself counts.
 type Collector struct {
@@ -61,9 +63,9 @@ func (c *Collector) Switch(splits func(Class) uint32) {
 	}
 }
 
-// Disturbed: a rail was lost or has come back between two of the ranks. What operations took that it hit says
-// nothing of the rails: the sets that have come are dropped, and of each rank and class the next one, which
-// may hold such an operation.
+// Disturbed: a rail was lost or has come back between two of the ranks. What operations took that
+// it hit says nothing of the rails: the sets that have come are dropped, and of each rank and class
+// the next one, which may hold such an operation.
 func (c *Collector) Disturbed() {
 	clear(c.columns)
 	c.since = make([]map[Class]struct{}, c.ranks)

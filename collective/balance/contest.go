@@ -63,8 +63,9 @@ func (b *Balancer) homely(k *class) bool {
 
 func (k *class) atHome() bool { return slices.Equal(k.shares, k.home) }
 
-// harmlessAtHome reports whether a class that was never measured may begin at home, where the best division is to take that many
-// seconds: a probe that met a busy moment promises as much, and the first set of windows tells.
+// harmlessAtHome reports whether a class that was never measured may begin at home, where the best
+// division is to take that many seconds: a probe that met a busy moment promises as much, and the
+// first set of windows tells.
 func (b *Balancer) harmlessAtHome(c Class, best float64) bool {
 	k := &b.classes[c]
 	if b.predict(c, k.home) >= best*max(clearly, math.Exp(likely*k.own.deviation())) {

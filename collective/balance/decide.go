@@ -6,7 +6,8 @@ import (
 )
 
 // best is the division that the model promises most of: all on the best rail (cold) or the shares
-// by fill (hot). It is for classes of which nothing was measured; decide knows better. ok is false while nothing is known.
+// by fill (hot). It is for classes of which nothing was measured; decide knows better. ok is false
+// while nothing is known.
 func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 	k := &b.classes[c]
 	rail, alone := b.bestAlone(c)
@@ -33,8 +34,9 @@ func (b *Balancer) best(c Class) (shares []int, seconds float64, ok bool) {
 // undivided reports whether the class's operations are so small that one rail carries each of them.
 func (b *Balancer) undivided(c Class) bool { return c.MaxBytes() < b.setup.SplitBytes }
 
-// withLarge is for operations that are never divided: main, the rail that large ones are quickest on, unless the one that is best by a
-// probe takes far less time. The probe's times of a few small operations differ by chance.
+// withLarge is for operations that are never divided: main, the rail that large ones are quickest
+// on, unless the one that is best by a probe takes far less time. The probe's times of a few small
+// operations differ by chance.
 func (b *Balancer) withLarge(c Class, main, best int, alone float64) (rail int, seconds float64) {
 	if main < 0 {
 		return best, alone
@@ -51,7 +53,8 @@ func (b *Balancer) main() (rail int) {
 	return rail
 }
 
-// hot is the division over several rails that ends soonest by the model; nil if that is one on a single rail.
+// hot is the division over several rails that ends soonest by the model; nil if that is one on a
+// single rail.
 func (b *Balancer) hot(c Class) (shares []int, seconds float64) {
 	k := &b.classes[c]
 	if k.rounds < 2 || b.undivided(c) {
@@ -86,8 +89,9 @@ func (b *Balancer) line(c Class, rail int, alone bool) line {
 	return m.through(m.fit(c, alone, k.own.lean()), c, alone, bytes)
 }
 
-// bestAlone is the rail that carries the class's operations soonest by itself. A time alone that was not measured
-// near here is a guess from small operations, and could be far off: then only a rail that carries as much as any can be meant.
+// bestAlone is the rail that carries the class's operations soonest by itself. A time alone that
+// was not measured near here is a guess from small operations, and could be far off: then only a
+// rail that carries as much as any can be meant.
 func (b *Balancer) bestAlone(c Class) (rail int, seconds float64) {
 	k := &b.classes[c]
 	rail = -1
@@ -104,7 +108,8 @@ func (b *Balancer) bestAlone(c Class) (rail int, seconds float64) {
 	return rail, seconds
 }
 
-// together are the costs of the rails per round when several of them work; perRound is 0 where nothing is known.
+// together are the costs of the rails per round when several of them work; perRound is 0 where
+// nothing is known.
 func (b *Balancer) together(c Class) (startup, perRound []float64) {
 	k := &b.classes[c]
 	startup, perRound = make([]float64, b.setup.Rails), make([]float64, b.setup.Rails)
@@ -129,8 +134,9 @@ func (b *Balancer) predict(c Class, shares []int) float64 {
 	return slowest(startup, perRound, shares) * math.Exp(k.beyond)
 }
 
-// due is the division that the class should try for one set of windows, if it is time: one that
-// the balancer would choose if it knew more of it, or one in which a rail that is out has a round. nil: none.
+// due is the division that the class should try for one set of windows, if it is time: one that the
+// balancer would choose if it knew more of it, or one in which a rail that is out has a round. nil:
+// none.
 func (b *Balancer) due(c Class) (shares []int) {
 	k := &b.classes[c]
 	k.samples.tick()
@@ -166,9 +172,10 @@ func (b *Balancer) due(c Class) (shares []int) {
 	return shares
 }
 
-// startsSlowly reports whether the rail that has most may do better by itself, though nothing promises it: what is known of it alone
-// is a probe's, which a busy moment can make several times too slow, and smaller operations say that a good part of the time is
-// startup. The trial takes what the best single rail does.
+// startsSlowly reports whether the rail that has most may do better by itself, though nothing
+// promises it: what is known of it alone is a probe's, which a busy moment can make several times
+// too slow, and smaller operations say that a good part of the time is startup. The trial takes
+// what the best single rail does.
 func (b *Balancer) startsSlowly(c Class, now float64) bool {
 	k := &b.classes[c]
 	rail := b.rails[most(k.shares)]
@@ -179,8 +186,9 @@ func (b *Balancer) startsSlowly(c Class, now float64) bool {
 	return count(k.shares) > 1 && !b.tested(c, most(k.shares)) && least < now && least > leastStartup*now
 }
 
-// gainsLittle reports whether the rail that has most carries so much that a trial of it alone is cheap, and there was none: what it takes alone only
-// a probe has said, which may be off by more than the others' help.
+// gainsLittle reports whether the rail that has most carries so much that a trial of it alone is
+// cheap, and there was none: what it takes alone only a probe has said, which may be off by more
+// than the others' help.
 func (b *Balancer) gainsLittle(c Class) bool {
 	k := &b.classes[c]
 	return count(k.shares) > 1 && k.littleHelp() && !b.tested(c, most(k.shares))
@@ -191,7 +199,8 @@ func (k *class) littleHelp() bool {
 	return float64(k.rounds) < littleHelp*float64(k.shares[most(k.shares)])
 }
 
-// promises reports whether the rail that has most was measured to do better by itself, and only more trials are needed to prove it.
+// promises reports whether the rail that has most was measured to do better by itself, and only
+// more trials are needed to prove it.
 func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
 	k := &b.classes[c]
 	if rail < 0 || rail != most(k.shares) || count(k.shares) < 2 || k.atHome() || !b.tested(c, rail) {
@@ -200,7 +209,8 @@ func (b *Balancer) promises(c Class, rail int, alone, now float64) bool {
 	return now/alone > gainToChange*b.doubtAlone(c, rail)
 }
 
-// doubtAlone is the quotient that noise alone may make between what a class's operations take now and on one rail alone.
+// doubtAlone is the quotient that noise alone may make between what a class's operations take now
+// and on one rail alone.
 func (b *Balancer) doubtAlone(c Class, rail int) float64 {
 	k := &b.classes[c]
 	return k.doubt(likely, b.evidence(c, k.shares, false), b.evidence(c, b.cold(c, rail), true))
@@ -230,20 +240,22 @@ func (b *Balancer) glimpse(c Class, now float64) (shares []int) {
 	return shares
 }
 
-// candidate is the rail that is to have a single round for a trial; -1: none. One that was only probed may look worse than it is.
+// candidate is the rail that is to have a single round for a trial; -1: none. One that was only
+// probed may look worse than it is.
 func (b *Balancer) candidate(c Class) (rail int) {
 	k := &b.classes[c]
 	return b.outsider(c, false, k.bytes/float64(k.rounds), greatlyFar)
 }
 
-// other is the rail that operations which are never divided are to be tried on; -1: none. A probe of few small operations is
-// easily disturbed, and would be believed for ever.
+// other is the rail that operations which are never divided are to be tried on; -1: none. A probe
+// of few small operations is easily disturbed, and would be believed for ever.
 func (b *Balancer) other(c Class) (rail int) {
 	return b.outsider(c, true, b.classes[c].bytes, farOff)
 }
 
-// outsider is of the rails that are out the one that would end first with so many bytes; -1 if there is none, or it would hold
-// the operation up: guess is how many times longer it may take where nothing but a probe says so.
+// outsider is of the rails that are out the one that would end first with so many bytes; -1 if
+// there is none, or it would hold the operation up: guess is how many times longer it may take
+// where nothing but a probe says so.
 func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int) {
 	k := &b.classes[c]
 	now := b.predict(c, k.shares)

@@ -13,9 +13,10 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// host is a busy computer: all rails are equal, and what limits them is one and the same processor (several
-// rails over loopback) or link. No division gains much over the equal one, and the times of rails say little of
-// what they could do: a rail with a small part may end with the others, or one of them always first.
+// host is a busy computer: all rails are equal, and what limits them is one and the same processor
+// (several rails over loopback) or link. No division gains much over the equal one, and the times
+// of rails say little of what they could do: a rail with a small part may end with the others, or
+// one of them always first.
 type host struct {
 	rng      *rand.Rand
 	rails    int
@@ -114,7 +115,8 @@ func (h *host) ends(shares []int, took float64) []float64 {
 	return ends
 }
 
-// set runs a set of windows, and returns what its operations took against equal shares, the change of tables included.
+// set runs a set of windows, and returns what its operations took against equal shares, the change
+// of tables included.
 func (h *host) set(bytes int) (cost float64) {
 	shares := h.shares(bytes)
 	took := h.exact(bytes, shares)

@@ -4,9 +4,10 @@ import "math"
 
 // learn takes a set of windows into the rails' models, and reports whether a rail has changed.
 //
-// What disturbs all rails alike, as a busy processor does, says nothing of how they compare: of a set
-// in which several rails worked, the deviation that all of them share moves the level of everything that is known, and only
-// the rest is a rail's own. The rail that deviates least from what was measured of the same share before shows the common part.
+// What disturbs all rails alike, as a busy processor does, says nothing of how they compare: of a
+// set in which several rails worked, the deviation that all of them share moves the level of
+// everything that is known, and only the rest is a rail's own. The rail that deviates least from
+// what was measured of the same share before shows the common part.
 func (b *Balancer) learn(c Class, set []Window) (rescaled bool) {
 	k := &b.classes[c]
 	alone, lean := len(set) == 1, k.own.lean()
@@ -98,8 +99,9 @@ func (s suspect) change(rest float64) (off, shown float64) {
 	return off, off
 }
 
-// learnBeyond takes how much longer a set's operations took than the rail that ended last on the mean, where several rails worked:
-// it isn't always the same one that ends last. Of a single rail nothing comes on top.
+// learnBeyond takes how much longer a set's operations took than the rail that ended last on the
+// mean, where several rails worked: it isn't always the same one that ends last. Of a single rail
+// nothing comes on top.
 func (k *class) learnBeyond(set []Window) {
 	if len(set) > 1 {
 		k.beyond += (bounded(beyond(set)) - k.beyond) / settlingSets

@@ -63,9 +63,10 @@ const (
 	exact                     // the same was
 )
 
-// expect is the time that was to be expected of so many bytes, which took took. How much slower rails are together
-// than alone is no change of theirs, and what a probe has seen once can't be held against a measurement. Where all that was measured
-// is of about the same bytes, what is startup of it can't be told from what is transfer: any part is as likely.
+// expect is the time that was to be expected of so many bytes, which took took. How much slower
+// rails are together than alone is no change of theirs, and what a probe has seen once can't be
+// held against a measurement. Where all that was measured is of about the same bytes, what is
+// startup of it can't be told from what is transfer: any part is as likely.
 func (m *model) expect(class Class, alone bool, bytes, took, lean float64) (seconds float64, f footing) {
 	l := m.fit(class, alone, lean)
 	if at := m.same(class, alone, bytes); at >= 0 && m.points[at].weight >= 1 {
@@ -137,9 +138,11 @@ func (m *model) observe(p point, memory float64) {
 	}
 }
 
-// rescale follows a rail that has become faster or slower: it has done so for all sizes, so what was known
-// of them is scaled along, by the ratio to what was to be expected of p, and counts for little from then on. Much larger sizes aren't scaled: behind a
-// shaper small operations become many times slower when its burst is used up, which says nothing of those. What hangs on the startup alone is left as it is.
+// rescale follows a rail that has become faster or slower: it has done so for all sizes, so what
+// was known of them is scaled along, by the ratio to what was to be expected of p, and counts for
+// little from then on. Much larger sizes aren't scaled: behind a shaper small operations become
+// many times slower when its burst is used up, which says nothing of those. What hangs on the
+// startup alone is left as it is.
 func (m *model) rescale(p point, want, ratio, lean float64) {
 	base := max(m.fit(p.class, p.alone, lean).startup, 0)
 	for i := range m.points { // what a burst let pass in no time is scaled along
@@ -176,7 +179,8 @@ func (m *model) tested(class Class) bool {
 	})
 }
 
-// soonest is the least that a measurement of so many bytes alone or fewer took; infinite where there is none.
+// soonest is the least that a measurement of so many bytes alone or fewer took; infinite where
+// there is none.
 func (m *model) soonest(bytes float64) float64 {
 	least := math.Inf(1)
 	for i := range m.points {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// spread is how much a kind of measurement scatters. It doesn't take a change for noise: what is far from
-// what was to be expected waits for the next measurement, and is noise if that one doesn't confirm it.
+// spread is how much a kind of measurement scatters. It doesn't take a change for noise: what is
+// far from what was to be expected waits for the next measurement, and is noise if that one doesn't
+// confirm it.
 type spread struct {
 	variance float64
 	seen     float64
@@ -91,7 +92,8 @@ func (s *spread) lean() float64 {
 // anew is the same spread without a doubt, for another class.
 func (s *spread) anew() spread { return spread{variance: s.variance} }
 
-// over is the spread of windows that are so many times longer, of a quiet network at least, unless this one is quieter.
+// over is the spread of windows that are so many times longer, of a quiet network at least, unless
+// this one is quieter.
 func (s *spread) over(longer float64) spread {
 	return spread{variance: min(s.variance, max(s.variance/longer, priorDeviation*priorDeviation))}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// noisy is a host on which rails of 4 : 1 are measured as loopback measures: all of them up and down together by 30 %, each
-// by itself now and then up to twice as slow for a window.
+// noisy is a host on which rails of 4 : 1 are measured as loopback measures: all of them up and
+// down together by 30 %, each by itself now and then up to twice as slow for a window.
 func noisy(seed uint64) *world {
 	w := randomWorld(seed)
 	w.alpha, w.rate, w.ranks = []float64{50e-6, 60e-6}, []float64{1e9, 0.25e9}, 2
@@ -75,8 +75,8 @@ func TestAChangeIsFollowedOnANoisyHost(t *testing.T) {
 	}
 }
 
-// One disturbed operation of a probe makes everything look noisy at first; a change of sizes that were not measured
-// yet, and of ones that were, is to be seen all the same.
+// One disturbed operation of a probe makes everything look noisy at first; a change of sizes that
+// were not measured yet, and of ones that were, is to be seen all the same.
 func TestAChangeIsFollowedAfterADisturbedProbe(t *testing.T) {
 	for _, last := range []int{2 << 20, 4 << 20} {
 		w := randomWorld(1)
@@ -110,7 +110,8 @@ func TestAChangeIsFollowedAfterADisturbedProbe(t *testing.T) {
 	}
 }
 
-// What small operations scatter by is not what large ones do: shares of these must not stay wrong for fear of it.
+// What small operations scatter by is not what large ones do: shares of these must not stay wrong
+// for fear of it.
 func TestTheNoiseOfSmallOperationsIsNotHeldAgainstLargeOnes(t *testing.T) {
 	late := 0
 	const n = 200
@@ -136,8 +137,9 @@ func TestTheNoiseOfSmallOperationsIsNotHeldAgainstLargeOnes(t *testing.T) {
 	}
 }
 
-// A slow rail beside a quick one gains little. Where the two are slower together, it isn't always the same that ends last, and the
-// probe took the quick one for slower than it is, that one does better alone: it is found, though the rails' own times hardly say so.
+// A slow rail beside a quick one gains little. Where the two are slower together, it isn't always
+// the same that ends last, and the probe took the quick one for slower than it is, that one does
+// better alone: it is found, though the rails' own times hardly say so.
 func TestTheBestRailAloneIsFoundThoughOthersWouldHelp(t *testing.T) {
 	const size, worlds, sets, last = 64 << 10, 200, 60, 20
 	divided := 0

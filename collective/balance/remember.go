@@ -8,9 +8,10 @@ import (
 
 // division is what operations took with shares that were in force.
 //
-// Behind a shaper no line tells what a rail does with more or less: it takes next to nothing until what it had saved up is used, which may
-// be many operations later, and saves again while another rail is slower. What whole operations took with a
-// division goes before what the lines promise of it, once a rail was burned.
+// Behind a shaper no line tells what a rail does with more or less: it takes next to nothing until
+// what it had saved up is used, which may be many operations later, and saves again while another
+// rail is slower. What whole operations took with a division goes before what the lines promise of
+// it, once a rail was burned.
 type division struct {
 	shares []int
 	took   float64 // per byte, in logarithms; of the last sets
@@ -46,14 +47,15 @@ func (k *class) recall(shares []int) *division {
 	return nil
 }
 
-// disproved reports whether a division took no less than the one in force does, whatever the lines promise.
+// disproved reports whether a division took no less than the one in force does, whatever the lines
+// promise.
 func (k *class) disproved(shares []int) bool {
 	now, then := k.recall(k.shares), k.recall(shares)
 	return k.burns != nil && now != nil && then != nil && then.took >= now.took
 }
 
-// shown is the division that took least, if that is less than what the one in force does and nothing else promises more; nil: it
-// isn't, or too little is known.
+// shown is the division that took least, if that is less than what the one in force does and
+// nothing else promises more; nil: it isn't, or too little is known.
 func (k *class) shown() (shares []int) {
 	now := k.recall(k.shares)
 	if k.mode == settling || k.burns == nil || now == nil || now.sets < settlingSets {

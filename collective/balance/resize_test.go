@@ -17,7 +17,8 @@ func (k *class) splits() (all [][]int) {
 	return slices.DeleteFunc(all, func(shares []int) bool { return shares == nil })
 }
 
-// Operations of 17 to 32 KiB are of fewer or more rounds. A trial's end must not restore shares of others.
+// Operations of 17 to 32 KiB are of fewer or more rounds. A trial's end must not restore shares of
+// others.
 func TestSharesOfAClassAlwaysSumToItsRounds(t *testing.T) {
 	for seed := range uint64(100) {
 		w := noisy(seed)

@@ -111,7 +111,8 @@ func (s *Sample) validate(rails int) error {
 	return nil
 }
 
-// Covers reports whether there is something about each of so many rails: then nothing needs to be probed.
+// Covers reports whether there is something about each of so many rails: then nothing needs to be
+// probed.
 func (s *Saved) Covers(rails int) bool {
 	for rail := range rails {
 		if !slices.ContainsFunc(s.Samples, func(p Sample) bool { return p.Rail == rail }) {
@@ -121,8 +122,8 @@ func (s *Saved) Covers(rails int) bool {
 	return len(s.Classes) > 0
 }
 
-// Save is what has been learned. Without a measured class there is nothing worth keeping, and ok is false: a probe
-// is made anew each time.
+// Save is what has been learned. Without a measured class there is nothing worth keeping, and ok is
+// false: a probe is made anew each time.
 func (b *Balancer) Save() (s Saved, ok bool) {
 	for c := range b.classes {
 		if k := b.kept(Class(c)); k.sets > 0 {
@@ -187,9 +188,10 @@ func (b *Balancer) Learn(samples []Sample) {
 	}
 }
 
-// Restore goes on from the shares of an earlier balancer, whose samples it has been given by Learn, and returns the
-// table. What was settled there is settled here; a measurement that doesn't fit changes that as ever. Classes
-// that the settings of today would run otherwise are left out, and those without shares follow the model.
+// Restore goes on from the shares of an earlier balancer, whose samples it has been given by Learn,
+// and returns the table. What was settled there is settled here; a measurement that doesn't fit
+// changes that as ever. Classes that the settings of today would run otherwise are left out, and
+// those without shares follow the model.
 func (b *Balancer) Restore(classes []SavedClass) []table.Entry {
 	for i := range classes {
 		s := &classes[i]

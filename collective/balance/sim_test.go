@@ -196,8 +196,8 @@ func (w *world) best(bytes int) (split, single float64) {
 	return split, single
 }
 
-// set runs ten operations and tells the balancer. ratio is what the next operation takes, against the best
-// that whole rounds allow.
+// set runs ten operations and tells the balancer. ratio is what the next operation takes, against
+// the best that whole rounds allow.
 func (w *world) set(bytes int) (ratio float64) {
 	w.wander()
 	shares := w.shares(bytes)
@@ -254,8 +254,9 @@ func (w *world) randomSize() int {
 	return (64 << 10) << w.rng.IntN(10) * (50 + w.rng.IntN(51)) / 100 &^ 63
 }
 
-// expectQuiet reports more than a table in twenty sets of a class that has settled, and operations that take more than so many times the best on
-// average; total is the sum of what they took against it.
+// expectQuiet reports more than a table in twenty sets of a class that has settled, and operations
+// that take more than so many times the best on average; total is the sum of what they took against
+// it.
 func expectQuiet(t *testing.T, tables, sets int, total, most float64) {
 	t.Helper()
 	if tables > sets/20 {

@@ -68,8 +68,8 @@ func (b *Balancer) roundsOf(k *class) int {
 	return min(plan.RoundsOf(longest, schedule.Cost{}), maxUnits)
 }
 
-// inherit begins with the noise of the nearest class that was measured: much of it is the host's. What disturbs operations comes
-// by time, so of longer ones a window is the mean of more of it.
+// inherit begins with the noise of the nearest class that was measured: much of it is the host's.
+// What disturbs operations comes by time, so of longer ones a window is the mean of more of it.
 func (b *Balancer) inherit(c Class) {
 	for away := 1; away < Classes; away++ {
 		for _, near := range []int{int(c) - away, int(c) + away} {

@@ -29,9 +29,10 @@ func (b *Balancer) teach(c Class) (changed bool) {
 	return changed
 }
 
-// lead has smaller operations that are never divided, and were never measured, go over the rail that carries most of a class. Which rail is
-// quicker for them is chance, and the one that was just used is quicker for whoever comes next: a barrier that goes over
-// another rail costs the sum after it some 5 %, and up to a third where a shaper's bucket is drawn on in turn.
+// lead has smaller operations that are never divided, and were never measured, go over the rail
+// that carries most of a class. Which rail is quicker for them is chance, and the one that was just
+// used is quicker for whoever comes next: a barrier that goes over another rail costs the sum after
+// it some 5 %, and up to a third where a shaper's bucket is drawn on in turn.
 func (b *Balancer) lead(c Class) (changed bool) {
 	k := &b.classes[c]
 	for near := int(c) - 1; near >= 0 && b.classes[near].sets == 0; near-- {

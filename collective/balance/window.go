@@ -14,8 +14,8 @@ const maxOperations = 1 << 20
 // Window is the mean of one rail over at least WindowOperations operations of a size class, of which
 // the slowest was left out: one retransmission timeout would outweigh all the others.
 //
-// The windows of all rails that worked in the same operations are a set. They are taken together, so that what
-// disturbs all rails alike (a busy processor, a late rank) is in all of them alike.
+// The windows of all rails that worked in the same operations are a set. They are taken together,
+// so that what disturbs all rails alike (a busy processor, a late rank) is in all of them alike.
 type Window struct {
 	Rail       int // index
 	Class      Class
@@ -24,7 +24,8 @@ type Window struct {
 	Bytes      int64         // mean, of what the rail carried
 	Elapsed    time.Duration // mean
 
-	// The same in all windows of a set. It isn't always the same rail that ends last, so operations take longer than the rail that does on the mean.
+	// The same in all windows of a set. It isn't always the same rail that ends last, so operations
+	// take longer than the rail that does on the mean.
 	Whole time.Duration // mean of the operations, each as long as its slowest rail; of a merged set: on the slowest rank
 	Took  time.Duration // of a merged set: the same without the waiting for late ranks; in a rank's own: 0
 
@@ -41,12 +42,14 @@ func tookOf(set []Window) float64 {
 	return longest(set, func(w *Window) time.Duration { return w.Took })
 }
 
-// beyond is how much longer a set's operations took than the rail that ended last on the mean, as a logarithm.
+// beyond is how much longer a set's operations took than the rail that ended last on the mean, as a
+// logarithm.
 func beyond(set []Window) float64 {
 	return math.Log(tookOf(set) / longest(set, func(w *Window) time.Duration { return w.Elapsed }))
 }
 
-// longest is the largest of a time of a set's windows, which is no less than what their rails took, in seconds.
+// longest is the largest of a time of a set's windows, which is no less than what their rails took,
+// in seconds.
 func longest(set []Window, of func(*Window) time.Duration) float64 {
 	var d time.Duration
 	for i := range set {
@@ -89,7 +92,8 @@ type RailTime struct {
 	Elapsed time.Duration
 }
 
-// Timer collects the completion times of one rank into sets of windows. It is not safe for concurrent use.
+// Timer collects the completion times of one rank into sets of windows. It is not safe for
+// concurrent use.
 type Timer struct {
 	Family  table.Family // of the operations
 	divided Class        // the smallest that can be divided

@@ -143,8 +143,8 @@ func (e *ViewError) Error() string {
 }
 func (e *ViewError) Is(target error) bool { return target == ErrView }
 
-// MinorityError matches ErrMinority and ErrView: the nodes that are left of a communicator must not go on
-// alone, because the missing ones could.
+// MinorityError matches ErrMinority and ErrView: the nodes that are left of a communicator must not
+// go on alone, because the missing ones could.
 type MinorityError struct {
 	Name    string   // of the communicator
 	Left    []string // nodes that are there or could still come

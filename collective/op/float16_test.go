@@ -41,8 +41,9 @@ func (f format) infinity() uint16 {
 	return uint16(f.maxExponent-f.minExponent+2) << f.fractionBits
 }
 
-// checkNarrowing goes over all neighbours low < high of a format's positive numbers, and checks that
-// every float32 close to low, to high and to the midpoint between is rounded to the nearer, or at the midpoint to the even one.
+// checkNarrowing goes over all neighbours low < high of a format's positive numbers, and checks
+// that every float32 close to low, to high and to the midpoint between is rounded to the nearer, or
+// at the midpoint to the even one.
 func (f format) checkNarrowing(t *testing.T, narrow func(float32) uint16) {
 	t.Helper()
 	for low := range f.infinity() {

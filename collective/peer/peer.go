@@ -103,7 +103,8 @@ type Cut struct {
 	Waiting        int // had yet to be taken: goes to other rails at once
 }
 
-// Move is what became of a cut, once both sides have told what they had received, if any of it has to go over other rails.
+// Move is what became of a cut, once both sides have told what they had received, if any of it has
+// to go over other rails.
 type Move struct {
 	Cut
 	Rail   int

@@ -235,8 +235,8 @@ func TestAFarewellSettlesWithoutAStatement(t *testing.T) {
 	}
 }
 
-// TestAMoveTellsWhatWentWhere: of three frames on the rail that dies one is acknowledged, one received, one lost; a fourth
-// had to wait.
+// TestAMoveTellsWhatWentWhere: of three frames on the rail that dies one is acknowledged, one
+// received, one lost; a fourth had to wait.
 func TestAMoveTellsWhatWentWhere(t *testing.T) {
 	c := fixture(t, 3)
 	var fx Effects[string]

@@ -37,12 +37,13 @@ func NewSilence(timeout time.Duration, rails int) *Silence {
 	return &Silence{timeout: timeout, rails: make([]quietRail, rails)}
 }
 
-// doubtsPerTimeout divides the rail timeout for a rail that is in doubt. What is left is more than the 40 ms for which
-// a host may put off a confirmation.
+// doubtsPerTimeout divides the rail timeout for a rail that is in doubt. What is left is more than
+// the 40 ms for which a host may put off a confirmation.
 const doubtsPerTimeout = 4
 
-// Doubt shortens the patience with a rail until it shows life, since another node can't be reached over it. That alone
-// proves nothing: the dead end may be the other node's. It reports whether the rail was not in doubt before.
+// Doubt shortens the patience with a rail until it shows life, since another node can't be reached
+// over it. That alone proves nothing: the dead end may be the other node's. It reports whether the
+// rail was not in doubt before.
 func (s *Silence) Doubt(rail int, now time.Duration) (first bool) {
 	first = s.rails[rail].doubted == 0
 	if first {
@@ -84,8 +85,9 @@ func (s *Silence) Observe(rail int, now time.Duration, p Progress) bool {
 	return true
 }
 
-// Quiet are the rails of those in use that have used up two thirds of the patience with them. It is time to find out about
-// the same rails to other nodes, or an operation meets one timeout after the other.
+// Quiet are the rails of those in use that have used up two thirds of the patience with them. It is
+// time to find out about the same rails to other nodes, or an operation meets one timeout after the
+// other.
 func (s *Silence) Quiet(up Rails) (quiet Rails) {
 	for r := range up.All() {
 		if q := &s.rails[r]; q.awaiting && q.quiet >= q.patience*2/3 && s.another(r, up) {
@@ -95,8 +97,9 @@ func (s *Silence) Quiet(up Rails) (quiet Rails) {
 	return quiet
 }
 
-// Dead are the rails of those in use that are to be closed. While no other rail shows that the other host
-// is there, none is: a host that stood still, or that is gone, is the rank timeout's business.
+// Dead are the rails of those in use that are to be closed. While no other rail shows that the
+// other host is there, none is: a host that stood still, or that is gone, is the rank timeout's
+// business.
 func (s *Silence) Dead(up Rails) (dead Rails) {
 	for r := range up.All() {
 		if q := &s.rails[r]; q.awaiting && q.quiet >= q.patience && s.another(r, up) {

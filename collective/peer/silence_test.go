@@ -89,7 +89,8 @@ func TestTheLastRailThatIsLeftIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// TestAStarvedNodeFindsNoSilence: checks that come late, at random, see what the host confirmed meanwhile.
+// TestAStarvedNodeFindsNoSilence: checks that come late, at random, see what the host confirmed
+// meanwhile.
 func TestAStarvedNodeFindsNoSilence(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := NewSilence(200*time.Millisecond, 2)

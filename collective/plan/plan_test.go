@@ -113,7 +113,8 @@ func TestLayoutOfAnAllReduce(t *testing.T) {
 	}
 }
 
-// Shares of a small operation must not be coarse: of two rails of 4 : 1 at 64 KiB the slower one has 20 %, to a few.
+// Shares of a small operation must not be coarse: of two rails of 4 : 1 at 64 KiB the slower one
+// has 20 %, to a few.
 func TestSmallOperationsDivideFinely(t *testing.T) {
 	for owners := 2; owners <= 8; owners++ {
 		l := even(64<<10, 4, owners)

@@ -14,7 +14,8 @@ func implementations() []implementation {
 	return []implementation{portable, chosen}
 }
 
-// forEachKernel calls f for every operator with a kernel of its own on each element type that it is defined on.
+// forEachKernel calls f for every operator with a kernel of its own on each element type that it is
+// defined on.
 func forEachKernel(f func(o op.Op, d op.DType)) {
 	for _, o := range op.BuiltIn {
 		for _, d := range op.DTypes {

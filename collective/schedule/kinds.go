@@ -171,10 +171,10 @@ const leaderBytes = 32 << 10
 // took 106 µs by doubling, 134 hierarchically and 165 by the ring.
 const hostBytes = 64 << 10
 
-// Between hosts the holders' rings wait for the phases within them, as a ring of all ranks does not. They
-// pay where the rails carry clearly less by them, or where the ring's 2(n-1) steps cost more than its
-// bytes. Of 16 hosts with four ranks each rails carry 5 % less, and 64 MiB take 139 ms, by the ring 106;
-// 1 MiB takes 2.4 and 2.8 (node simulate).
+// Between hosts the holders' rings wait for the phases within them, as a ring of all ranks does
+// not. They pay where the rails carry clearly less by them, or where the ring's 2(n-1) steps cost
+// more than its bytes. Of 16 hosts with four ranks each rails carry 5 % less, and 64 MiB take 139
+// ms, by the ring 106; 1 MiB takes 2.4 and 2.8 (node simulate).
 const (
 	hostsSaving         = 1.15
 	holdersBytesPerRank = 16 << 10

@@ -55,7 +55,8 @@ func (m *Member) Next() uint64 { return m.next }
 // Table is the last committed table; it may be in force only after some more operations.
 func (m *Member) Table() *Table { return m.tables[len(m.tables)-1].table }
 
-// Prepare considers a proposal. An error is a violation of the protocol by the Leader, and changes nothing.
+// Prepare considers a proposal. An error is a violation of the protocol by the Leader, and changes
+// nothing.
 func (m *Member) Prepare(p *Prepare) (Answer, error) {
 	if err := m.check(p); err != nil {
 		return Answer{}, err

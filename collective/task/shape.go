@@ -185,8 +185,8 @@ func (t *Task) Narrow(window int) {
 // Window is the number of spans that have scratch at a time.
 func (t *Task) Window() int { return t.window }
 
-// Remaining is how many bytes have yet to be received, and how many to be sent and acknowledged. It looks at
-// every instruction: it is for rare occasions.
+// Remaining is how many bytes have yet to be received, and how many to be sent and acknowledged. It
+// looks at every instruction: it is for rare occasions.
 func (t *Task) Remaining() (in, out int64) {
 	for span := range t.lane.Spans {
 		for at := range t.Program.Code {

@@ -186,7 +186,8 @@ func (s *shrink) minority(nodes []string) (of int, ok bool) {
 	return 0, false
 }
 
-// quorum: more than half of the members, or exactly half with the lowest of them. Two quorums share a node.
+// quorum: more than half of the members, or exactly half with the lowest of them. Two quorums share
+// a node.
 func quorum(nodes []string, of []Member) bool {
 	in := make(map[string]bool, len(nodes))
 	for _, node := range nodes {

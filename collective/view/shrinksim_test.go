@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestShrinkingUnderChaos lets groups shrink, again and again, on the network of the other simulation, with
-// false alarms of losses, failed barriers, callers that give up, close or try again. No two rests of
-// one communicator may both be complete.
+// TestShrinkingUnderChaos lets groups shrink, again and again, on the network of the other
+// simulation, with false alarms of losses, failed barriers, callers that give up, close or try
+// again. No two rests of one communicator may both be complete.
 func TestShrinkingUnderChaos(t *testing.T) {
 	var complete atomic.Int64
 	simulate(t, func(seed int64, logf func(string, ...any)) error {

@@ -105,7 +105,8 @@ func (w *world) checkFormed(n *simNode, a Formed) {
 	}
 }
 
-// received is what a node makes of a message: who announces that it shrinks what is not here is a stranger.
+// received is what a node makes of a message: who announces that it shrinks what is not here is a
+// stranger.
 func received(n *simNode, from string, incarnation uint64, m Message) Event {
 	if a, ok := m.(*Announce); ok {
 		if id, shrinks := ShrinkOf(a.Name); shrinks && n.holds[id] == nil {

@@ -1,10 +1,11 @@
-// Command elastic trains a small model on several processes, through the death of one and its return: the others
-// shrink the group and go on with its share of the data, and grow again when it is back.
+// Command elastic trains a small model on several processes, through the death of one and its
+// return: the others shrink the group and go on with its share of the data, and grow again when it
+// is back.
 //
 //	go run ./examples/elastic
 //
-// starts four workers on loopback, kills one in the midst of training, and starts it again. train.go is what an
-// application would take over.
+// starts four workers on loopback, kills one in the midst of training, and starts it again.
+// train.go is what an application would take over.
 package main
 
 import (

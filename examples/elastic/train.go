@@ -21,7 +21,8 @@ const (
 // weights are what the training is to find.
 var weights = [features]float32{2, -1, 0.5, 3}
 
-// trainer is one worker: its copy of the model and how far it has come. Copies are equal on all members after each step.
+// trainer is one worker: its copy of the model and how far it has come. Copies are equal on all
+// members after each step.
 type trainer struct {
 	node   *polyrail.Node
 	world  int // members of the whole group
@@ -57,8 +58,8 @@ func (t *trainer) train(ctx context.Context) error {
 	}
 }
 
-// next takes one step. Besides the gradient the sum carries two votes: to stop, and to form the whole group again. An
-// average of 1 says that all members vote so, and all see the same average.
+// next takes one step. Besides the gradient the sum carries two votes: to stop, and to form the
+// whole group again. An average of 1 says that all members vote so, and all see the same average.
 func (t *trainer) next(ctx context.Context) (done, whole bool, err error) {
 	<-time.After(pace)
 	var sum [features + 3]float32
@@ -83,8 +84,8 @@ func (t *trainer) next(ctx context.Context) (done, whole bool, err error) {
 	return sum[features+1] == 1, sum[features+2] == 1, nil
 }
 
-// gradient is that of the squared error over this member's part of the rows. The parts follow from rank and
-// size, so the survivors take over what a lost member had.
+// gradient is that of the squared error over this member's part of the rows. The parts follow from
+// rank and size, so the survivors take over what a lost member had.
 func (t *trainer) gradient(g []float32) (loss float32) {
 	mine := 0
 	for row := t.group.Rank(); row < rows; row += t.group.Size() {
@@ -106,7 +107,8 @@ func (t *trainer) gradient(g []float32) (loss float32) {
 	return loss / float32(mine)
 }
 
-// goOn is what follows an error: the members that are left go on, or, where they are too few, wait for all.
+// goOn is what follows an error: the members that are left go on, or, where they are too few, wait
+// for all.
 func (t *trainer) goOn(ctx context.Context) error {
 	shrinking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -131,8 +133,8 @@ func (t *trainer) formWhole(ctx context.Context) (err error) {
 	return t.agree(ctx)
 }
 
-// newcomers counts the living processes that are not in the group, and were not in the last whole one: gossip takes a
-// while to notice a death.
+// newcomers counts the living processes that are not in the group, and were not in the last whole
+// one: gossip takes a while to notice a death.
 func (t *trainer) newcomers() (n int) {
 	for _, m := range t.node.Members() {
 		if !slices.Contains(t.group.Nodes(), m.Node) && t.known[m.Node] != m.Incarnation {

@@ -1,5 +1,5 @@
-// Package affinity names processor cores and binds threads to them: how a user gives a
-// rail cores of its own (Nezha §V-C3, where rails that compete for cores are found to slow each other down).
+// Package affinity names processor cores and binds threads to them: how a user gives a rail cores
+// of its own (Nezha §V-C3, where rails that compete for cores are found to slow each other down).
 //
 // It owns the notation of core lists and the calls to the system. Which goroutines are
 // bound is decided by railactors.

@@ -26,9 +26,10 @@ func mask() (cores []int, err error) {
 // Allowed lists the cores that this process may use, as of its start.
 func Allowed() ([]int, error) { return allowed, allowedErr }
 
-// Bind locks the calling goroutine to its thread and restricts that to these cores, until release is called on
-// the same goroutine. The thread is kept: one that ended with its goroutine could be the process's first, which can't end,
-// and by whose mask tools judge the process. After an error nothing is bound, and release does nothing.
+// Bind locks the calling goroutine to its thread and restricts that to these cores, until release
+// is called on the same goroutine. The thread is kept: one that ended with its goroutine could be
+// the process's first, which can't end, and by whose mask tools judge the process. After an error
+// nothing is bound, and release does nothing.
 func Bind(cores []int) (release func(), err error) {
 	runtime.LockOSThread()
 	if err := restrict(cores); err != nil {

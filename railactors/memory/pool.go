@@ -82,8 +82,9 @@ func classOf(n int) int { return max(bits.Len(uint(n-1)), minShift) - minShift }
 
 func sizeOf(class int) int { return MinBuffer << class }
 
-// Get returns a buffer of n bytes with arbitrary contents, aligned to 64 bytes, or nil when the pool is at
-// its limit or n > MaxBuffer. It counts as the next power of two. Get(0) is an empty buffer that needs no Put.
+// Get returns a buffer of n bytes with arbitrary contents, aligned to 64 bytes, or nil when the
+// pool is at its limit or n > MaxBuffer. It counts as the next power of two. Get(0) is an empty
+// buffer that needs no Put.
 func (p *Pool) Get(n int) []byte {
 	if n == 0 {
 		return []byte{}
@@ -105,8 +106,8 @@ func (p *Pool) Get(n int) []byte {
 	return b.data[:n]
 }
 
-// Put takes back what Get returned (it may have been resliced at its end). The caller must not touch it any more. Put panics
-// on memory that isn't the pool's, or is put twice.
+// Put takes back what Get returned (it may have been resliced at its end). The caller must not
+// touch it any more. Put panics on memory that isn't the pool's, or is put twice.
 func (p *Pool) Put(buf []byte) {
 	if cap(buf) == 0 {
 		return

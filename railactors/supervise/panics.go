@@ -10,8 +10,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// Panics makes actors panic, so that tests can show that a fault in any of them costs no more than it has
-// to. The zero value is ready; the node that it is given to binds its actors.
+// Panics makes actors panic, so that tests can show that a fault in any of them costs no more than
+// it has to. The zero value is ready; the node that it is given to binds its actors.
 type Panics struct {
 	mu     sync.Mutex
 	system *actor.ActorSystem // nil before the node's start and after its end
@@ -31,8 +31,8 @@ func (p *Panics) Bind(sys *actor.ActorSystem) {
 	p.system = sys
 }
 
-// Throw makes every actor of a kind panic: pair, coordinator, … An actor's kind is how its own part of its id
-// begins. It returns how many were told so.
+// Throw makes every actor of a kind panic: pair, coordinator, … An actor's kind is how its own part
+// of its id begins. It returns how many were told so.
 func (p *Panics) Throw(kind string) (told int) {
 	p.mu.Lock()
 	sys := p.system

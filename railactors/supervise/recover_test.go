@@ -87,7 +87,8 @@ func TestPanicIsLoggedWithItsStackAndPassedOn(t *testing.T) {
 	})
 }
 
-// TestAPanicThatWasAskedForHasNoStack: it has no cause to be found, and whoever asks for many reads what comes of them.
+// TestAPanicThatWasAskedForHasNoStack: it has no cause to be found, and whoever asks for many reads
+// what comes of them.
 func TestAPanicThatWasAskedForHasNoStack(t *testing.T) {
 	var log bytes.Buffer
 	sys := newSystem()

@@ -165,7 +165,8 @@ func (s *Strategy) decide(sys *actor.ActorSystem, self *actor.PID, d *Decision) 
 	}
 }
 
-// failed notes a failure and returns how many there were within period; beyond limit it forgets the oldest.
+// failed notes a failure and returns how many there were within period; beyond limit it forgets the
+// oldest.
 func (c *child) failed(now time.Time, period time.Duration, limit int) int {
 	old := 0
 	for old < len(c.failures) && (now.Sub(c.failures[old]) >= period || len(c.failures)-old >= limit) {

@@ -113,7 +113,8 @@ type bed struct {
 	decisions []supervise.Decision
 }
 
-// newBed runs f, once for each way to install a strategy, in virtual time, with a boss over two workers. Dead letters fail.
+// newBed runs f, once for each way to install a strategy, in virtual time, with a boss over two
+// workers. Dead letters fail.
 func newBed(t *testing.T, cfg supervise.Config, f func(*bed)) {
 	t.Run("props", func(t *testing.T) { runBed(t, cfg, false, f) })
 	t.Run("follow", func(t *testing.T) { runBed(t, cfg, true, f) })

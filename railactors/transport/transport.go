@@ -114,8 +114,8 @@ type Progress struct {
 	RTT      time.Duration // smoothed round trip; 0 if unknown
 }
 
-// Confirmer is a Conn that can tell what the other *host* has confirmed, whatever the process
-// there is doing: that tells a dead rail from a rank that is slow or stopped. Progress may be called from
+// Confirmer is a Conn that can tell what the other *host* has confirmed, whatever the process there
+// is doing: that tells a dead rail from a rank that is slow or stopped. Progress may be called from
 // any goroutine; false means that it can't tell now.
 type Confirmer interface {
 	Progress() (Progress, bool)

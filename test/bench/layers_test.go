@@ -89,8 +89,8 @@ func (player) Receive(ctx actor.Context) {
 	ctx.Send(to, m)
 }
 
-// BenchmarkActorHop is one message from an actor to an idle one. On the synchronized dispatcher the answer comes
-// while its receiver is busy, as in the data path where an operation calls a worker.
+// BenchmarkActorHop is one message from an actor to an idle one. On the synchronized dispatcher the
+// answer comes while its receiver is busy, as in the data path where an operation calls a worker.
 func BenchmarkActorHop(b *testing.B) {
 	warm := dispatch.NewWarm(4)
 	defer warm.Close()

@@ -101,8 +101,8 @@ func ends(b *testing.B, open func(node string) (transport.Transport, string), by
 	return both[0], both[1]
 }
 
-// BenchmarkPairPingPong is a frame there and one back, through peers, pairs and transport. Nobody polls: each
-// wait is for a reader to be woken.
+// BenchmarkPairPingPong is a frame there and one back, through peers, pairs and transport. Nobody
+// polls: each wait is for a reader to be woken.
 func BenchmarkPairPingPong(b *testing.B) {
 	network := mem.NewNetwork()
 	loopback := func(string) (transport.Transport, string) { return tcp.New(tcp.Options{}), "127.0.0.1" }

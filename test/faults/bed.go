@@ -190,8 +190,9 @@ func (b *bed) partition() {
 
 // Options are how Run plays a scenario. The zero value is good.
 type Options struct {
-	// Loopback uses TCP on this host in place of the network in memory. Unplug isn't possible there; Silence and Stop hold
-	// what the node itself reads and writes; a killed node breaks its connections and refuses none.
+	// Loopback uses TCP on this host in place of the network in memory. Unplug isn't possible
+	// there; Silence and Stop hold what the node itself reads and writes; a killed node breaks its
+	// connections and refuses none.
 	Loopback bool
 	Adapt    func(*polyrail.Config) // changes each node's configuration before it starts; nil: nothing
 	Report   func(Event)            // hears what happens, one event at a time; nil: nobody

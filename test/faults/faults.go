@@ -59,7 +59,8 @@ func (a Action) toRail() bool { return a < Kill }
 // tampers reports whether it changes what the frames are.
 func (a Action) tampers() bool { return a >= Duplicate && a <= Stale }
 
-// actors are the kinds that can panic. The first ones are the communicator's own, which breaks; the others cost nothing.
+// actors are the kinds that can panic. The first ones are the communicator's own, which breaks; the
+// others cost nothing.
 var actors = []string{"coordinator", "balancer", "operation", "worker", "communicator", "node", "pair", "peer", "peers", "rail", "rails"}
 
 // AllRails is the Step.Rail for every rail.

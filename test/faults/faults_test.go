@@ -94,9 +94,9 @@ func TestEachFaultIsFeltAndNothingIsLost(t *testing.T) {
 	}
 }
 
-// TestASilentRailCostsLittle: with everything else at rest, the operation that is hit takes longer by the
-// rail timeout and its remaining bytes: once, though two pairs are silent, and one of them may have had nothing
-// unacknowledged at the cut.
+// TestASilentRailCostsLittle: with everything else at rest, the operation that is hit takes longer
+// by the rail timeout and its remaining bytes: once, though two pairs are silent, and one of them
+// may have had nothing unacknowledged at the cut.
 func TestASilentRailCostsLittle(t *testing.T) {
 	s, err := Parse("speed 100MiB\nsizes 1MiB\npause 0s\noperations 50\nat 100ms silence node1 rail0\nat 1s heal node1 rail0")
 	if err != nil {
@@ -155,7 +155,8 @@ func TestOnLoopback(t *testing.T) {
 	}
 }
 
-// TestRandomScenarios plays scenarios drawn from seeds. Virtual time replays well, not exactly: the order of goroutines isn't drawn.
+// TestRandomScenarios plays scenarios drawn from seeds. Virtual time replays well, not exactly: the
+// order of goroutines isn't drawn.
 func TestRandomScenarios(t *testing.T) {
 	count, first := seeds.Count(200, 10), uint64(1)
 	one, replay := seeds.One()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Random makes a scenario, the same for the same seed. Most are such that all operations have to succeed:
-// any pair of nodes keeps a rail, or gets it back long before the rank timeout. In some a node is killed or stopped.
+// Random makes a scenario, the same for the same seed. Most are such that all operations have to
+// succeed: any pair of nodes keeps a rail, or gets it back long before the rank timeout. In some a
+// node is killed or stopped.
 func Random(seed uint64) Scenario {
 	r := generator{rand.New(rand.NewPCG(seed, 0x5ce4a710))}
 	s := Scenario{

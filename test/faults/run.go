@@ -45,8 +45,9 @@ func (r *Report) Unfelt() (steps []Step) {
 	return steps
 }
 
-// Run plays a scenario. An error says what came out otherwise than it had to: a wrong element, an operation that failed
-// or hung, a rank that was lost though it lived or was not missed though it was gone.
+// Run plays a scenario. An error says what came out otherwise than it had to: a wrong element, an
+// operation that failed or hung, a rank that was lost though it lived or was not missed though it
+// was gone.
 func Run(ctx context.Context, s Scenario, o Options) (*Report, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)

@@ -16,7 +16,8 @@ import (
 // errWrong marks a result that differs from the reference.
 var errWrong = errors.New("wrong result")
 
-// work is what one rank does: allreduce after allreduce until all ranks have done enough and all steps were taken.
+// work is what one rank does: allreduce after allreduce until all ranks have done enough and all
+// steps were taken.
 func (r *run) work(ctx context.Context, rank int, c *polyrail.Communicator) error {
 	for k := 0; ; k++ {
 		goOn := []int32{1}

@@ -225,7 +225,8 @@ func TestLostProcessIsNamedByAllOthers(t *testing.T) {
 	}
 }
 
-// awaitTraffic waits until operations of 64 MiB are under way: each rail has carried a part of the first.
+// awaitTraffic waits until operations of 64 MiB are under way: each rail has carried a part of the
+// first.
 func awaitTraffic(t *testing.T, b *Bed, all []*process) {
 	t.Helper()
 	const under = 4 << 20

@@ -67,8 +67,9 @@ func (b *Bed) addHost(host int) {
 	})
 }
 
-// setCongestion sets a host's congestion control. A machine may allow its own namespaces others only; then the bed says so
-// and runs with what there is: to allow it is a setting of the whole machine.
+// setCongestion sets a host's congestion control. A machine may allow its own namespaces others
+// only; then the bed says so and runs with what there is: to allow it is a setting of the whole
+// machine.
 func (b *Bed) setCongestion(host int) {
 	b.t.Helper()
 	out, err := b.Command(host, "sysctl", "-qw", "net.ipv4.tcp_congestion_control="+congestion).CombinedOutput()
@@ -87,10 +88,10 @@ func (b *Bed) eachRail(f func(rail int, r Rate)) {
 	}
 }
 
-// shape limits both ends of a link, so that a NIC is full duplex at its rate, and a
-// switch's port has a finite queue that drops its tail, as a real one has. Large packets are limited to
-// a grain of time: a bucket that holds 64 KiB would let a slow link burst. But no bucket becomes smaller:
-// a queued packet that does not fit would block the link until its rate rises.
+// shape limits both ends of a link, so that a NIC is full duplex at its rate, and a switch's port
+// has a finite queue that drops its tail, as a real one has. Large packets are limited to a grain
+// of time: a bucket that holds 64 KiB would let a slow link burst. But no bucket becomes smaller: a
+// queued packet that does not fit would block the link until its rate rises.
 func (b *Bed) shape(host, rail int, r Rate) {
 	b.t.Helper()
 	gso, queue := int64(65536), "qdisc replace dev %s root pfifo_fast"

@@ -86,7 +86,8 @@ func child(c childConfig) error {
 // jobName is that of a communicator.
 func jobName(i int) string { return fmt.Sprintf("cuts-%d", i) }
 
-// job is one communicator's. The first one's operations are told; a wrong sum of another one is an error.
+// job is one communicator's. The first one's operations are told; a wrong sum of another one is an
+// error.
 func job(ctx context.Context, node *polyrail.Node, i int, c childConfig, over *atomic.Bool, say func(line)) error {
 	comm, err := node.Communicator(ctx, jobName(i), c.Ranks)
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 	cutHosts = 4
 	cutBytes = 16 << 20
 	inFlight = 2 << 20 // bytes that a pair may have unacknowledged
-	// backWithin is what a repaired rail may take to be at its full share, or backOperations if they take longer.
+	// backWithin is what a repaired rail may take to be at its full share, or backOperations if
+	// they take longer.
 	backWithin     = 2 * time.Second
 	backOperations = 4
 )
@@ -131,7 +132,8 @@ func (d *diary) operations() (all []line) {
 	return all
 }
 
-// share is the part of a host's bytes in an operation that a rail carried; false if it hasn't told of it.
+// share is the part of a host's bytes in an operation that a rail carried; false if it hasn't told
+// of it.
 func (d *diary) share(host, operation int, rail string) (float64, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -296,8 +298,8 @@ func cutOnce(t *testing.T, b *Bed, d *diary, random *rand.Rand, how Cut) (c cost
 	return c
 }
 
-// restore repairs a rail, and returns how long and how many operations passed before one that it carried its full share of. It leaves
-// enough operations behind for the next median.
+// restore repairs a rail, and returns how long and how many operations passed before one that it
+// carried its full share of. It leaves enough operations behind for the next median.
 func restore(t *testing.T, b *Bed, d *diary, host, rail int) (back time.Duration, operations int) {
 	t.Helper()
 	repaired := time.Now()

@@ -21,9 +21,9 @@ var treeRounds = flag.Int("tree-rounds", 3, "rounds of operations that each of t
 // overlapping are the hosts of eight jobs; their trees have one level or two.
 var overlapping = [][]int{{1, 2, 3, 4}, {1, 2, 3}, {2, 3, 4}, {1, 3}, {1, 2, 3, 4}, {2, 4}, {1, 3, 4}, {1, 2, 4}}
 
-// Eight jobs that overlap share three aggregation nodes, which serve not all of them at once. Thousands of
-// operations are outstanding, and a node is killed meanwhile: nothing waits for ever, each sum is right,
-// and no node holds more than its quotas say.
+// Eight jobs that overlap share three aggregation nodes, which serve not all of them at once.
+// Thousands of operations are outstanding, and a node is killed meanwhile: nothing waits for ever,
+// each sum is right, and no node holds more than its quotas say.
 func TestJobsShareTreesOfTwoLevels(t *testing.T) {
 	const (
 		nodes       = 3

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// legible are the least contrasts of the page's colors, as WCAG 2.2 asks: 4.5 for text, 3 for what is drawn.
+// legible are the least contrasts of the page's colors, as WCAG 2.2 asks: 4.5 for text, 3 for what
+// is drawn.
 var legible = []struct {
 	colors, on string
 	least      float64

@@ -154,7 +154,8 @@ func (m *member) form(ctx context.Context) (err error) {
 	return nil
 }
 
-// operate sums until a rank is lost. The second sum is the one to be hit: when all have called it, none has ended it.
+// operate sums until a rank is lost. The second sum is the one to be hit: when all have called it,
+// none has ended it.
 func (m *member) operate(ctx context.Context) {
 	var took time.Duration
 	for k := 0; ; k++ {
@@ -177,7 +178,8 @@ func (m *member) operate(ctx context.Context) {
 	}
 }
 
-// shrink goes on with who is left. Where that is not for this member to do, it is free to form the whole again.
+// shrink goes on with who is left. Where that is not for this member to do, it is free to form the
+// whole again.
 func (m *member) shrink(ctx context.Context) error {
 	begin := time.Now()
 	rest, _, err := m.comm.Shrink(ctx)
@@ -240,7 +242,8 @@ func (m *member) check(k, n int) {
 	}
 }
 
-// measure takes the least of goroutines and descriptors over half a second: gossip has a few more now and then.
+// measure takes the least of goroutines and descriptors over half a second: gossip has a few more
+// now and then.
 func (m *member) measure() error {
 	debug.FreeOSMemory()
 	u := use{Goroutines: runtime.NumGoroutine()}

@@ -9,6 +9,7 @@
 // moment of a mix of operations and Dups. Nobody waits for them longer than a rank timeout and a
 // second, in virtual time, on loopback and as processes.
 //
-// A few rounds belong to the tests; make rounds runs many, holds their times against what they may be and prints what was
-// seen. Rounds in virtual time are in the root package (rounds_test.go), lost hosts of a network in test/netlab.
+// A few rounds belong to the tests; make rounds runs many, holds their times against what they may
+// be and prints what was seen. Rounds in virtual time are in the root package (rounds_test.go),
+// lost hosts of a network in test/netlab.
 package rounds

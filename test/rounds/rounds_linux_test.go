@@ -27,14 +27,16 @@ const (
 	// patience bounds what takes a few seconds when nothing is broken.
 	patience = 90 * time.Second
 
-	// What a long test holds the rounds against: time from the signal to the error, and how much more memory there may be.
+	// What a long test holds the rounds against: time from the signal to the error, and how much
+	// more memory there may be.
 	killedLimit   = 500 * time.Millisecond
 	growthPercent = 5
 	warmUp        = 4 // rounds, after which memory is measured: both victims, both signals
 	maxDraws      = 5 // of the moment of a signal, until it falls in mid-operation
 )
 
-// names of the members, in the order of their ranks. The first and the last one are struck; the others live through all rounds.
+// names of the members, in the order of their ranks. The first and the last one are struck; the
+// others live through all rounds.
 var names = []string{"a", "b", "c", "d"}
 
 var victims = []int{0, 3}
@@ -167,8 +169,8 @@ type outcome struct {
 	missed                          int // draws of a moment that did not fall in mid-operation
 }
 
-// strike lets all members operate and sends one a signal, at a moment that is drawn, in the midst of it: all had begun the
-// operation, none had ended it. The others are to go on without it.
+// strike lets all members operate and sends one a signal, at a moment that is drawn, in the midst
+// of it: all had begun the operation, none had ended it. The others are to go on without it.
 func (c *cluster) strike(victim int, signal syscall.Signal, draw float64) (o outcome, middle bool) {
 	c.t.Helper()
 	for i := range c.all {
@@ -220,7 +222,8 @@ func (c *cluster) strike(victim int, signal syscall.Signal, draw float64) (o out
 	return o, middle && !over
 }
 
-// failure awaits the error that a signal leads to; over: the operation that was to be hit had ended by then.
+// failure awaits the error that a signal leads to; over: the operation that was to be hit had ended
+// by then.
 func (c *cluster) failure(i int, struck time.Time) (r report, over bool) {
 	c.t.Helper()
 	r = c.await(i, passed, failed)
@@ -231,8 +234,9 @@ func (c *cluster) failure(i int, struck time.Time) (r report, over bool) {
 	return r, over
 }
 
-// wake lets a stopped member go on, long after the others did so without it. It is to learn that, from the one that lost it
-// or by losing all: an error that says so, and that it must not go on alone.
+// wake lets a stopped member go on, long after the others did so without it. It is to learn that,
+// from the one that lost it or by losing all: an error that says so, and that it must not go on
+// alone.
 func (c *cluster) wake(victim int, struck time.Time) (over bool, took time.Duration) {
 	c.t.Helper()
 	woken := time.Now()
@@ -250,7 +254,8 @@ func (c *cluster) wake(victim int, struck time.Time) (over bool, took time.Durat
 	return over, r.At.Sub(woken)
 }
 
-// end kills a member, unless it has ended, and waits for its end; over: the operation that was to be hit had ended by then.
+// end kills a member, unless it has ended, and waits for its end; over: the operation that was to
+// be hit had ended by then.
 func (c *cluster) end(i int, struck time.Time) (over bool) {
 	p := c.all[i]
 	_ = p.Process.Kill() // it may have ended
@@ -276,8 +281,8 @@ func (c *cluster) leave(i int) {
 	}
 }
 
-// left compares what the survivors have with what they had. Goroutines and descriptors of connections that close,
-// and of gossip that remembers who went, are given time to end.
+// left compares what the survivors have with what they had. Goroutines and descriptors of
+// connections that close, and of gossip that remembers who went, are given time to end.
 func (c *cluster) left(round int) {
 	c.t.Helper()
 	for i := range c.all {
@@ -335,8 +340,9 @@ func TestProcessesAreLostAndComeBack(t *testing.T) {
 	summary(t, seen)
 }
 
-// round strikes a member in mid-operation and brings it back under its name: as another process, or, one time in two of
-// those that it was stopped, as the same one and the same node. A signal that met it between two operations doesn't count.
+// round strikes a member in mid-operation and brings it back under its name: as another process,
+// or, one time in two of those that it was stopped, as the same one and the same node. A signal
+// that met it between two operations doesn't count.
 func (c *cluster) round(round int) (o outcome) {
 	c.t.Helper()
 	victim, signal := victims[round%2], syscall.SIGKILL

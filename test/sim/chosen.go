@@ -20,7 +20,8 @@ type Chosen struct {
 	Cuts      []Cut
 }
 
-// Cut breaks the connection that carries a frame of the second of three operations, when it is sent or received.
+// Cut breaks the connection that carries a frame of the second of three operations, when it is sent
+// or received.
 type Cut struct {
 	Point
 	When Moment

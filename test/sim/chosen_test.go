@@ -46,8 +46,8 @@ func schedules(ranks int) (all []Chosen) {
 	return all
 }
 
-// TestEveryStepOfEveryPairIsCut cuts the connection that carries a step's frame, for every step that any rank sends to
-// any other, when it is sent and when it has arrived.
+// TestEveryStepOfEveryPairIsCut cuts the connection that carries a step's frame, for every step
+// that any rank sends to any other, when it is sent and when it has arrived.
 func TestEveryStepOfEveryPairIsCut(t *testing.T) {
 	ranks := []int{2, 3, 4, 5, 6, chosenRanks, deepRanks}
 	switch {
@@ -68,7 +68,8 @@ func TestEveryStepOfEveryPairIsCut(t *testing.T) {
 	})
 }
 
-// TestEveryTwoStepsAreCut does so with each two of these steps, within one operation. The moments take turns.
+// TestEveryTwoStepsAreCut does so with each two of these steps, within one operation. The moments
+// take turns.
 func TestEveryTwoStepsAreCut(t *testing.T) {
 	ranks := []int{2, 3}
 	if *every {

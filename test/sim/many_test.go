@@ -10,7 +10,8 @@ import (
 
 var many = flag.Int("ranks", 0, "-seed is of TestManyRanks, of a group of so many; 0: of another test")
 
-// TestManyRanks plays groups larger than those whose ranks are all connected, with every kind and algorithm.
+// TestManyRanks plays groups larger than those whose ranks are all connected, with every kind and
+// algorithm.
 func TestManyRanks(t *testing.T) {
 	if _, one := seeds.One(); one || *measured {
 		t.Skip("replaying one seed, or other seeds")

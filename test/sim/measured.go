@@ -10,9 +10,10 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 )
 
-// This file is about the runs in which nobody invents tables: the ranks time their rails, each by a clock of its own, rank 0's
-// balancer decides, and what it decides is agreed on like any table. The Timer, Collector and Balancer are the real ones;
-// how they are fed is as in actors/timing and actors/balancer.
+// This file is about the runs in which nobody invents tables: the ranks time their rails, each by a
+// clock of its own, rank 0's balancer decides, and what it decides is agreed on like any table. The
+// Timer, Collector and Balancer are the real ones; how they are fed is as in actors/timing and
+// actors/balancer.
 
 // network is what a measured run plays on.
 type network struct {
@@ -246,5 +247,6 @@ func (s *Sim) settled() {
 	s.logf("tables after %v of %d operations", s.helm.effective, s.setup.calls)
 }
 
-// mostLate tables in the last third are trials: of shares and of two other algorithms, each begun and ended.
+// mostLate tables in the last third are trials: of shares and of two other algorithms, each begun
+// and ended.
 const mostLate = 6

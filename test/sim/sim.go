@@ -3,9 +3,10 @@
 // every algorithm, from every root, in place and apart, and with parts that callers give.
 //
 // The cores are the real ones: collective/table (Member, Leader), collective/schedule,
-// collective/plan, collective/task, collective/peer; in measured runs also collective/balance. What is around them in a node
-// (connections that break and come back, their readers and writers, kernels, the store of
-// early frames, callers) is a model whose every delay and every choice comes from the seed.
+// collective/plan, collective/task, collective/peer; in measured runs also collective/balance. What
+// is around them in a node (connections that break and come back, their readers and writers,
+// kernels, the store of early frames, callers) is a model whose every delay and every choice comes
+// from the seed.
 //
 // A run fails when a result differs by a bit from the declared order (test/order), when
 // memory is touched that must not be, when a limit is passed, when two ranks run a seq under

@@ -45,9 +45,10 @@ func TestSeeds(t *testing.T) {
 	requireEverythingMet(t, &stats)
 }
 
-// TestMeasuredTablesSettle plays whole groups whose tables, and algorithms in half of the runs, are what the
-// real balancer makes of the ranks' measurements: with delays, skew, clocks that run apart, and connections that are lost. No
-// rank runs a seq under another table than the others (Sim.settle fails then), and the tables come to rest.
+// TestMeasuredTablesSettle plays whole groups whose tables, and algorithms in half of the runs, are
+// what the real balancer makes of the ranks' measurements: with delays, skew, clocks that run
+// apart, and connections that are lost. No rank runs a seq under another table than the others
+// (Sim.settle fails then), and the tables come to rest.
 func TestMeasuredTablesSettle(t *testing.T) {
 	if _, one := seeds.One(); one {
 		t.Skip("replaying one seed")

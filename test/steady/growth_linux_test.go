@@ -108,7 +108,8 @@ func repeat(t *testing.T, c *polyrail.Communicator, buf []float32, times int) er
 	return nil
 }
 
-// measure takes the least of goroutines and descriptors over a second: gossip has a few more now and then.
+// measure takes the least of goroutines and descriptors over a second: gossip has a few more now
+// and then.
 func measure(t *testing.T) use {
 	t.Helper()
 	u := use{goroutines: runtime.NumGoroutine(), descriptors: descriptors(t)}

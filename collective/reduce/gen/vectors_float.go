@@ -107,7 +107,8 @@ func (e emitter) narrowFloat16(low, high reg.VecVirtual) reg.VecVirtual {
 	return e.oneNaN16(out, out, infF16, nanF16)
 }
 
-// bfloat16 is an arithmetic operator on bfloat16, in float32: once on the even elements, once on the odd ones.
+// bfloat16 is an arithmetic operator on bfloat16, in float32: once on the even elements, once on
+// the odd ones.
 func bfloat16(i instruction) vector {
 	return func(e emitter, a, b operand.Mem) reg.VecVirtual {
 		left, right := e.load(a), e.load(b)

@@ -4,8 +4,9 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 )
 
-// Tampering is what can be done to the frames of a stream, besides its bytes' being late or lost. Each puts one more frame
-// between two that the node itself writes, which every receiver has to notice.
+// Tampering is what can be done to the frames of a stream, besides its bytes' being late or lost.
+// Each puts one more frame between two that the node itself writes, which every receiver has to
+// notice.
 type Tampering uint8
 
 // The ways of tampering.
@@ -19,7 +20,8 @@ const (
 // maxKept bounds the frames that are kept to be put in again; longer ones aren't.
 const maxKept = 16 << 10
 
-// Tamper does it once, to the next frame that is written on any connection where it can be done. It needs Options.Frames.
+// Tamper does it once, to the next frame that is written on any connection where it can be done. It
+// needs Options.Frames.
 func (t *Transport) Tamper(how Tampering) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +98,8 @@ func (f *framer) end(t *Transport) {
 	t.mu.Unlock()
 }
 
-// due reports whether a frame could be the connection's next one: it may be another pair's of the same generation.
+// due reports whether a frame could be the connection's next one: it may be another pair's of the
+// same generation.
 func (f *framer) due(h *wire.Header) bool {
 	return h.Number == f.number+1 && (f.number == 0 || h.Generation == f.generation)
 }

@@ -105,9 +105,9 @@ func (n *Network) Cut(host, device string) {
 	n.wakeDials()
 }
 
-// Silence makes a device a black hole: what is written fills the buffers and stays there,
-// dials hang, nobody is told anything, not even of a Close at the other end. What had arrived can be read.
-// After Heal what waited arrives, as TCP would send it again.
+// Silence makes a device a black hole: what is written fills the buffers and stays there, dials
+// hang, nobody is told anything, not even of a Close at the other end. What had arrived can be
+// read. After Heal what waited arrives, as TCP would send it again.
 func (n *Network) Silence(host, device string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -204,7 +204,8 @@ func (p *pipe) buffered() int {
 	return p.arrived()
 }
 
-// arrived are the unread bytes that the reader's host has, and has confirmed: no silence keeps those from the reader.
+// arrived are the unread bytes that the reader's host has, and has confirmed: no silence keeps
+// those from the reader.
 func (p *pipe) arrived() int { return p.size - int(p.written-p.acked) }
 
 func (p *pipe) hold(held bool) {

@@ -94,7 +94,8 @@ func (b *bells) listen(heard func(input, room, shown bool)) (end error) {
 	}
 }
 
-// The calls below go past the Go scheduler, as those of package tcp do and for the same reasons: none of them waits.
+// The calls below go past the Go scheduler, as those of package tcp do and for the same reasons:
+// none of them waits.
 
 func sendByte(fd int, b *[1]byte) (sent bool) {
 	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(b)), 1,

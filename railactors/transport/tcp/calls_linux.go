@@ -21,9 +21,9 @@ func setCongestion(fd int, name string) error {
 func choosePortLate(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) }
 
 // The calls below go past the Go scheduler: none of them waits, since the net package's descriptors
-// don't. Told of them, the scheduler takes the processor away from whoever is in one for 20 µs, as a
-// write that runs the whole network stack is, and wakes other threads to use it: with
-// more ranks than processors that was most of the context switches. And each call it is told of in an idle
+// don't. Told of them, the scheduler takes the processor away from whoever is in one for 20 µs, as
+// a write that runs the whole network stack is, and wakes other threads to use it: with more ranks
+// than processors that was most of the context switches. And each call it is told of in an idle
 // process wakes its monitor thread, which then looks around every 20 µs for a millisecond.
 
 // readVec reads into the vectors, without waiting.
@@ -31,7 +31,8 @@ func readVec(fd int, iov []unix.Iovec) (int, error) {
 	return vectored(unix.SYS_READV, fd, iov)
 }
 
-// readInto reads into p, without waiting: what a call that mostly finds nothing takes is less than readVec's.
+// readInto reads into p, without waiting: what a call that mostly finds nothing takes is less than
+// readVec's.
 func readInto(fd int, p []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 		unix.MSG_DONTWAIT, 0, 0)

@@ -139,7 +139,8 @@ func (r *reader) attempt(fd uintptr) {
 	}
 }
 
-// drain reads what there is, and reports whether that was all: the slice is full, or the stream has ended.
+// drain reads what there is, and reports whether that was all: the slice is full, or the stream has
+// ended.
 func (r *reader) drain(fd uintptr) bool {
 	for r.vector[0].Len > 0 {
 		room := int(r.vector[0].Len + r.vector[1].Len)
@@ -199,7 +200,8 @@ func (c *conn) calm() {
 	}
 }
 
-// takeIn is Poll's read. After one large payload comes the next, of which little is to be copied from ahead.
+// takeIn is Poll's read. After one large payload comes the next, of which little is to be copied
+// from ahead.
 func (r *reader) takeIn(fd uintptr) {
 	room := r.ahead[:]
 	if r.bulk {

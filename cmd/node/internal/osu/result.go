@@ -55,10 +55,9 @@ type Part struct {
 	Share   float64 `json:"share"` // of CPUSeconds
 }
 
-// NewResult computes a result's figures from the times that rank 0 took for its
-// operations, which it sorts, and from the sum of all ranks' times: the average is theirs, since with some
-// algorithms rank 0 is done sooner than the others. CPUMicros, Shares and Errors are the
-// caller's to fill in.
+// NewResult computes a result's figures from the times that rank 0 took for its operations, which
+// it sorts, and from the sum of all ranks' times: the average is theirs, since with some algorithms
+// rank 0 is done sooner than the others. CPUMicros, Shares and Errors are the caller's to fill in.
 func NewResult(op string, bus Bus, ranks, bytes int, times []time.Duration, sum time.Duration) Result {
 	r := Result{Op: op, Ranks: ranks, Bytes: bytes, Iterations: len(times), Shares: map[string]float64{}}
 	if len(times) == 0 {

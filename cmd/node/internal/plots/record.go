@@ -8,8 +8,8 @@ package plots
 
 import "time"
 
-// maxNotes bounds the notes of one series. When they are too many, every second one is left out, and from
-// then on as many of the new ones.
+// maxNotes bounds the notes of one series. When they are too many, every second one is left out,
+// and from then on as many of the new ones.
 const maxNotes = 4096
 
 // Counters are one rail's, since its node started.

@@ -2,7 +2,8 @@
 // calls, polling, waking, reduction, actors. It takes a CPU profile of its own process and sorts
 // the samples by their stacks.
 //
-// It owns the sorting. What is profiled is the caller's to choose; the form of the answer is package osu's.
+// It owns the sorting. What is profiled is the caller's to choose; the form of the answer is
+// package osu's.
 package profile
 
 import (

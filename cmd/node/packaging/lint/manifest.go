@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// NetworkAttachmentDefinition is Multus' type of a network, as its definition of the custom resource has it.
+// NetworkAttachmentDefinition is Multus' type of a network, as its definition of the custom
+// resource has it.
 type NetworkAttachmentDefinition struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -100,7 +101,8 @@ func object(o runtime.Object) (faults field.ErrorList) {
 	return faults
 }
 
-// set lists what is wrong with a StatefulSet: its selector must choose its template, and ports must differ.
+// set lists what is wrong with a StatefulSet: its selector must choose its template, and ports must
+// differ.
 func set(spec *field.Path, s *appsv1.StatefulSetSpec) (faults field.ErrorList) {
 	chosen, err := metav1.LabelSelectorAsSelector(s.Selector)
 	if err != nil || chosen.Empty() || !chosen.Matches(labels.Set(s.Template.Labels)) {
