@@ -3,6 +3,7 @@ package communicator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,11 +18,12 @@ func (g *Group) abortMessage(seq uint64, cause error) *messages.Control {
 		Seq: seq, Rank: uint32(g.Rank), Node: WireText(g.node.Name),
 		Code: uint32(fault.CodeOf(cause)), Reason: WireText(cause.Error()), LostRank: -1,
 	}
-	if told := (*fault.AbortError)(nil); errors.As(cause, &told) && !g.Meshed {
+	if told := (*fault.AbortError)(nil); errors.As(cause, &told) && !g.Meshed && g.Has(told.Rank, told.Node) {
 		a.Rank, a.Node, a.Reason = uint32(told.Rank), WireText(told.Node), WireText(told.Reason) // passed on
 	}
+	// The cause may be another communicator's, where the node has another number.
 	if lost, ok := asLost(cause); ok {
-		a.LostRank, a.LostNode = int32(lost.Rank), WireText(lost.Node)
+		a.LostRank, a.LostNode = int32(slices.Index(g.Nodes, lost.Node)), WireText(lost.Node)
 	}
 	return &messages.Control{Comm: g.ID, Body: &messages.Control_Abort{Abort: a}}
 }
@@ -45,9 +47,8 @@ func WireText(s string) string {
 // who found it is only the messenger.
 func (g *Group) AbortCause(from op.Rank, a *messages.Abort) error {
 	code := fault.Code(min(a.GetCode(), uint32(fault.CodeInternal)))
-	if lost := a.GetLostRank(); code == fault.CodeRankLost && lost >= 0 && int(lost) < g.Size &&
-		op.Rank(lost) != g.Rank {
-		return &fault.RankLostError{Rank: op.Rank(lost), Node: g.Nodes[lost],
+	if lost := op.Rank(a.GetLostRank()); code == fault.CodeRankLost && g.Has(lost, a.GetLostNode()) && lost != g.Rank {
+		return &fault.RankLostError{Rank: lost, Node: g.Nodes[lost],
 			Reason: fmt.Sprintf("reported by rank %d (node %q)", from, g.Nodes[from])}
 	}
 	if where := a.GetRank(); !g.Meshed && int(where) < g.Size && op.Rank(where) != g.Rank {

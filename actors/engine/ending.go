@@ -93,6 +93,11 @@ func (g *Group) ClosedError() error {
 	return fmt.Errorf("communicator %q: %w", g.Name, fault.ErrClosed)
 }
 
+// Has reports whether a rank is of this node here. An error may name a rank of another communicator.
+func (g *Group) Has(rank op.Rank, node string) bool {
+	return rank >= 0 && int(rank) < g.Size && g.Nodes[rank] == node
+}
+
 // Usable is why the group takes no more calls, or nil.
 func (g *Group) Usable() error {
 	if err := g.ShutError(); err != nil {
