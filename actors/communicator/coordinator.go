@@ -146,11 +146,24 @@ func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *t
 		m.entered(seq, t)
 	}
 	a := c.actor(ctx)
-	o.Configure(m.work, t, a)
+	c.configure(ctx, o, m.work, t, a)
 	if limit := m.timeout(c.group.node.OperationTimeout); limit > 0 {
 		c.group.node.tell(a.pid, &beginOperation{o, limit})
 	}
 	m.answer(o, nil)
+}
+
+// configure works the operation out. If that panics the operation ends with it, when its caller
+// launches it: a number that is never launched would hold up Close.
+func (c *coordinator) configure(ctx actor.Context, o *engine.Operation, w *engine.Work, t *table.Table,
+	a *operationActor) {
+	defer func() {
+		if r := recover(); r != nil {
+			supervise.Log(ctx.Self(), ctx.Message(), r, c.group.node.Log)
+			o.Doom(fmt.Errorf("%w: coordinator: %v", fault.ErrInternal, r))
+		}
+	}()
+	o.Configure(w, t, a)
 }
 
 // actor takes an operation actor from the pool, or makes one. They are as many as

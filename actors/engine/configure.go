@@ -22,11 +22,17 @@ func (o *Operation) Configure(w *Work, t *table.Table, owner Owner) {
 	r := w.request
 	o.request, o.work, o.owner = r, w, owner
 	w.seq = o.Seq
-	err := o.group.configure(o, r, t)
+	if err := o.group.configure(o, r, t); err != nil {
+		o.Doom(err)
+	}
+}
+
+// Doom makes an operation that isn't launched yet end as it is launched.
+func (o *Operation) Doom(cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.cause == nil {
-		o.cause = err
+		o.cause = cause
 	}
 }
 
@@ -130,13 +136,16 @@ func (r *Request) measure(rank op.Rank, n int) error {
 	case r.Counts != nil && len(r.Counts) != n:
 		return fmt.Errorf("%d counts for %d ranks", len(r.Counts), n)
 	}
-	if i := slices.IndexFunc(r.Counts, func(count int) bool { return count < 0 }); i >= 0 {
-		return fmt.Errorf("count %d is %d", i, r.Counts[i])
+	most := maxOperation / size
+	if i := slices.IndexFunc(r.Counts, func(count int) bool { return count < 0 || count > most }); i >= 0 {
+		return fmt.Errorf("count %d is %d: it must be 0 … %d", i, r.Counts[i], most)
 	}
 	if (r.Kind == op.KindScan || r.Kind == op.KindExScan) && r.Op.Code() == op.CodeAvg {
 		return fmt.Errorf("an average is not defined for %v", r.Kind)
 	}
-	r.bytes = r.total(rank, n, size)
+	if r.bytes = r.total(rank, n, size); r.bytes > maxOperation {
+		return fmt.Errorf("%d elements of %v in all; an operation has at most %d", r.bytes/size, r.DType, most)
+	}
 	if r.Kind == op.KindAllToAll && r.bytes%(n*size) != 0 {
 		return fmt.Errorf("source of %d elements can't be divided into %d equal parts", r.bytes/size, n)
 	}
@@ -162,6 +171,10 @@ func (r *Request) measure(rank op.Rank, n int) error {
 	}
 	return nil
 }
+
+// maxOperation, in bytes, keeps lengths and offsets far from what an int holds. Counts may be of
+// memory that other ranks have, so that there is none here to hold them against.
+const maxOperation = 1 << 40
 
 // total is the size of the operation: what its larger buffers have, on the ranks that have those.
 func (r *Request) total(rank op.Rank, n, elemSize int) int {
