@@ -54,29 +54,33 @@ func cutMessages(what string, buf []byte, counts []int, d op.DType, n int) ([]Me
 	return messages, nil
 }
 
-// runExternal starts the messages of an operation, on its caller's goroutine. They are one more
-// part of it.
+// runExternal has the messages of an operation sent and received. They are one more part of it,
+// which ends with them, and they with the communicator. Not on the caller's goroutine: that may wait
+// for a place among the messages in flight, and only a caller who waits for the operation looks at
+// its context.
 func (o *Operation) runExternal() {
-	r := o.request
-	sends, recvs, err := r.External.messages(r, o.group.Size)
-	var e *Exchange
-	if err == nil {
-		// An end comes by Break.
-		e, err = o.group.Transfers.Exchange(context.Background(), o.Seq, sends, recvs)
-	}
+	go func() { o.externalEnded(o.exchange()) }()
+}
+
+func (o *Operation) exchange() error {
+	sends, recvs, err := o.request.External.messages(o.request, o.group.Size)
 	if err != nil {
-		o.externalEnded(err)
-		return
+		return err
 	}
-	go func() { // ends with the messages, which end with the communicator
-		o.externalEnded(e.Wait(context.Background()))
-	}()
+	e, err := o.group.Transfers.Exchange(context.Background(), o.Seq, sends, recvs)
+	if err != nil {
+		return err
+	}
+	return e.Wait(context.Background())
 }
 
 // externalEnded: nothing refers to the caller's memory any more.
 func (o *Operation) externalEnded(err error) {
 	if err != nil {
 		o.fail(err)
+		// Who broke the communicator first may not have come to this operation yet.
+		_, cause := o.group.Cause()
+		o.abort(o.group, o.Seq, cause)
 	}
 	o.ended()
 }

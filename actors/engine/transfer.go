@@ -66,8 +66,12 @@ func (x *Transfers) Send(ctx context.Context, m Message) (*Transfer, error) {
 		if data != nil && (s == nil || s.Data == nil) {
 			fx.Free = append(fx.Free, p2p.Buffer{Bytes: data})
 		}
+		data = nil
 		return err
 	})
+	if data != nil { // the communicator was closed meanwhile: the core has not seen it
+		e.Pool.Put(data)
+	}
 	return t, err
 }
 
@@ -208,11 +212,17 @@ func (t *Transfer) moved() int {
 // named puts the call on a cause.
 func (t *Transfer) named(err error) error {
 	g, m := t.transfers.group, &t.message
-	switch e := err.(type) { // the core knows no names
+	switch e := err.(type) { // the core knows no names; an error with one is somebody else's
 	case *fault.MismatchError:
-		e.Node = g.Nodes[e.Rank]
+		if e.Node == "" {
+			named := *e
+			named.Node, err = g.nodeOf(e.Rank), &named
+		}
 	case *fault.AbortError:
-		err = &fault.AbortError{Rank: e.Rank, Node: g.Nodes[e.Rank], Code: e.Code, Reason: e.Reason}
+		if e.Node == "" {
+			named := *e
+			named.Node, err = g.nodeOf(e.Rank), &named
+		}
 	}
 	call, other := "send to", fmt.Sprintf("rank %d", m.Rank)
 	if t.receives {
@@ -229,6 +239,14 @@ func (t *Transfer) named(err error) error {
 		tag = "any tag"
 	}
 	return fmt.Errorf("communicator %q, %s %s, %s: %w", g.Name, call, other, tag, err)
+}
+
+// nodeOf is a rank's name; "" where the communicator has no such rank.
+func (g *Group) nodeOf(rank op.Rank) string {
+	if rank < 0 || int(rank) >= g.Size {
+		return ""
+	}
+	return g.Nodes[rank]
 }
 
 // Done is closed when the transfer has ended, right or with an error.
