@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -78,7 +79,11 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 		a.connectGossip(m.gossip)
 	case gossipFailed:
 		a.failed = m.err
+		waiting := maps.Clone(a.calls)
 		a.answerAll(m.err)
+		for id, c := range waiting { // or one that is in its barrier forms, and has no owner here
+			a.step(view.Cancel{Call: id, Name: c.name, Reason: m.err.Error()})
+		}
 	case *communicatorCall:
 		a.moved()
 		a.call(m)
