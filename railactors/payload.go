@@ -74,6 +74,16 @@ func (r *reader) payloadInto(dst []byte) (n int, err error) {
 	return n, err
 }
 
+// settle reads what a frame owes: the stream stays in step, and its bytes go nowhere.
+func (r *reader) settle() error {
+	if err := r.drain(r.owed); err != nil {
+		return err
+	}
+	r.owing = false
+	r.count(&r.h, true)
+	return nil
+}
+
 // drain reads n bytes that nobody wants.
 func (r *reader) drain(n int) error {
 	if n > 0 && r.sink == nil {

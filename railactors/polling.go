@@ -1,26 +1,55 @@
 package railactors
 
+import "time"
+
 // This file is about callers that look for their operations' frames themselves while they wait
 // (docs/decisions/017).
 
+// longestTake is how long a caller handles frames in one Poll. They may be another operation's, and
+// come as fast as they are handled. It is as long as a caller polls in all, as configured by default.
+const longestTake = 2 * time.Millisecond
+
 // Poll looks for frames of the peer on a rail, without waiting, and handles them on the calling
 // goroutine: a caller that polls while it waits spares its operation the wake-up of
-// a reader and its own. It reports whether there was anything.
+// a reader and its own. It reports whether there was anything. What it would take too long over goes
+// on on a goroutine.
 func (p *Peer) Poll(rail int) bool {
 	c := p.pollable[rail].Load()
 	if c == nil || !c.reader.turn.TryLock() {
 		return false
 	}
-	defer c.reader.yield()
-	if n, _ := c.reader.poller.Poll(); n == 0 { // an error is for the reader's own goroutine to find
+	r, handed := c.reader, false
+	defer func() {
+		if !handed {
+			r.yield()
+		}
+	}()
+	if n, _ := r.poller.Poll(); n == 0 && !r.owing { // an error is for the reader's own goroutine to find
 		return false
 	}
 	if !c.hold() {
 		return false
 	}
-	defer c.leave()
-	if err := c.reader.guard(c.reader.take); err != nil {
+	defer func() {
+		if !handed {
+			c.leave()
+		}
+	}()
+	rest := false
+	err := r.guard(func() (err error) {
+		rest, err = r.take(longestTake)
+		return err
+	})
+	if err != nil {
 		c.fail(err)
+	} else if rest {
+		handed = p.fabric.spawn(func() { // until nothing is left: its own goroutine would not see that
+			defer c.leave()
+			defer r.yield()
+			if err := r.guard(r.takeAll); err != nil {
+				c.fail(err)
+			}
+		})
 	}
 	return true
 }

@@ -62,8 +62,10 @@ type reader struct {
 	lender  transport.Lender // nil: payloads are copied
 	header  [wire.Size]byte
 	h       wire.Header // decoded
-	next    uint64      // number of the next numbered frame
-	control []byte      // payload of a control frame
+	owing   bool        // the frame of h is not over: owed bytes of it are to be read, which nobody wants
+	owed    int
+	next    uint64 // number of the next numbered frame
+	control []byte // payload of a control frame
 	sink    []byte
 	batch   Batch // of what receivers send while frames are at hand
 	quick   bool  // the last piece of pieceBytes or more took little
@@ -94,22 +96,43 @@ func (r *reader) serve() error {
 	}
 	r.turn.Lock()
 	defer r.yield()
-	return r.guard(r.take)
+	return r.guard(r.takeAll)
 }
 
-// take handles what has arrived, and leaves nothing at hand: Await would not see it.
-func (r *reader) take() error {
-	defer r.peer.signals[r.rail].busy.Store(false)
-	for {
-		n, err := r.poller.Poll()
-		if n == 0 {
-			if err != nil {
-				return fmt.Errorf("read: %w", err)
+// takeAll handles what has arrived, and leaves nothing at hand: Await would not see it.
+func (r *reader) takeAll() error {
+	_, err := r.take(0)
+	return err
+}
+
+// take is takeAll for so long, or without a limit if that is 0. It reports whether it has left
+// something: frames, or the rest of one that nobody wants and that hasn't come.
+func (r *reader) take(limit time.Duration) (rest bool, err error) {
+	signal := &r.peer.signals[r.rail]
+	defer signal.busy.Store(false)
+	for began := time.Duration(0); ; {
+		if !r.owing {
+			if n, err := r.poller.Poll(); n == 0 {
+				if err != nil {
+					return false, fmt.Errorf("read: %w", err)
+				}
+				return false, nil
 			}
-			return nil
+		} else if limit > 0 && r.conn.Buffered() < r.owed {
+			return true, nil
 		}
-		if err := r.frame(); err != nil || r.poller.Drained() {
-			return err
+		if err := r.frame(); err != nil {
+			return false, err
+		}
+		if !r.owing && r.poller.Drained() {
+			return false, nil
+		}
+		heard := time.Duration(signal.heard.Load()) // when the frame came
+		if began == 0 {
+			began = heard
+		}
+		if limit > 0 && heard-began > limit {
+			return true, nil
 		}
 	}
 }
@@ -131,8 +154,11 @@ func (r *reader) guard(f func() error) (err error) {
 	return f()
 }
 
-// frame reads one frame and does what it says.
+// frame reads one frame and does what it says, or reads the rest of the last one.
 func (r *reader) frame() error {
+	if r.owing {
+		return r.settle()
+	}
 	p := r.peer
 	signal := &p.signals[r.rail]
 	signal.busy.Store(false)
@@ -263,10 +289,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		l.Receiver = nil
 	}
 	if l.Receiver == nil {
-		if err := r.drain(int(h.Length)); err != nil {
-			return err
-		}
-		r.count(h, true)
+		r.owing, r.owed = true, int(h.Length)
 		return nil
 	}
 	receiver, n, err := r.receive(&l)
@@ -278,11 +301,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		return nil
 	case revoked && errors.Is(err, os.ErrDeadlineExceeded):
 		receiver.Torn(l.Tag, ErrRevoked)
-		// The rest goes nowhere, so that the stream stays in step.
-		if err := r.drain(int(h.Length) - n); err != nil {
-			return err
-		}
-		r.count(h, true)
+		r.owing, r.owed = true, int(h.Length)-n
 		return nil
 	}
 	err = fmt.Errorf("read: %w", err)
