@@ -19,24 +19,36 @@ func (p *Peer) Awake() bool { return p.awake.Load() }
 // Wake has a dormant peer connected, and from now on notices if the other node is lost. Only one of
 // the two nodes needs to call it.
 func (p *Peer) Wake() {
-	if !p.awake.Load() {
+	if !p.wanted.Load() && !p.wanted.Swap(true) {
 		p.rouse(true)
 	}
 }
 
 // rouse starts the peer's actors. With calls the other node may not know that it is to dial.
 func (p *Peer) rouse(calls bool) {
-	if p.awake.Swap(true) {
+	again := p.awake.Swap(true)
+	if again && !calls {
 		return
 	}
 	f := p.fabric
 	p.mu.Lock()
+	if again && (p.dials || p.met != 0 || p.cause != nil) {
+		p.mu.Unlock()
+		return
+	}
+	// Again: a hello woke it, and no connection came of that. It was a probe, or its node died.
 	p.calls = calls && !p.dials
 	p.live.Resume(f.now())
 	if p.dials || p.calls {
 		p.live.Expect()
 	}
 	p.mu.Unlock()
+	if again {
+		for rail := range f.rails {
+			p.tellPair(rail, &railBack{})
+		}
+		return
+	}
 	f.mu.Lock()
 	late := append([]int(nil), f.late...)
 	f.mu.Unlock()

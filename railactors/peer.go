@@ -42,6 +42,7 @@ type Peer struct {
 	left        []atomic.Bool                // by rail index: after Attend, since the last look at what is quiet
 	users       int                          // Connect less Disconnect; guarded by fabric.mu
 	awake       atomic.Bool                  // it is to be connected: dormant.go
+	wanted      atomic.Bool                  // this node has called Wake
 	lingers     *time.Timer                  // after the last Disconnect; guarded by fabric.mu
 
 	ready chan struct{} // closed when the peer may be used: ready.go
