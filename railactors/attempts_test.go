@@ -3,9 +3,12 @@ package railactors
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
@@ -70,6 +73,55 @@ func TestAttemptsToConnectTakeTurns(t *testing.T) {
 		defer m.mu.Unlock()
 		if m.most != most || len(m.dialed) != others {
 			t.Errorf("%d attempts at once, of %d others were dialed %d", m.most, others, len(m.dialed))
+		}
+	})
+}
+
+// refusals counts the connections that a node turns down.
+type refusals struct {
+	slog.Handler
+	n *atomic.Int64
+}
+
+func (r refusals) Enabled(context.Context, slog.Level) bool { return true }
+func (r refusals) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r refusals) WithGroup(string) slog.Handler            { return r }
+func (r refusals) Handle(_ context.Context, m slog.Record) error {
+	if m.Message == "connection turned down" {
+		r.n.Add(1)
+	}
+	return nil
+}
+
+// A node that has no room for more handshakes gets ever fewer, and takes the next one when it has.
+func TestANodeThatIsBusyIsAskedEverLess(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		var count atomic.Int64
+		b.tune = func(c *Config) { c.Logger = slog.New(refusals{slog.DiscardHandler, &count}) }
+		n := b.start("a", "b")
+		hold := func(more int) {
+			n[1].fabric.mu.Lock()
+			defer n[1].fabric.mu.Unlock()
+			n[1].fabric.held += more
+		}
+		hold(maxHeld)
+		ab, err := n[0].fabric.Connect(n[1].remote())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(10 * time.Second)
+		if got := count.Load(); got < 5 || got > 40 {
+			t.Errorf("%d connections were turned down in 10 s", got)
+		}
+		if err := ab.Lost(); err != nil {
+			t.Error(err)
+		}
+		hold(-maxHeld)
+		if _, err := n[1].fabric.Connect(n[0].remote()); err != nil {
+			t.Fatal(err)
+		}
+		if err := ab.WaitReady(b.t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

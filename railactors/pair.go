@@ -192,7 +192,7 @@ func (a *pairActor) ended(ctx actor.Context, err error) {
 	if !a.peer.needs(a.rail) {
 		return
 	}
-	if isNotYet(err) || isBusy(err) {
+	if isNotYet(err) { // it has made this node wait; one that is busy has not, and needs a rest
 		a.attempts = 0
 	} else if err != nil && a.attempts == 0 {
 		f.log.Info("pair can't connect, trying on", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
