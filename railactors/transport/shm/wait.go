@@ -51,11 +51,12 @@ func (d *doorbell) done() {
 	}
 }
 
-// deadline is a limit for one side. It wakes the side's waiter.
+// deadline is a limit for one side. It wakes the side's waiter. The timer alone says when it has
+// passed: the host's clock may be set meanwhile.
 type deadline struct {
-	mu    sync.Mutex
-	timer *time.Timer
-	at    atomic.Int64 // nanoseconds since the epoch; 0: none
+	mu     sync.Mutex
+	timer  *time.Timer
+	passed atomic.Bool
 }
 
 func (d *deadline) set(t time.Time, w *waiter) {
@@ -65,21 +66,31 @@ func (d *deadline) set(t time.Time, w *waiter) {
 		d.timer.Stop()
 		d.timer = nil
 	}
+	d.passed.Store(false)
 	if t.IsZero() {
-		d.at.Store(0)
 		return
 	}
-	d.at.Store(t.UnixNano())
-	if left := time.Until(t); left > 0 {
-		d.timer = time.AfterFunc(left, w.wake)
-	} else {
+	left := time.Until(t)
+	if left <= 0 {
+		d.passed.Store(true)
 		w.wake()
+		return
 	}
+	var timer *time.Timer
+	timer = time.AfterFunc(left, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.timer == timer { // and not one that was too late to be stopped
+			d.passed.Store(true)
+			w.wake()
+		}
+	})
+	d.timer = timer
 }
 
 // check returns os.ErrDeadlineExceeded if it has passed.
 func (d *deadline) check() error {
-	if at := d.at.Load(); at != 0 && time.Now().UnixNano() >= at {
+	if d.passed.Load() {
 		return os.ErrDeadlineExceeded
 	}
 	return nil
