@@ -68,10 +68,19 @@ func (a Authority) Init(cluster string) error {
 // files of the node. Hosts are the names and addresses under which browsers and the like reach the
 // node; without any, those of the certificate that is there stay.
 func (a Authority) Node(node string, hosts ...string) error {
-	s, err := a.signer()
+	state, err := a.load()
 	if err != nil {
 		return err
 	}
+	s, err := a.signer(state, state.keys[0])
+	if err != nil {
+		return err
+	}
+	return a.issue(s, node, hosts)
+}
+
+// issue makes a node's key and certificate.
+func (a Authority) issue(s *signer, node string, hosts []string) error {
 	id := Identity{s.cert.Subject.CommonName, node}
 	if err := errors.Join(id.Valid(), validFile(node)); err != nil {
 		return err
@@ -161,15 +170,11 @@ type signer struct {
 	key  *ecdsa.PrivateKey
 }
 
-// signer finds the certificate of the first private key.
-func (a Authority) signer() (*signer, error) {
-	s, err := a.load()
-	if err != nil {
-		return nil, err
-	}
+// signer finds the certificate of a private key.
+func (a Authority) signer(s *state, key *ecdsa.PrivateKey) (*signer, error) {
 	for _, c := range s.certs {
-		if s.keys[0].PublicKey.Equal(c.PublicKey) {
-			return &signer{c, s.keys[0]}, nil
+		if key.PublicKey.Equal(c.PublicKey) {
+			return &signer{c, key}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %s has no certificate of the key in %s", ErrKeys, a.path(caFile), a.path(caKeyFile))

@@ -338,3 +338,47 @@ func TestWhoLooksAtANodeIsVerified(t *testing.T) {
 		}
 	}
 }
+
+// A step that fails half-way can be made again, and what it has done by then harms nobody.
+func TestARotationGoesOnAfterAStepThatFailed(t *testing.T) {
+	a := keys.Authority{Dir: t.TempDir()}
+	nodes := []string{"a", "b", "c"}
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	load := func(when string) {
+		t.Helper()
+		for _, n := range nodes {
+			_, err := a.Files(n).Load()
+			must(when+": node "+n, err)
+		}
+	}
+	must("init", a.Init("x"))
+	for _, n := range nodes {
+		must(n, a.Node(n))
+	}
+	gossip, err := os.ReadFile(filepath.Join(a.Dir, "gossip.key"))
+	must("gossip", err)
+	must("add", a.Rotate(keys.RotateAdd))
+	cert := filepath.Join(a.Dir, "b.pem")
+	must("hide", os.Rename(cert, cert+".off"))
+	must("hide", os.Mkdir(cert, 0o700))
+	if err := a.Rotate(keys.RotateUse); err == nil {
+		t.Fatal("a certificate that can't be read is none that can't be made anew")
+	}
+	must("show", os.Remove(cert))
+	must("show", os.Rename(cert+".off", cert))
+	load("half-way")
+	must("use, again", a.Rotate(keys.RotateUse))
+	load("used")
+	must("drop", a.Rotate(keys.RotateDrop))
+	load("dropped")
+	now, err := os.ReadFile(filepath.Join(a.Dir, "gossip.key"))
+	must("gossip", err)
+	if bytes.Contains(now, bytes.TrimSpace(gossip)) {
+		t.Error("the former key of gossip is still there")
+	}
+}

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,15 +64,15 @@ func (a Authority) rotateAdd(s *state) error {
 	})
 }
 
+// rotateUse changes the authority's own files last, so that it can be called again where it fails.
 func (a Authority) rotateUse(s *state) error {
 	next := s.keys[len(s.keys)-1]
 	key, err := keyPEM(next)
 	if err != nil {
 		return err
 	}
-	last := len(s.gossip) - 1
-	gossip := append([]string{s.gossip[last]}, s.gossip[:last]...)
-	if err := a.writeAll([]content{{caKeyFile, key}, {gossipFile, lines(gossip)}}); err != nil {
+	signer, err := a.signer(s, next)
+	if err != nil {
 		return err
 	}
 	nodes, err := a.Nodes()
@@ -79,9 +80,17 @@ func (a Authority) rotateUse(s *state) error {
 		return err
 	}
 	for _, node := range nodes {
-		if err := a.Node(node); err != nil {
+		if err := a.issue(signer, node, nil); err != nil {
 			return err
 		}
+	}
+	last := len(s.gossip) - 1
+	gossip := append([]string{s.gossip[last]}, s.gossip[:last]...)
+	if err := a.writeAll([]content{{gossipFile, lines(gossip)}}); err != nil {
+		return err
+	}
+	if err := a.writeAll([]content{{caKeyFile, key}}); err != nil {
+		return errors.Join(err, a.writeAll([]content{{gossipFile, lines(s.gossip)}}))
 	}
 	return nil
 }
