@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -205,46 +206,62 @@ func answerPings(a *attacker, done <-chan struct{}) {
 	}
 }
 
+// asArray is a state without the names of its fields: memberlist reads it by their order.
+func asArray(s nodeState) []any {
+	return []any{s.Name, s.Addr, s.Port, s.Meta, s.Incarnation, s.State, s.Vsn}
+}
+
 // The same in an exchange of states, which is a stream.
 func TestAStreamExpelsNobody(t *testing.T) {
-	type state struct {
-		Name        string
-		Addr        []byte
-		Port        uint16
-		Meta        []byte
-		Incarnation uint32
-		State       int
-		Vsn         []uint8
-	}
-	for name, s := range map[string]state{
-		"left":                      {Incarnation: 1, State: int(memberlist.StateLeft)},
-		"dead, the last time":       {Incarnation: 1<<32 - 1, State: int(memberlist.StateDead)},
-		"alive, the last time":      {Incarnation: 1<<32 - 1, State: int(memberlist.StateAlive)},
-		"dead, and nothing else is": {Incarnation: 1, State: int(memberlist.StateDead)},
+	for name, s := range map[string]nodeState{
+		"left":                      {Incarnation: 1, State: memberlist.StateLeft},
+		"dead, the last time":       {Incarnation: 1<<32 - 1, State: memberlist.StateDead},
+		"alive, the last time":      {Incarnation: 1<<32 - 1, State: memberlist.StateAlive},
+		"dead, and nothing else is": {Incarnation: 1, State: memberlist.StateDead},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble.Nodes(t, func(t *testing.T) {
-				network := memnet.New()
-				peers := startAll(t, network, 3)
-				a := newAttacker(t, network, "10.0.0.9:7946")
-				honest := alive("n2", 7, 1, "10.0.0.2:7946", staying)
-				s.Name, s.Addr, s.Port, s.Meta, s.Vsn = honest.Node, honest.Addr, honest.Port, honest.Meta, honest.Vsn
-				pass(settleTime + time.Second)
-				for i := range peers {
-					header := struct {
-						Nodes, UserStateLen int
-						Join                bool
-					}{Nodes: 1}
-					a.shout(fmt.Sprintf("10.0.0.%d:7946", i+1), gossipOf("polyrail", msgPushPull, header, s))
-				}
-				pass(10 * time.Second)
-				for _, p := range peers {
-					p.expelled(t, false)
-				}
-				closeAll(t, peers...)
-				a.Shutdown()
+		honest := alive("n2", 7, 1, "10.0.0.2:7946", staying)
+		s.Name, s.Addr, s.Port, s.Meta, s.Vsn = honest.Node, honest.Addr, honest.Port, honest.Meta, honest.Vsn
+		bare := s // "left" has no address to compare
+		bare.Addr, bare.Port = nil, 0
+		for form, state := range map[string]any{"map": s, "array": asArray(s), "array without an address": asArray(bare)} {
+			t.Run(name+", as "+form, func(t *testing.T) {
+				bubble.Nodes(t, func(t *testing.T) {
+					network := memnet.New()
+					peers := startAll(t, network, 3)
+					a := newAttacker(t, network, "10.0.0.9:7946")
+					pass(settleTime + time.Second)
+					for i := range peers {
+						header := struct {
+							Nodes, UserStateLen int
+							Join                bool
+						}{Nodes: 1}
+						a.shout(fmt.Sprintf("10.0.0.%d:7946", i+1), gossipOf("polyrail", msgPushPull, header, state))
+					}
+					pass(10 * time.Second)
+					for _, p := range peers {
+						p.expelled(t, false)
+					}
+					closeAll(t, peers...)
+					a.Shutdown()
+				})
 			})
-		})
+		}
+	}
+}
+
+// Otherwise guard looks at other values than memberlist does.
+func TestAStateIsReadAsMemberlistReadsIt(t *testing.T) {
+	honest := alive("n2", 7, 3, "10.0.0.2:7946", staying)
+	said := nodeState{Name: honest.Node, Addr: honest.Addr, Port: honest.Port, Meta: honest.Meta, Incarnation: 3,
+		State: memberlist.StateSuspect, Vsn: honest.Vsn}
+	for form, v := range map[string]any{"map": said, "array": asArray(said)} {
+		var got nodeState
+		if err := decode(bytes.NewReader(gossipOf("", msgPushPull, v)[3:]), &got); err != nil {
+			t.Fatalf("%s: %v", form, err)
+		}
+		if !reflect.DeepEqual(got, said) {
+			t.Errorf("%s: got %+v, want %+v", form, got, said)
+		}
 	}
 }
 

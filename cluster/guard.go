@@ -125,6 +125,7 @@ func refused(format string, args ...any) error {
 }
 
 // accusation is what memberlist's suspect and dead have in common, and what matters here of alive.
+// All three begin with these fields, in this order: a message may come as an array.
 type accusation struct {
 	Incarnation uint32
 	Node        string
@@ -298,6 +299,17 @@ func decode(in io.Reader, v any) error {
 	return codec.NewDecoder(in, new(codec.MsgpackHandle)).Decode(v)
 }
 
+// nodeState has the fields of memberlist's pushNodeState, in its order: a state may come as an array.
+type nodeState struct {
+	Name        string
+	Addr        []byte
+	Port        uint16
+	Meta        []byte
+	Incarnation uint32
+	State       memberlist.NodeStateType
+	Vsn         []uint8
+}
+
 // states checks what another node says of all that it knows.
 func (s *guardedStream) states(in io.Reader, now time.Time) error {
 	var h struct{ Nodes, UserStateLen int }
@@ -309,11 +321,7 @@ func (s *guardedStream) states(in io.Reader, now time.Time) error {
 		return refused("states of %d nodes, and %d bytes", h.Nodes, h.UserStateLen)
 	}
 	for range h.Nodes {
-		var n struct {
-			Name        string
-			Incarnation uint32
-			State       memberlist.NodeStateType
-		}
+		var n nodeState
 		err := d.Decode(&n)
 		switch {
 		case err != nil:

@@ -11,15 +11,6 @@ import (
 
 // BenchmarkStates checks what a node says of 64 others, over a socket.
 func BenchmarkStates(b *testing.B) {
-	type state struct {
-		Name        string
-		Addr        []byte
-		Port        uint16
-		Meta        []byte
-		Incarnation uint32
-		State       memberlist.NodeStateType
-		Vsn         []uint8
-	}
 	header := struct {
 		Nodes, UserStateLen int
 		Join                bool
@@ -27,7 +18,7 @@ func BenchmarkStates(b *testing.B) {
 	all := []any{header}
 	for i := range header.Nodes {
 		c := alive(fmt.Sprint("node", i), 7, 1, "10.0.0.1:7946", staying)
-		all = append(all, state{c.Node, c.Addr, c.Port, c.Meta, 1, memberlist.StateAlive, c.Vsn})
+		all = append(all, nodeState{c.Node, c.Addr, c.Port, c.Meta, 1, memberlist.StateAlive, c.Vsn})
 	}
 	text := gossipOf("polyrail", msgPushPull, all...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
