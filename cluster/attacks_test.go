@@ -158,34 +158,6 @@ func (p *peer) expelled(t *testing.T, back bool) {
 	}
 }
 
-func TestIncarnationsDoNotJump(t *testing.T) {
-	l := levels{of: map[string]*level{}}
-	now := time.Now()
-	for _, c := range []struct {
-		what        string
-		take        func(string, uint32, time.Time) error
-		incarnation uint32
-		later       time.Duration
-		taken       bool
-	}{
-		{"the first word", l.alive, maxFirst + 1, 0, false},
-		{"the first word", l.alive, 5, 0, true},
-		{"its word", l.alive, 5 + maxStep + 1, 0, false},
-		{"its word", l.alive, 5 + maxStep, 0, true},
-		{"an accusation", l.accused, 13 + maxAccused + 1, 0, false},
-		{"an accusation", l.accused, 13 + maxAccused, 0, true},
-		{"an accusation raises nothing", l.accused, 13 + 2*maxAccused, 0, false},
-		{"its word after a second", l.alive, 13 + maxStep + maxPerTime + 1, time.Second, false},
-		{"its word after a second", l.alive, 13 + maxStep + maxPerTime, time.Second, true},
-		{"its word after a year", l.alive, 1 << 31, 365 * 24 * time.Hour, false},
-		{"its former word", l.alive, 1, time.Second, true},
-	} {
-		if err := c.take("n2#7", c.incarnation, now.Add(c.later)); (err == nil) != c.taken {
-			t.Errorf("%s, incarnation %d: %v", c.what, c.incarnation, err)
-		}
-	}
-}
-
 // answerPings answers in whatever name it is asked.
 func answerPings(a *attacker, done <-chan struct{}) {
 	for {
@@ -372,8 +344,7 @@ func FuzzGuard(f *testing.F) {
 	f.Add(labelled("polyrail", seal(key('a'), "polyrail", []byte("text"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, sealed := range []bool{false, true} {
-			g := &guard{label: "polyrail", sealed: sealed}
-			g.levels.of = map[string]*level{}
+			g := &guard{label: "polyrail", sealed: sealed, levels: newLevels("n1#7", time.Time{})}
 			if out, err := g.packet(bytes.Clone(b), time.Time{}); err == nil && len(out) == 0 {
 				t.Error("nothing is left, and no error")
 			}

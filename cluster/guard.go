@@ -40,10 +40,9 @@ type guard struct {
 	refused atomic.Uint64
 }
 
-func newGuard(inner memberlist.NodeAwareTransport, label string, sealed bool) *guard {
+func newGuard(inner memberlist.NodeAwareTransport, label, self string, sealed bool) *guard {
 	g := &guard{NodeAwareTransport: inner, label: label, sealed: sealed, packets: make(chan *memberlist.Packet),
-		streams: make(chan net.Conn), done: make(chan struct{})}
-	g.levels.of = map[string]*level{}
+		streams: make(chan net.Conn), done: make(chan struct{}), levels: newLevels(self, time.Now())}
 	g.running.Go(g.filter)
 	return g
 }

@@ -36,7 +36,7 @@ func BenchmarkStates(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer far.Close()
-	g := &guard{label: "polyrail", levels: levels{of: map[string]*level{}}}
+	g := &guard{label: "polyrail", levels: newLevels("n1#7", time.Now())}
 	for b.Loop() {
 		if _, err := near.Write(text); err != nil {
 			b.Fatal(err)

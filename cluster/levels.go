@@ -8,23 +8,41 @@ import (
 // How memberlist's incarnations may grow: a process begins with 1 and takes one more whenever it is
 // suspected.
 const (
-	maxFirst    = 1 << 24 // of a process that was not known
-	maxStep     = 8       // that one message may be ahead of what is known …
-	maxPerTime  = 64      // … and so many more for each second since anything was heard
-	maxAccused  = 4       // an accusation is behind the process's own word: that one must find room
-	maxLevels   = 8192    // processes that are known
-	levelMemory = 10 * time.Minute
+	maxFirst   = 1 << 24 // of a process that was not known
+	maxStep    = 8       // that a word may be ahead of one that was just heard …
+	maxPerTime = 64      // … and so many more for each second since, whatever the number of words
+	maxAccused = 4       // an accusation is behind the process's own word: that one must find room
+	maxAnswer  = 4       // as maxStep, of this process's answers: all others must have room for them
+	maxLevels  = 8192    // processes that are known
+
+	levelInterval = time.Second / maxPerTime // what one incarnation takes
+	levelMemory   = 10 * time.Minute
 )
 
 // levels are the incarnations by which memberlist knows processes, as guard has let them through.
 type levels struct {
-	mu sync.Mutex
-	of map[string]*level
+	self string // this process
+	mu   sync.Mutex
+	of   map[string]*level
 }
 
+func newLevels(self string, now time.Time) levels {
+	return levels{self: self, of: map[string]*level{self: newLevel(1, maxAnswer, now)}}
+}
+
+// level is a bucket of incarnations that fills with time. A step takes its incarnations out, and
+// each word leaves what one step may have at most.
 type level struct {
 	incarnation uint32
-	at          time.Time
+	step        time.Duration // what it takes to fill what one step may have
+	since       time.Time     // the room is what has filled since then
+	refused     bool          // since the last word that was taken
+}
+
+func newLevel(incarnation uint32, step int, now time.Time) *level {
+	v := &level{incarnation: incarnation, step: time.Duration(step) * levelInterval}
+	v.since = now.Add(-v.step)
+	return v
 }
 
 // alive takes a process's own word, or what is passed on as that.
@@ -32,22 +50,20 @@ func (l *levels) alive(process string, incarnation uint32, now time.Time) error 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.of[process]
-	if known == nil {
-		if incarnation > maxFirst {
-			return refused("process %q begins with incarnation %d", process, incarnation)
-		}
-		if len(l.of) >= maxLevels && !l.sweep(now) {
-			return refused("process %q is one too many", process)
-		}
-		l.of[process] = &level{incarnation, now}
+	switch {
+	case known == nil && incarnation > maxFirst:
+		return refused("process %q begins with incarnation %d", process, incarnation)
+	case known == nil && len(l.of) >= maxLevels && !l.sweep(now):
+		return refused("process %q is one too many", process)
+	case known == nil:
+		l.of[process] = newLevel(incarnation, maxStep, now)
 		return nil
-	}
-	if !known.reaches(incarnation, maxStep, now) {
+	case process == l.self && incarnation > known.incarnation:
+		return l.answered(known, incarnation, now)
+	case !known.reaches(incarnation, known.room(now)):
 		return refused("incarnation of process %q jumps from %d to %d", process, known.incarnation, incarnation)
 	}
-	if incarnation >= known.incarnation {
-		known.incarnation, known.at = incarnation, now
-	}
+	known.hear(incarnation, now)
 	return nil
 }
 
@@ -55,22 +71,62 @@ func (l *levels) alive(process string, incarnation uint32, now time.Time) error 
 func (l *levels) accused(process string, incarnation uint32, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if known := l.of[process]; known != nil && !known.reaches(incarnation, maxAccused, now) {
+	known := l.of[process]
+	switch {
+	case known == nil: // memberlist ignores processes that it does not know
+	case process == l.self && incarnation >= known.incarnation:
+		return l.answered(known, incarnation, now)
+	case !known.reaches(incarnation, max(0, min(known.room(now)-1, maxAccused))):
 		return refused("suspicion of process %q jumps from %d to %d", process, known.incarnation, incarnation)
 	}
-	return nil // memberlist ignores processes that it does not know
+	return nil
 }
 
-func (v *level) reaches(incarnation uint32, step uint64, now time.Time) bool {
-	age := uint64(max(0, now.Sub(v.at).Seconds()))
-	return uint64(incarnation) <= uint64(v.incarnation)+step+age*maxPerTime && incarnation < 1<<31
+// answered takes what makes this process answer with the next incarnation. What might be answered
+// beyond what the others take is refused. So this process has less room than they give it, and its
+// room does not grow while nobody says anything: one packet, to it alone, would use all of it.
+func (l *levels) answered(own *level, incarnation uint32, now time.Time) error {
+	if !own.refused {
+		own.bound(now)
+	}
+	if !own.reaches(incarnation, own.room(now)-1) {
+		own.refused = true // another node may believe it: the room grows until it can be answered
+		return refused("incarnation %d of this process, which has %d", incarnation, own.incarnation)
+	}
+	own.hear(incarnation+1, now)
+	return nil
+}
+
+// room is how many incarnations fit now.
+func (v *level) room(now time.Time) int64 { return max(0, int64(now.Sub(v.since)/levelInterval)) }
+
+// reaches reports whether an incarnation is at most room ahead.
+func (v *level) reaches(incarnation uint32, room int64) bool {
+	return int64(incarnation) <= int64(v.incarnation)+room && incarnation < 1<<31
+}
+
+// hear notes an incarnation for which there is room.
+func (v *level) hear(incarnation uint32, now time.Time) {
+	if incarnation < v.incarnation {
+		return // an old word
+	}
+	v.since = v.since.Add(time.Duration(incarnation-v.incarnation) * levelInterval)
+	v.incarnation, v.refused = incarnation, false
+	v.bound(now)
+}
+
+// bound leaves the room of one step at most.
+func (v *level) bound(now time.Time) {
+	if most := now.Add(-v.step); v.since.Before(most) {
+		v.since = most
+	}
 }
 
 // sweep forgets processes that were not heard of for long, and reports whether there is room now.
 // Under mu.
 func (l *levels) sweep(now time.Time) bool {
 	for process, v := range l.of {
-		if now.Sub(v.at) > levelMemory {
+		if now.Sub(v.since) > levelMemory && process != l.self {
 			delete(l.of, process)
 		}
 	}
