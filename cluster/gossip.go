@@ -177,6 +177,10 @@ func (g *Gossip) listen(version uint32) error {
 	g.inbox = newInbox()
 	g.roster = newRoster(g.self, g.inbox.wake)
 	g.outbox = newOutbox(g.deliver, g.lost)
+	if guard, ok := conf.Transport.(*guard); ok {
+		g.guard = guard
+		guard.levels.keep(g.roster.processes)
+	}
 	d := &delegate{g, g.self}
 	conf.Delegate, conf.Events, conf.Alive, conf.Merge, conf.Conflict = d, d, d, d, d
 	list, err := memberlist.Create(conf)
@@ -188,7 +192,6 @@ func (g *Gossip) listen(version uint32) error {
 		return fmt.Errorf("gossip cannot listen on %s: %w", g.cfg.Bind, err)
 	}
 	g.list, g.ring = list, conf.Keyring
-	g.guard, _ = conf.Transport.(*guard)
 	g.self.Addr = list.LocalNode().Address()
 	g.roster.mu.Lock()
 	g.roster.self.Addr = g.self.Addr

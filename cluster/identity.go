@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/memberlist"
+	"github.com/polyrail/polyrail/collective/view"
 )
 
 // Member is a living process of a node.
@@ -29,6 +30,15 @@ func (m Member) process() string { return processName(m.Node, m.Incarnation) }
 // node that comes back at once, or on another port, is a new member and not an update of a dead one.
 func processName(node string, incarnation uint64) string {
 	return node + "#" + strconv.FormatUint(incarnation, 16)
+}
+
+// maxProcess is the length of the longest process name.
+const maxProcess = view.MaxNode + 1 + 16
+
+// mayBeProcess tells names of processes from others, as far as every version of the protocol has
+// them alike. identify looks at the rest, and tells why it refuses one.
+func mayBeProcess(name string) bool {
+	return len(name) <= maxProcess && strings.Contains(name, "#")
 }
 
 const metaBytes = 13 // and a path of up to MaxPath

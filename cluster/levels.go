@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,15 +16,18 @@ const (
 	maxAnswer  = 4       // as maxStep, of this process's answers: all others must have room for them
 	maxLevels  = 8192    // processes that are known
 
+	// forgetShare: one in so many of those that are no members is forgotten when there are too many.
+	forgetShare = 8
+
 	levelInterval = time.Second / maxPerTime // what one incarnation takes
-	levelMemory   = 10 * time.Minute
 )
 
 // levels are the incarnations by which memberlist knows processes, as guard has let them through.
 type levels struct {
-	self string // this process
-	mu   sync.Mutex
-	of   map[string]*level
+	self    string // this process
+	mu      sync.Mutex
+	of      map[string]*level
+	members func() map[string]bool // processes that are not forgotten; nil: this one alone
 }
 
 func newLevels(self string, now time.Time) levels {
@@ -53,7 +57,9 @@ func (l *levels) alive(process string, incarnation uint32, now time.Time) error 
 	switch {
 	case known == nil && incarnation > maxFirst:
 		return refused("process %q begins with incarnation %d", process, incarnation)
-	case known == nil && len(l.of) >= maxLevels && !l.sweep(now):
+	case known == nil && !mayBeProcess(process):
+		return refused("a name of %d bytes that no process has", len(process))
+	case known == nil && len(l.of) >= maxLevels && !l.makeRoom():
 		return refused("process %q is one too many", process)
 	case known == nil:
 		l.of[process] = newLevel(incarnation, maxStep, now)
@@ -122,13 +128,30 @@ func (v *level) bound(now time.Time) {
 	}
 }
 
-// sweep forgets processes that were not heard of for long, and reports whether there is room now.
-// Under mu.
-func (l *levels) sweep(now time.Time) bool {
-	for process, v := range l.of {
-		if now.Sub(v.since) > levelMemory && process != l.self {
-			delete(l.of, process)
+// keep says which processes are members. These are not forgotten.
+func (l *levels) keep(members func() map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.members = members
+}
+
+// makeRoom forgets some processes that are no members: those that were not heard of for longest.
+// It reports whether there is room now. Under mu.
+func (l *levels) makeRoom() bool {
+	var members map[string]bool
+	if l.members != nil {
+		members = l.members()
+	}
+	var others []string
+	for process := range l.of {
+		if process != l.self && !members[process] {
+			others = append(others, process)
 		}
+	}
+	slices.SortFunc(others, func(a, b string) int { return l.of[a].since.Compare(l.of[b].since) })
+	// Several at once: the next newcomers need no search.
+	for _, process := range others[:(len(others)+forgetShare-1)/forgetShare] {
+		delete(l.of, process)
 	}
 	return len(l.of) < maxLevels
 }

@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/polyrail/polyrail/cluster/memnet"
+	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/test/bubble"
 )
 
@@ -77,7 +79,10 @@ func (p peer) taken(process string) uint32 {
 	l := &p.guard.levels
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[process].incarnation
+	if known := l.of[process]; known != nil {
+		return known.incarnation
+	}
+	return 0
 }
 
 // A node is made to raise its incarnation by thousands of packets to it alone. The others go on to
@@ -142,5 +147,79 @@ func TestAFloodOfSuspicionsExpelsNobody(t *testing.T) {
 		}
 		closeAll(t, peers...)
 		a.Shutdown()
+	})
+}
+
+func TestNamesThatNoProcessCanHaveAreNotKept(t *testing.T) {
+	l := newLevels("n1#7", time.Now())
+	longest := processName(strings.Repeat("n", view.MaxNode), 1<<64-1)
+	for name, taken := range map[string]bool{"n2#7": true, longest: true, "x" + longest: false, "n2": false, "": false} {
+		if err := l.alive(name, 1, time.Now()); (err == nil) != taken {
+			t.Errorf("%q: %v", name, err)
+		}
+		if known := l.of[name] != nil; known != taken {
+			t.Errorf("%q: it is kept: %v", name, known)
+		}
+	}
+}
+
+func TestTheStalestOfStrangersAreForgotten(t *testing.T) {
+	now := time.Now()
+	l := newLevels("n1#7", now)
+	l.keep(func() map[string]bool { return map[string]bool{"n2#7": true} })
+	if err := l.alive("n2#7", 1, now); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * maxLevels {
+		now = now.Add(time.Millisecond)
+		if err := l.alive(fmt.Sprintf("x#%x", i+1), 1, now); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.of) > maxLevels {
+			t.Fatalf("%d processes are known", len(l.of))
+		}
+	}
+	latest := fmt.Sprintf("x#%x", 2*maxLevels-maxLevels/2)
+	for name, kept := range map[string]bool{"n1#7": true, "n2#7": true, "x#1": false, latest: true} {
+		if got := l.of[name] != nil; got != kept {
+			t.Errorf("%q: it is kept: %v", name, got)
+		}
+	}
+	everybody := map[string]bool{}
+	for name := range l.of {
+		everybody[name] = true
+	}
+	for i := range maxLevels - len(l.of) {
+		name := fmt.Sprintf("y#%x", i+1)
+		everybody[name] = true
+		if err := l.alive(name, 1, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.keep(func() map[string]bool { return everybody })
+	if l.alive("z#1", 1, now) == nil {
+		t.Error("a member was forgotten for a stranger")
+	}
+}
+
+func TestMadeUpProcessesKeepNobodyOut(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
+		network := memnet.New()
+		peers := startAll(t, network, 2)
+		for _, p := range peers {
+			for i := range 2 * maxLevels {
+				_ = p.guard.levels.alive(fmt.Sprintf("x#%x", i+1), 1, time.Now())
+			}
+		}
+		late := start(t, config(network, "n3", 7, "10.0.0.3:7946", seed))
+		for _, p := range peers {
+			p.expect(t, "n3#7 joined")
+		}
+		for _, p := range peers { // they still know each other's incarnations
+			if p.taken("n1#7") == 0 || p.taken("n2#7") == 0 {
+				t.Error("a member was forgotten")
+			}
+		}
+		closeAll(t, append(peers, late)...)
 	})
 }

@@ -284,6 +284,23 @@ func (r *roster) alone() bool {
 	return len(r.living) == 0
 }
 
+// processes are the names of the living processes, of this one, and of the members that the handler
+// was told of.
+func (r *roster) processes() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := map[string]bool{r.self.process(): true}
+	for _, m := range r.reported {
+		names[m.process()] = true
+	}
+	for _, processes := range r.living {
+		for _, m := range processes {
+			names[m.process()] = true
+		}
+	}
+	return names
+}
+
 // addresses are those of the living processes, this one included.
 func (r *roster) addresses() map[string]bool {
 	r.mu.Lock()
