@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 // keyInterval is the pause between two looks at gossip's keys.
 const keyInterval = time.Second
 
+var errNoKeys = errors.New("there is no key of gossip")
+
 // newKeyring has the keys in force; nil without keys.
 func (c *Config) newKeyring() (*memberlist.Keyring, error) {
 	if c.Keys == nil {
@@ -19,6 +22,9 @@ func (c *Config) newKeyring() (*memberlist.Keyring, error) {
 	keys, err := c.Keys()
 	if err != nil {
 		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, errNoKeys
 	}
 	return memberlist.NewKeyring(keys, keys[0])
 }
@@ -47,14 +53,17 @@ func (g *Gossip) followKeys(ring *memberlist.Keyring) {
 			g.log.Warn("new keys of gossip can't be used, the last ones stay in use", "error", text)
 		}
 		if said = text; changed {
-			g.log.Info("keys of gossip were replaced", "keys", len(keys))
+			g.log.Info("keys of gossip were replaced", "keys", len(ring.GetKeys()))
 		}
 	}
 }
 
-// install makes keys those of the ring, and the first one that which seals. It reports whether the ring
-// had others.
+// install makes keys those of the ring, and the first one that which seals. It reports whether the
+// ring had others. A key that is there twice counts once.
 func install(ring *memberlist.Keyring, keys [][]byte) (changed bool, err error) {
+	if len(keys) == 0 {
+		return false, errNoKeys
+	}
 	has := func(keys [][]byte, k []byte) bool {
 		return slices.ContainsFunc(keys, func(other []byte) bool { return bytes.Equal(k, other) })
 	}
@@ -77,8 +86,10 @@ func install(ring *memberlist.Keyring, keys [][]byte) (changed bool, err error) 
 			return changed, err
 		}
 	}
-	all := ring.GetKeys()
-	for _, k := range slices.Backward(all[len(keys):]) {
+	for _, k := range slices.Backward(ring.GetKeys()) {
+		if has(keys, k) {
+			break // and so are those before
+		}
 		if err := ring.RemoveKey(k); err != nil {
 			return changed, err
 		}

@@ -82,9 +82,34 @@ func TestKeysOfGossipAreRotatedInARunningCluster(t *testing.T) {
 	})
 }
 
+// once has each letter where it is first.
+func once(letters string) (s string) {
+	for _, letter := range letters {
+		if !strings.ContainsRune(s, letter) {
+			s += string(letter)
+		}
+	}
+	return s
+}
+
+func TestNoKeysAreAnError(t *testing.T) {
+	c := Config{Keys: func() ([][]byte, error) { return nil, nil }}
+	if _, err := c.newKeyring(); err == nil {
+		t.Error("a ring without keys was made")
+	}
+	ring, err := memberlist.NewKeyring([][]byte{key('a')}, key('a'))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install(ring, nil); err == nil || len(ring.GetKeys()) != 1 {
+		t.Errorf("the ring has %d keys, %v", len(ring.GetKeys()), err)
+	}
+}
+
 func TestTheRingHasTheKeysOfTheFile(t *testing.T) {
 	for _, c := range []struct{ from, to string }{
 		{"a", "a"}, {"a", "ab"}, {"ab", "ba"}, {"ba", "b"}, {"a", "b"}, {"abcd", "dx"}, {"abcd", "bd"}, {"abcd", "efgh"},
+		{"a", "bb"}, {"a", "bbb"}, {"a", "aa"}, {"ab", "bab"}, {"abcd", "dxdx"}, {"aa", "bba"},
 	} {
 		var f keyfile
 		f.set(c.from)
@@ -96,12 +121,18 @@ func TestTheRingHasTheKeysOfTheFile(t *testing.T) {
 		before := ring.GetKeys()
 		seen := slices.Clone(before)
 		changed, err := install(ring, f.keys)
-		if err != nil || changed != (c.from != c.to) {
+		want := once(c.to)
+		if err != nil || changed != (once(c.from) != want) {
 			t.Errorf("%s to %s: changed %v, %v", c.from, c.to, changed, err)
 		}
 		got := ring.GetKeys()
-		if len(got) != len(f.keys) || !bytes.Equal(got[0], f.keys[0]) {
+		if len(got) != len(want) || !bytes.Equal(got[0], f.keys[0]) {
 			t.Errorf("%s to %s: %s", c.from, c.to, got)
+		}
+		for i := range len(want) {
+			if !slices.ContainsFunc(got, func(k []byte) bool { return bytes.Equal(k, key(want[i])) }) {
+				t.Errorf("%s to %s: %c is missing", c.from, c.to, want[i])
+			}
 		}
 		for i := range before {
 			if !bytes.Equal(before[i], seen[i]) {
