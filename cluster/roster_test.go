@@ -59,6 +59,23 @@ func TestAProcessAtTheAddressOfAnOlderOneProvesItDead(t *testing.T) {
 	}
 }
 
+// Somebody says goodbye in a process's name. The process takes it back, and fails some time later.
+func TestAGoodbyeThatIsTakenBackIsForgotten(t *testing.T) {
+	r := newTestRoster()
+	a := Member{Node: "a", Incarnation: 1, Addr: "10.0.0.2:1"}
+	r.up(a)
+	settled(r)
+	r.goodbye(a)
+	r.up(a) // before anybody was told
+	if got := settled(r); got != "" || len(r.farewell) != 0 {
+		t.Errorf("events %q, farewells %v", got, r.farewell)
+	}
+	r.down(a)
+	if got := settled(r); got != "a#1 failed" || len(r.lost) != 1 {
+		t.Errorf("events %q, searched for %v", got, r.lost)
+	}
+}
+
 func TestARivalIsNoMember(t *testing.T) {
 	r := newTestRoster()
 	r.up(Member{Node: "me", Incarnation: 4, Addr: "10.0.0.9:1"})
