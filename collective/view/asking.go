@@ -220,9 +220,10 @@ func (c *Core) announced(from string, incarnation uint64, m *Announce) {
 		return
 	}
 	// Does the sender know what is asked here? If it knows nothing and our announcement left for it a
-	// moment ago, the two have crossed.
+	// moment ago, the two have crossed. A stranger is answered once gossip knows it (memberUp).
+	_, lives := c.members[from]
 	crossed := m.Believed == 0 && n.call.heard[from] && c.now.Sub(n.call.announced) < c.timing.AnnounceMin/2
-	if m.Believed != n.call.ask && !crossed || c.knowsLower(n, from, m) {
+	if lives && (m.Believed != n.call.ask && !crossed || c.knowsLower(n, from, m)) {
 		c.announceTo(n, from)
 	}
 	c.refer(n, m.Lowest)

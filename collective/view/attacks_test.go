@@ -62,6 +62,40 @@ func TestAsksInStrangersNamesTakeNoRoom(t *testing.T) {
 	s.expectView("a", "b")
 }
 
+// A call is announced to members alone, and it remembers those alone.
+func TestACallRemembersNoStrangers(t *testing.T) {
+	s := newStage(t, "a", "b")
+	told := 0
+	s.lose = func(from, to string, m Message) bool {
+		if _, lives := s.cores[from].members[to]; !lives {
+			told++
+		}
+		return false
+	}
+	s.ask("x", 3, "a", "b")
+	for i := range 20000 {
+		s.step("a", Received{fmt.Sprint("made-up", i), 1,
+			&Announce{Name: "x", Ask: 1, Size: 3, Rails: s.cores["a"].self.Rails, TTL: time.Millisecond}})
+		if i%500 == 0 {
+			s.pass(10 * time.Millisecond)
+		}
+	}
+	if heard := s.cores["a"].names["x"].call.heard; len(heard) != 1 || told > 0 {
+		t.Errorf("%d are remembered, %d strangers were told", len(heard), told)
+	}
+	// A member that goes is forgotten, and told again when it comes back.
+	s.step("a", MemberDown{Node: "b", Incarnation: 1})
+	if heard := s.cores["a"].names["x"].call.heard; len(heard) != 0 {
+		t.Errorf("%d are remembered", len(heard))
+	}
+	s.add("c", 1, "eth0", "eth1")
+	s.order = append(s.order, "c")
+	s.ask("x", 3, "c")
+	s.introduce()
+	s.pass(10 * time.Second)
+	s.expectView("a", "b", "c")
+}
+
 func TestOneMembersAsksTakeNoRoomOfOthers(t *testing.T) {
 	s := newStage(t, "a", "b", "c")
 	for i := range MaxKnownAsks {

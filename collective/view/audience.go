@@ -38,6 +38,12 @@ func (c *Core) addresses(n *naming, node string) bool {
 	return slices.Contains(c.audience(n), node)
 }
 
+// awaits reports whether a node is to hear of a call as soon as it is known to live: it has asked,
+// or another one says that it is the lowest to ask.
+func (c *Core) awaits(n *naming, node string) bool {
+	return (n.asks[node] != nil || n.call.referred == node) && c.concerns(n.call, node)
+}
+
 // told are the living nodes that may know of a call.
 func (c *Core) told(call *call) []string {
 	if !c.crowded() {

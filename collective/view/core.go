@@ -64,7 +64,7 @@ type call struct {
 	began      time.Time
 	announced  time.Time
 	reach      int             // how many of the lowest nodes are told next (audience.go)
-	heard      map[string]bool // who was told
+	heard      map[string]bool // which living nodes were told
 	referred   string          // the lowest to ask, as another node says
 	announceAt time.Time
 	pause      time.Duration
@@ -247,7 +247,7 @@ func (c *Core) memberUp(e MemberUp) {
 	i, _ := slices.BinarySearch(c.living, e.Node)
 	c.living = slices.Insert(c.living, i, e.Node)
 	for _, n := range c.sortedNames() {
-		if n.call != nil && (c.addresses(n, e.Node) || n.call.referred == e.Node && c.concerns(n.call, e.Node)) {
+		if n.call != nil && (c.addresses(n, e.Node) || c.awaits(n, e.Node)) {
 			c.announceTo(n, e.Node)
 		}
 		c.consider(n)
@@ -263,6 +263,9 @@ func (c *Core) memberDown(e MemberDown) {
 		c.living = slices.Delete(c.living, i, i+1)
 	}
 	for _, n := range c.sortedNames() {
+		if n.call != nil {
+			delete(n.call.heard, e.Node)
+		}
 		if a := n.asks[e.Node]; a != nil && a.incarnation <= e.Incarnation {
 			c.forget(n, e.Node)
 		}
