@@ -298,7 +298,8 @@ func decode(in io.Reader, v any) error {
 	return codec.NewDecoder(in, new(codec.MsgpackHandle)).Decode(v)
 }
 
-// nodeState has the fields of memberlist's pushNodeState, in its order: a state may come as an array.
+// nodeState has the fields of memberlist's pushNodeState, in its order: a state may come as an
+// array.
 type nodeState struct {
 	Name        string
 	Addr        []byte
