@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -121,16 +122,6 @@ func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.Fla
 	if f.op == everyOperation {
 		return usagef("--op %s: simulate takes one operation", f.op)
 	}
-	for _, rail := range f.treeRails {
-		if rail < 0 || rail >= len(f.rails) {
-			return usagef("--tree-rails %d: there are rails 0 to %d", rail, len(f.rails)-1)
-		}
-	}
-	if f.calibrate {
-		if err := f.measureProcessor(ctx, stdout, fs); err != nil {
-			return err
-		}
-	}
 	o := chosen(f.op)[0]
 	if o.uneven || !slices.Contains(schedule.Algorithms(o.kind), schedule.Choose(o.kind, 8, 4, nil)) || o.kind == op.KindAllToAllV {
 		return usagef("--op %s: its parts are the callers' to say; it can't be simulated", f.op)
@@ -139,6 +130,14 @@ func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.Fla
 		f.sizes = []int{0}
 	}
 	t := &simTable{flags: f, kind: o.kind}
+	if err := t.validate(); err != nil {
+		return err
+	}
+	if f.calibrate {
+		if err := f.measureProcessor(ctx, stdout, fs); err != nil {
+			return err
+		}
+	}
 	for _, hosts := range f.hosts {
 		for _, size := range f.sizes {
 			if err := t.add(ctx, hosts, size); err != nil {
@@ -148,13 +147,98 @@ func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.Fla
 	}
 	if f.plot != "" {
 		if err := t.curves().Draw(f.plot); err != nil {
-			return err
+			return fmt.Errorf("--plot %s: %w", f.plot, err)
 		}
 	}
 	if f.csv {
 		return t.csv(stdout)
 	}
 	return t.print(stdout)
+}
+
+// validate reports what the flags' own parsers cannot see, before anything is simulated.
+func (t *simTable) validate() error {
+	f := t.flags
+	faults := f.validateHosts()
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(f.sizes) == 0 {
+		fault("--sizes is empty")
+	}
+	for _, size := range f.sizes {
+		if size%simulatedType.Size() != 0 {
+			fault("--sizes: %d bytes are not a whole number of %v elements", size, simulatedType)
+		}
+		if err := simulate.CheckBytes(1, size); err != nil {
+			fault("--sizes: %w", err)
+		}
+	}
+	for _, rail := range f.treeRails {
+		if rail < 0 || rail >= len(f.rails) {
+			fault("--tree-rails %d: there are rails 0 to %d", rail, len(f.rails)-1)
+		}
+	}
+	if f.plot != "" {
+		if err := plots.CheckFile(f.plot); err != nil {
+			fault("--plot %s: %w", f.plot, err)
+		}
+	}
+	if len(faults) == 0 {
+		c := t.cluster(f.hosts[0], f.tree != "none") // the hosts are all that differs
+		if err := c.Check(); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if len(faults) == 0 {
+		faults = t.validateTotals()
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &usageError{errors.Join(faults...)}
+}
+
+// simulatedType is the element type, as that of bench where nothing is said.
+const simulatedType = op.F32
+
+// validateHosts says how many hosts and ranks there can be.
+func (f *simulateFlags) validateHosts() (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(f.hosts) == 0 {
+		fault("--hosts is empty")
+	}
+	if f.cluster.PerHost < 1 || f.cluster.PerHost > schedule.MaxRanks {
+		fault("--per-host %d is outside 1…%d", f.cluster.PerHost, schedule.MaxRanks)
+	}
+	for _, hosts := range f.hosts {
+		switch {
+		case hosts < 1 || hosts > schedule.MaxRanks:
+			fault("--hosts %d is outside 1…%d", hosts, schedule.MaxRanks)
+		case len(faults) == 0 && f.cluster.PerHost > schedule.MaxRanks/hosts:
+			fault("--hosts %d, --per-host %d: there can be %d ranks", hosts, f.cluster.PerHost, schedule.MaxRanks)
+		}
+	}
+	return faults
+}
+
+// validateTotals says how much all ranks that are simulated may have together.
+func (t *simTable) validateTotals() (faults []error) {
+	f := t.flags
+	for _, hosts := range f.hosts {
+		for _, size := range f.sizes {
+			most := 0
+			for _, a := range f.algorithms {
+				n, _ := t.simulated(hosts, size, a)
+				most = max(most, n)
+			}
+			if f.tree != "none" {
+				most = hosts
+			}
+			if err := simulate.CheckBytes(most*f.cluster.PerHost, size); err != nil {
+				return []error{fmt.Errorf("--hosts %d, --sizes: %w", hosts, err)} // larger ones would be alike
+			}
+		}
+	}
+	return nil
 }
 
 // simRow is a line of the table: a time for each column.
@@ -193,14 +277,14 @@ func (t *simTable) add(ctx context.Context, hosts, bytes int) error {
 	for _, a := range f.algorithms {
 		cell, err := t.stretch(ctx, hosts, bytes, a)
 		if err != nil {
-			return &usageError{err}
+			return wrongUse(ctx, err)
 		}
 		row.cells = append(row.cells, cell)
 	}
 	if f.tree != "none" {
 		cell, err := t.simulate(ctx, hosts, bytes, f.algorithms[0], true)
 		if err != nil {
-			return &usageError{err}
+			return wrongUse(ctx, err)
 		}
 		row.cells = append(row.cells, cell)
 	}
@@ -208,23 +292,38 @@ func (t *simTable) add(ctx context.Context, hosts, bytes int) error {
 	return nil
 }
 
+// wrongUse is an error of a simulation: the flags describe what can't be, or ctx has ended.
+func wrongUse(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return &usageError{err}
+}
+
 // mostSteps is the largest number of ranks of which algorithms are simulated that have a step for
 // each of them.
 const mostSteps = 1024
 
+// simulated is how many hosts an algorithm is simulated on: all of them, or as many as have
+// mostSteps ranks. It is the algorithm itself, too, where that was to be chosen.
+func (t *simTable) simulated(hosts, bytes int, a op.Algorithm) (int, op.Algorithm) {
+	c := t.cluster(hosts, false)
+	if a == op.Auto {
+		a = schedule.Choose(t.kind, int64(bytes), hosts*c.PerHost, c.Places())
+	}
+	large := hosts*c.PerHost > mostSteps && c.PerHost <= mostSteps/2
+	if !large || a == op.Tree || a == op.Leaders || a == op.RecursiveDoubling {
+		return hosts, a
+	}
+	return mostSteps / c.PerHost, a
+}
+
 // stretch simulates, or draws a line through two smaller numbers of hosts.
 func (t *simTable) stretch(ctx context.Context, hosts, bytes int, a op.Algorithm) (simCell, error) {
-	per := t.flags.cluster.PerHost
-	if a == op.Auto {
-		c := t.flags.cluster
-		c.Hosts = hosts
-		a = schedule.Choose(t.kind, int64(bytes), hosts*per, c.Places())
-	}
-	large := hosts*per > mostSteps && per <= mostSteps/2
-	if !large || a == op.Tree || a == op.Leaders || a == op.RecursiveDoubling {
+	most, a := t.simulated(hosts, bytes, a)
+	if most == hosts {
 		return t.simulate(ctx, hosts, bytes, a, false)
 	}
-	most := mostSteps / per
 	half, err := t.simulate(ctx, most/2, bytes, a, false)
 	if err != nil {
 		return simCell{}, err
@@ -235,6 +334,12 @@ func (t *simTable) stretch(ctx context.Context, hosts, bytes int, a op.Algorithm
 }
 
 func (t *simTable) simulate(ctx context.Context, hosts, bytes int, a op.Algorithm, withTree bool) (simCell, error) {
+	r, err := simulate.Run(ctx, t.cluster(hosts, withTree), simulate.Call{Kind: t.kind, Algorithm: a, Bytes: bytes, Warmup: t.flags.warmup})
+	return simCell{took: r.Time, simulation: r}, err
+}
+
+// cluster is what the flags describe, with so many hosts.
+func (t *simTable) cluster(hosts int, withTree bool) *simulate.Cluster {
 	f := t.flags
 	c := f.cluster
 	c.Hosts, c.Rails, c.Faults = hosts, slices.Clone(f.rails), nil
@@ -242,21 +347,21 @@ func (t *simTable) simulate(ctx context.Context, hosts, bytes int, a op.Algorith
 		fault.Notice = f.notice
 		c.Faults = append(c.Faults, fault)
 	}
-	if withTree {
-		for i := range c.Rails {
-			if len(f.treeRails) > 0 && !slices.Contains(f.treeRails, i) {
-				continue
-			}
-			node := f.node
-			node.Node = c.Ranks
-			if f.tree == "switch" {
-				node.Ports, node.Node = true, simulate.Processor{Copy: 1e12, Fold: 1e12}
-			}
-			c.Rails[i].Tree = &node
-		}
+	if !withTree {
+		return &c
 	}
-	r, err := simulate.Run(ctx, &c, simulate.Call{Kind: t.kind, Algorithm: a, Bytes: bytes, Warmup: t.flags.warmup})
-	return simCell{took: r.Time, simulation: r}, err
+	for i := range c.Rails {
+		if len(f.treeRails) > 0 && !slices.Contains(f.treeRails, i) {
+			continue
+		}
+		node := f.node
+		node.Node = c.Ranks
+		if f.tree == "switch" {
+			node.Ports, node.Node = true, simulate.Processor{Copy: 1e12, Fold: 1e12}
+		}
+		c.Rails[i].Tree = &node
+	}
+	return &c
 }
 
 func (c *simCell) String() string {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,7 +53,17 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--hosts", "0"}, "0 hosts"},
+		{[]string{"--hosts", "0"}, "--hosts 0 is outside 1…131072"},
+		{[]string{"--hosts", "-1"}, "--hosts -1 is outside 1…131072"},
+		{[]string{"--hosts", "4", "--per-host", "-1"}, "--per-host -1 is outside 1…131072"},
+		{[]string{"--hosts", "4", "--per-host", "9000000000000000000"}, "--per-host 9000000000000000000 is outside"},
+		{[]string{"--hosts", "4", "--per-host", "40000"}, "--hosts 4, --per-host 40000: there can be 131072 ranks"},
+		{[]string{"--hosts", "99999999999"}, "--hosts 99999999999 is outside"},
+		{[]string{"--sizes", "999999999G"}, "--sizes: 1073741822926258176 bytes: 0 to 17179869184"},
+		{[]string{"--hosts", "4096", "--sizes", "1GiB", "--algorithms", "recursive-doubling"}, "--hosts 4096, --sizes: 1073741824 bytes on 4096 ranks"},
+		{[]string{"--sizes", "7"}, "--sizes: 7 bytes are not a whole number of float32 elements"},
+		{[]string{"--plot", "foo"}, "--plot foo: the name must end in .svg"},
+		{[]string{"--plot", "/no/such/foo.svg"}, "--plot /no/such/foo.svg: open"},
 		{[]string{"--rails", "5us"}, "STARTUP:RATE"},
 		{[]string{"--rails", "5us:-1Gbit"}, "rate"},
 		{[]string{"--rails", "5us:1Gbit:soon"}, "BURST"},
@@ -65,5 +77,15 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		if code, _, errs := node(t, append([]string{"simulate"}, c.args...)...); code != exitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d, %q, want %q", c.args, code, errs, c.want)
 		}
+	}
+}
+
+func TestSimulateThatIsInterruptedIsNoWrongUse(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	code := execute(ctx, []string{"simulate", "--hosts", "64", "--sizes", "1MiB"}, &out, &errs)
+	if code != exitFailure || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("exit code %d, %q", code, errs.String())
 	}
 }

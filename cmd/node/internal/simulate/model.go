@@ -103,7 +103,7 @@ func (c *Cluster) Check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	add(c.Hosts >= 1 && c.PerHost >= 1 && c.Hosts <= schedule.MaxRanks && c.Hosts*c.PerHost <= schedule.MaxRanks,
+	add(c.Hosts >= 1 && c.PerHost >= 1 && c.PerHost <= schedule.MaxRanks/c.Hosts, // a product might overflow
 		"%d hosts of %d ranks: 1 to %d ranks", c.Hosts, c.PerHost, schedule.MaxRanks)
 	add(len(c.Rails) >= 1 && len(c.Rails) <= maxRails, "%d rails: 1 to %d", len(c.Rails), maxRails)
 	link := func(name string, l Link) {
@@ -134,12 +134,30 @@ func (c *Cluster) Check() error {
 
 const maxRails = 32
 
+// Bounds of an operation in bytes: of one rank, and of all ranks together. Each frame and each span
+// of a plan takes memory here, some 4 KiB for each MiB of a rank.
+const (
+	MaxBytes    = 16 << 30
+	MaxAllBytes = 1 << 40
+)
+
+// CheckBytes says whether an operation of so many bytes can be simulated on so many ranks.
+func CheckBytes(ranks, bytes int) error {
+	switch {
+	case bytes < 0 || bytes > MaxBytes:
+		return fmt.Errorf("%d bytes: 0 to %d", bytes, MaxBytes)
+	case bytes > MaxAllBytes/max(ranks, 1):
+		return fmt.Errorf("%d bytes on %d ranks: all ranks together can have %d", bytes, ranks, MaxAllBytes)
+	}
+	return nil
+}
+
 func (c *Cluster) ranks() int { return c.Hosts * c.PerHost }
 
 // host is where a rank runs.
 func (c *Cluster) host(rank int) int { return rank / c.PerHost }
 
-// Places are the ranks' hosts, as schedules have them.
+// Places are the ranks' hosts, as schedules have them. Check has found no fault.
 func (c *Cluster) Places() *schedule.Hosts {
 	numbers := make([]int, c.ranks())
 	for rank := range numbers {

@@ -65,6 +65,9 @@ func Run(ctx context.Context, c *Cluster, call Call) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
 	}
+	if err := CheckBytes(c.ranks(), call.Bytes); err != nil {
+		return Result{}, err
+	}
 	if call.Warmup < 0 {
 		return Result{}, fmt.Errorf("warm-up of %d operations: can't be negative", call.Warmup)
 	}

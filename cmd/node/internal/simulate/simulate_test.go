@@ -209,3 +209,18 @@ func TestWrongClustersAreNamed(t *testing.T) {
 		t.Error("accepted")
 	}
 }
+
+func TestNumbersBeyondAllBoundsAreFaults(t *testing.T) {
+	for _, ranks := range [][2]int{{-1, 1}, {4, -1}, {4, math.MaxInt / 2}, {math.MaxInt, 4}} {
+		c := gigabit(ranks[0], 1)
+		c.PerHost = ranks[1]
+		if _, err := Run(t.Context(), c, Call{Kind: op.KindAllReduce, Bytes: 8}); err == nil {
+			t.Errorf("%d hosts of %d ranks are simulated", ranks[0], ranks[1])
+		}
+	}
+	for _, bytes := range []int{-1, MaxBytes + 1} {
+		if _, err := Run(t.Context(), gigabit(2, 1), Call{Kind: op.KindAllReduce, Bytes: bytes}); err == nil {
+			t.Errorf("%d bytes are simulated", bytes)
+		}
+	}
+}
