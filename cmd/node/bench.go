@@ -18,6 +18,7 @@ import (
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/internal/nodeflags"
 	"github.com/polyrail/polyrail/cmd/internal/settings"
+	"github.com/polyrail/polyrail/cmd/node/internal/plots"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
@@ -128,12 +129,12 @@ func newBench() *cobra.Command {
 			if f.local.size.processes > 0 {
 				f.local.rails = f.local.size.rails != defaultRails || cmd.Flags().Changed("rail") ||
 					cfg.TuningFile != "" || f.plot != "" || f.explain
-				return f.local.run(cmd)
+				return f.local.run(cmd, cfg)
 			}
 			if f.algorithm != polyrail.Auto {
 				cfg.Algorithms = nil
 			}
-			cfg.Logger, cfg.Nodes = f.logger(cmd), max(cfg.Nodes, f.ranks)
+			cfg.Logger, cfg.Nodes = f.logger(cmd), expected(cfg.Nodes, f.ranks)
 			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())
 		},
 	}
@@ -210,10 +211,23 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 			break // the others' would be alike
 		}
 	}
+	if f.plot != "" && f.local.size.processes > 0 && len(faults) == 0 { // rank 0 is on this host
+		if err := plots.CheckDir(f.plot); err != nil {
+			fault("--plot %s: %w", f.plot, err)
+		}
+	}
 	if len(faults) == 0 {
 		return nil
 	}
 	return &usageError{errors.Join(faults...)}
+}
+
+// expected is how many nodes a cluster of so many ranks has; what can't be stays as it is.
+func expected(nodes, ranks int) int {
+	if nodes < 0 {
+		return nodes
+	}
+	return max(nodes, ranks)
 }
 
 // run is one process of the benchmark: it joins the cluster, measures, and leaves.

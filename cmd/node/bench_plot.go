@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +30,8 @@ type plot struct {
 
 // startPlot makes the directory, so that a long measurement isn't in vain, and begins.
 func startPlot(dir string, g *group) (*plot, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("--plot: %w", err)
+	if err := plots.CheckDir(dir); err != nil {
+		return nil, fmt.Errorf("--plot %s: %w", dir, err)
 	}
 	p := &plot{dir: dir, group: g, start: time.Now(), stop: make(chan struct{}), ended: make(chan struct{})}
 	for _, r := range g.node.Rails() {
@@ -114,7 +113,7 @@ func (p *plot) finish() error {
 	close(p.stop)
 	<-p.ended
 	if err := p.recording.Write(p.dir, settings.FormatSize); err != nil {
-		return fmt.Errorf("--plot: %w", err)
+		return fmt.Errorf("--plot %s: %w", p.dir, err)
 	}
 	return nil
 }

@@ -103,9 +103,52 @@ var (
 	localHTTP = []string{"http", "http-token", "http-tls"} // an address is one process's
 )
 
+// localBind is where a process gossips.
+const localBind = "127.0.0.1:0"
+
+func localName(i int) string { return fmt.Sprintf("local-%d", i) }
+
+// check validates what the processes are configured as: a fault is told once, and before they start.
+func (f *localFlags) check(cmd *cobra.Command, cfg polyrail.Config) error {
+	cfg.Name, cfg.Bind = localName(0), localBind
+	for _, text := range f.defaultRails(cmd) {
+		r, err := polyrail.ParseRail(text)
+		if err != nil {
+			return err
+		}
+		cfg.Rails = append(cfg.Rails, r)
+	}
+	if f.withoutMemory(cmd) {
+		cfg.SharedMemory = false
+	}
+	if f.sealed { // they are made later
+		cfg.TLS, cfg.GossipKeys = polyrail.TLS{Cert: "made", Key: "made", CA: "made"}, "made"
+	}
+	return cfg.Validate()
+}
+
+// defaultRails are those of --local, as --rail has them, where no rails are named.
+func (f *localFlags) defaultRails(cmd *cobra.Command) (rails []string) {
+	if cmd.Flags().Changed("rail") {
+		return nil
+	}
+	for k := range f.size.rails {
+		rails = append(rails, fmt.Sprintf("%s=tcp:%s", testbed.RailName(k), testbed.Address(k)))
+	}
+	return rails
+}
+
+// withoutMemory: other flags are about rails, and nothing is said of memory.
+func (f *localFlags) withoutMemory(cmd *cobra.Command) bool {
+	return f.rails && !cmd.Flags().Changed("shm") && f.hosts == 0
+}
+
 // run starts the processes of this command and waits for them. They meet in a directory. What rank
 // 0 prints, whichever process that is, goes to standard output.
-func (f *localFlags) run(cmd *cobra.Command) (err error) {
+func (f *localFlags) run(cmd *cobra.Command, cfg polyrail.Config) (err error) {
+	if err := f.check(cmd, cfg); err != nil {
+		return err
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("--local: %w", err)
@@ -115,7 +158,7 @@ func (f *localFlags) run(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("--local: where the processes meet: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	shared := append(f.sharedArgs(cmd), "--bind=127.0.0.1:0", "--rendezvous="+polyrail.Rendezvous{Directory: dir}.URL())
+	shared := append(f.sharedArgs(cmd), "--bind="+localBind, "--rendezvous="+polyrail.Rendezvous{Directory: dir}.URL())
 	env := settings.WithoutTwins(os.Environ())
 	authority := keys.Authority{Dir: filepath.Join(dir, "keys")}
 	if f.sealed {
@@ -125,7 +168,7 @@ func (f *localFlags) run(cmd *cobra.Command) (err error) {
 	}
 	var group []children.Child
 	for i := range f.size.processes {
-		name := fmt.Sprintf("local-%d", i)
+		name := localName(i)
 		args := append(slices.Clone(shared), "--name="+name)
 		if i == 0 {
 			args = append(args, setArgs(cmd, func(name string) bool { return slices.Contains(localHTTP, name) })...)
@@ -153,13 +196,11 @@ func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
 	args = append(args, setArgs(cmd, func(name string) bool {
 		return !slices.Contains(localOnly, name) && !slices.Contains(localHTTP, name)
 	})...)
-	if f.rails && !cmd.Flags().Changed("shm") && f.hosts == 0 {
+	if f.withoutMemory(cmd) {
 		args = append(args, "--shm=off")
 	}
-	if !cmd.Flags().Changed("rail") {
-		for k := range f.size.rails {
-			args = append(args, fmt.Sprintf("--rail=%s=tcp:%s", testbed.RailName(k), testbed.Address(k)))
-		}
+	for _, rail := range f.defaultRails(cmd) {
+		args = append(args, "--rail="+rail)
 	}
 	return args
 }

@@ -75,9 +75,9 @@ func newTune() *cobra.Command {
 			}
 			if f.local.size.processes > 0 {
 				f.local.rails = true
-				return f.local.run(cmd)
+				return f.local.run(cmd, cfg)
 			}
-			cfg.Logger, cfg.Nodes = f.logger(cmd), max(cfg.Nodes, f.ranks)
+			cfg.Logger, cfg.Nodes = f.logger(cmd), expected(cfg.Nodes, f.ranks)
 			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())
 		},
 	}
