@@ -42,7 +42,10 @@ func (h HTTP) faults(keys TLS) (faults []error) {
 	if h.Sealed && (keys == TLS{} || h.TLS != nil) {
 		add("http: sealed by the node's own keys, so it needs Config.TLS, and no TLS of its own")
 	}
-	host, _, err := net.SplitHostPort(h.Addr)
+	host, port, err := net.SplitHostPort(h.Addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	if err != nil {
 		add("http address %q: %w", h.Addr, err)
 		return faults

@@ -45,7 +45,8 @@ type (
 )
 
 // Start brings a node up: its rails, then gossip. The context bounds the start only; Close ends the
-// node. Errors match ErrConfig, ErrRail or ErrTimeout and name the culprit.
+// node. Errors match ErrConfig, ErrRail or ErrTimeout and name the culprit; that of an address that
+// is in use is the system's.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err := needContext(ctx); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	face, err := cfg.listenHTTP(source)
 	if err != nil {
-		return nil, fmt.Errorf("node %q: http: %w: %w", cfg.Name, fault.ErrConfig, err)
+		return nil, fmt.Errorf("node %q: http cannot listen on %s: %w", cfg.Name, cfg.HTTP.Addr, err)
 	}
 	gossip := cluster.DefaultConfig().ForNodes(cfg.Nodes)
 	gossip.Node, gossip.Incarnation, gossip.Cluster, gossip.Path = cfg.Name, incarnation, cfg.Cluster, cfg.Rack

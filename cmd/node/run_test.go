@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -68,5 +69,21 @@ func TestRunWithoutRailsIsWrongUse(t *testing.T) {
 	code, _, errs := node(t, "run", "--name", "a")
 	if code != exitUsage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "rail") {
 		t.Errorf("exit code %d, %q", code, errs)
+	}
+}
+
+func TestAPortInUseIsAFailureAndNoWrongUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String()
+	for _, flag := range []string{"--http", "--bind"} {
+		args := []string{"run", "--name", "a", "--bind", "127.0.0.1:0", "--rail", "r0=tcp:127.0.0.1", flag, taken}
+		code, _, errs := node(t, args...)
+		if code != exitFailure || !strings.Contains(errs, "cannot listen on "+taken) || strings.Contains(errs, "configuration") {
+			t.Errorf("%s: exit code %d, %q", flag, code, errs)
+		}
 	}
 }
