@@ -60,7 +60,7 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 	for i, o := range chosen(f.op) {
 		if i > 0 && c.Rank() == 0 && !f.json && !f.csv {
 			if _, err := fmt.Fprintln(stdout); err != nil {
-				return wrong, fmt.Errorf("standard output: %w", err)
+				return wrong, err
 			}
 		}
 		w, err := f.measureOperation(ctx, g, &o, stdout)
@@ -105,7 +105,7 @@ func (f *benchFlags) measureOperation(ctx context.Context, g *group, o *operatio
 			continue
 		}
 		if err := printer.Print(r); err != nil {
-			return wrong, fmt.Errorf("standard output: %w", err)
+			return wrong, err
 		}
 	}
 	return wrong, nil

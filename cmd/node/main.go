@@ -55,9 +55,15 @@ func signalContext() context.Context {
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	out := &output{w: stdout, stop: stop}
+	root.SetOut(out)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(working)
+	if failed := out.failed(); failed != nil {
+		err = failed // what else ended followed from it
+	}
 	if err == nil {
 		return exitOK
 	}

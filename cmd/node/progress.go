@@ -3,15 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
-
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/internal/settings"
+	"github.com/schollz/progressbar/v3"
 )
 
 // sized is what tune knows of a size when it is done with it.
@@ -30,7 +27,7 @@ type progress interface {
 }
 
 func newProgress(w io.Writer, sizes []int, ranks int, node *polyrail.Node) progress {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if _, ok := terminal(w); ok {
 		return newBar(w, len(sizes))
 	}
 	var rails []string

@@ -117,8 +117,8 @@ func newTop() *cobra.Command {
 
 // windowOf is the size of a terminal; without limits for whatever is none.
 func windowOf(w io.Writer) (fit window) {
-	if f, ok := w.(*os.File); ok {
-		if columns, lines, err := term.GetSize(int(f.Fd())); err == nil {
+	if fd, ok := terminal(w); ok {
+		if columns, lines, err := term.GetSize(fd); err == nil {
 			fit = window{lines, columns}
 		}
 	}

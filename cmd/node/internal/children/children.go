@@ -5,7 +5,6 @@ package children
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -27,11 +26,13 @@ type Child struct {
 
 // Run runs the program once for each child and waits for all of them. When one fails, or ctx
 // ends, the others are asked to end (SIGTERM) and after a grace of 5 s killed. The error
-// names the child that failed first and what became of it, or is the context's.
+// names the child that failed first and what became of it, or is the context's. Output that can't be
+// written ends them, too.
 func Run(ctx context.Context, program string, children []Child, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	out, errs := &lines{w: stdout}, &lines{w: stderr}
+	failed := func(err error) { cancel(fmt.Errorf("what processes print: %w", err)) }
+	out, errs := &lines{w: stdout, failed: failed}, &lines{w: stderr, failed: failed}
 	var all sync.WaitGroup
 	for _, c := range children {
 		all.Go(func() {
@@ -56,24 +57,25 @@ func (c Child) run(ctx context.Context, program string, out, errs *lines) error 
 	stdout, stderr := &linePrefixer{to: out}, &linePrefixer{to: errs, prefix: c.Name + ": "}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err := cmd.Run()
-	output := errors.Join(stdout.flush(), stderr.flush())
-	if err == nil {
-		err = output
-	}
+	stdout.flush()
+	stderr.flush()
 	return err
 }
 
-// lines is a writer that several goroutines share.
+// lines is a writer that several goroutines share. Who writes does not learn of errors: a child
+// whose pipe nobody reads would die of it, and hide the cause.
 type lines struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu     sync.Mutex
+	w      io.Writer
+	failed func(error)
 }
 
-func (l *lines) write(line []byte) error {
+func (l *lines) write(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err := l.w.Write(line)
-	return err
+	if _, err := l.w.Write(line); err != nil {
+		l.failed(err)
+	}
 }
 
 // maxLine bounds what is held back while a line is incomplete.
@@ -96,20 +98,17 @@ func (p *linePrefixer) Write(b []byte) (int, error) {
 		if end == 0 {
 			end = len(p.partial)
 		}
-		if err := p.emit(p.partial[:end]); err != nil {
-			return 0, err
-		}
+		p.emit(p.partial[:end])
 		p.partial = p.partial[end:]
 	}
 }
 
-func (p *linePrefixer) flush() error {
-	if len(p.partial) == 0 {
-		return nil
+func (p *linePrefixer) flush() {
+	if len(p.partial) > 0 {
+		p.emit(append(p.partial, '\n'))
 	}
-	return p.emit(append(p.partial, '\n'))
 }
 
-func (p *linePrefixer) emit(line []byte) error {
-	return p.to.write(append([]byte(p.prefix), line...))
+func (p *linePrefixer) emit(line []byte) {
+	p.to.write(append([]byte(p.prefix), line...))
 }

@@ -102,6 +102,19 @@ func (c *cancelAt) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// full is a device without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestOutputThatCannotBeWrittenEndsAllAndIsNamed(t *testing.T) {
+	group := []Child{{Name: "a", Env: []string{"CHILD=wait"}}, {Name: "b", Env: []string{"CHILD=wait"}}}
+	err := Run(t.Context(), self(t), group, full{}, io.Discard)
+	if err == nil || err.Error() != "what processes print: no space left" {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestAMissingProgramIsAnError(t *testing.T) {
 	if err := Run(t.Context(), "/nowhere/program", []Child{{Name: "a"}}, io.Discard, io.Discard); err == nil {
 		t.Error("a program that does not exist was run")
