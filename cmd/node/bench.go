@@ -196,7 +196,7 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 		fault("--min-time %v is negative", f.minTime)
 	}
 	if f.warmUp < -1 || f.warmUp > maxWarmUp {
-		fault("--warmup %d is outside 0…%d", f.warmUp, maxWarmUp)
+		fault("--warmup %d is outside 0…%d (-1: by size)", f.warmUp, maxWarmUp)
 	}
 	ranks := max(f.ranks, f.local.size.processes, 1)
 	if f.root < 0 || f.root >= ranks {

@@ -86,6 +86,11 @@ func TestBenchOverProcesses(t *testing.T) {
 			}
 		}
 	})
+	t.Run("explained memory", func(t *testing.T) {
+		if out := bench(t, "--sizes", "8", "--explain", "--shm=on"); !strings.Contains(out, "nothing to balance") || strings.Contains(out, "weights") {
+			t.Errorf("memory alone is explained so:\n%s", out)
+		}
+	})
 	t.Run("profile", func(t *testing.T) {
 		core, file := polyrail.FormatCPUs(firstCore(t)), filepath.Join(t.TempDir(), "cpu.pprof")
 		out := bench(t, "--json", "--sizes", "16MiB", "--min-time", "500ms", "--profile="+file, "--rail", "rail0=tcp:127.0.0.1,cpus="+core)

@@ -55,6 +55,9 @@ func newChaos() *cobra.Command {
 		Example: `  node chaos --scenario rails.txt
   node chaos --seed 7`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if fs := cmd.Flags(); fs.Changed("scenario") && fs.Changed("seed") {
+				return usagef("--seed draws a scenario, and --scenario names one: choose one")
+			}
 			s, err := f.load()
 			if err != nil {
 				return &usageError{err}

@@ -33,7 +33,7 @@ func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
 func TestHelpTeaches(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"},
 		{"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"}, {"sharp", "--help"}, {"simulate", "--help"}, {"sharp", "quota", "--help"},
-		{"keys", "--help"}, {"keys", "init", "--help"}, {"keys", "node", "--help"}, {"keys", "rotate", "--help"}, {}} {
+		{"keys", "--help"}, {"keys", "init", "--help"}, {"help", "bench"}, {"help"}, {"keys", "node", "--help"}, {"keys", "rotate", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)
@@ -107,7 +107,14 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--ranks", "2", "--op", "all", "--algorithm", "ring"}, []string{"--algorithm ring", "reduce"}},
 		{[]string{"bench", "--ranks", "2", "--op", "scan", "--reduce", "avg"}, []string{"--reduce avg", "scan"}},
 		{[]string{"bench", "--ranks", "2", "--op", "gather", "--root", "2"}, []string{"--root 2", "2 ranks"}},
-		{[]string{"bench", "--ranks", "2", "--warmup", "-2"}, []string{"--warmup -2"}},
+		{[]string{"bench", "--ranks", "2", "--warmup", "-2"}, []string{"--warmup -2", "-1: by size"}},
+		{[]string{"bench", "--ranks", "2", "--hosts", "2"}, []string{"--hosts 2 divides the processes of --local"}},
+		{[]string{"chaos", "--scenario", "x", "--seed", "3"}, []string{"--seed", "--scenario"}},
+		{[]string{"help", "nope"}, []string{`unknown command "nope"`}},
+		{[]string{"help", "sharp", "nope"}, []string{`unknown command "sharp nope"`}},
+		{[]string{"status", "--http", "127.0.0.1:1", "--timeout", "-1s"}, []string{"--timeout -1s"}},
+		{[]string{"top", "--http", "127.0.0.1:1", "--timeout", "0s"}, []string{"--timeout 0s"}},
+		{[]string{"sharp", "trees", "--join", "127.0.0.1:1", "--timeout", "-1s"}, []string{"--timeout -1s"}},
 		{[]string{"bench", "--ranks", "2", "--op", "all", "--plot", "x"}, []string{"--plot", "--op all"}},
 		{[]string{"bench", "--ranks", "2", "--algorithm", "star"}, []string{"--algorithm", "star"}},
 		{[]string{"bench", "--local", "2x0", "--name", "a"}, []string{"--name", "--local 2x0"}},
@@ -145,6 +152,13 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 				t.Errorf("%v: %q does not name %q", c.args, errs, w)
 			}
 		}
+	}
+}
+
+func TestAWrongNumberOfProcessesIsOneFault(t *testing.T) {
+	code, _, errs := node(t, "bench", "--local", "-1")
+	if code != exitUsage || !strings.Contains(errs, "--local -1") || strings.Contains(errs, "--hosts") {
+		t.Errorf("exit code %d, %q", code, errs)
 	}
 }
 

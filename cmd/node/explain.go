@@ -19,6 +19,10 @@ func explainTo(ctx context.Context, w io.Writer, c *polyrail.Communicator, node 
 		return err
 	}
 	t := c.Table()
+	if hosts := c.Hosts(); len(hosts) == 1 && hosts[0].SharedMemory {
+		_, err := fmt.Fprintln(w, "\n# All ranks share the memory of one host, which carries everything: there is nothing to balance.")
+		return err
+	}
 	fmt.Fprintf(w, "\n# Table %d divides operations", t.Version)
 	if report.Static {
 		fmt.Fprintf(w, " by the configured weights or a caller's table:\n")

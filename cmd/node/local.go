@@ -77,7 +77,10 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 	if k < 0 || k > maxLocal {
 		fault("--local %v: %d processes are outside 1…%d", f.size, k, maxLocal)
 	}
-	if f.hosts < 0 || f.hosts > k {
+	switch {
+	case k == 0 && f.hosts != 0:
+		fault("--hosts %d divides the processes of --local, and there are none", f.hosts)
+	case f.hosts < 0 || k > 0 && f.hosts > k:
 		fault("--hosts %d: %d processes (--local) can be on 1…%[2]d hosts", f.hosts, k)
 	}
 	if f.sealed && k == 0 {

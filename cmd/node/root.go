@@ -71,6 +71,7 @@ func newRoot() *cobra.Command {
 		}
 		return nil
 	}
+	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(newRun(), newBench(), newTune(), newChart(), newDemo(), newChaos(), newSharp(), newSimulate(),
 		newStatus(), newTop(), newKeys())
 	for _, cmd := range root.Commands() {
@@ -80,6 +81,22 @@ func newRoot() *cobra.Command {
 		cmd.Flags().SortFlags = false // --help shows them in the order of their definition: related ones together
 	}
 	return root
+}
+
+// newHelp is cobra's, but that a command which isn't there is wrong use.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, unknown, err := root.Find(args)
+			if err != nil || len(unknown) > 0 {
+				return usagef("unknown command %q (see node --help)", strings.Join(args, " "))
+			}
+			cmd.InitDefaultHelpFlag() // shown with the others
+			return cmd.Help()
+		},
+	}
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,9 @@ func newSharpView(name, short string, show func(w io.Writer, all []polyrail.Aggr
 			if len(cfg.Join) == 0 && cfg.Rendezvous == (polyrail.Rendezvous{}) {
 				return usagef("%s needs --join or --rendezvous, to find the cluster", cmd.CommandPath())
 			}
+			if timeout <= 0 {
+				return usagef("--timeout %v must be positive", timeout)
+			}
 			// A node has a rail. Nobody connects to that of one that is in no communicator.
 			cfg.Rails = []polyrail.Rail{{Name: "none", Protocol: "tcp", Device: "127.0.0.1"}}
 			return observe(cmd, cfg, timeout, show)
@@ -102,8 +106,8 @@ func observe(cmd *cobra.Command, cfg polyrail.Config, timeout time.Duration,
 			others = append(others, a)
 		}
 	}
-	if len(others) == 0 && asked == nil {
-		asked = errors.New("no other node is in the cluster")
+	if len(others) == 0 { // there is nothing to show, not even that there are no trees
+		return cmp.Or(asked, errors.New("no other node is in the cluster"))
 	}
 	return errors.Join(show(cmd.OutOrStdout(), others), asked)
 }

@@ -9,6 +9,13 @@ import (
 	"github.com/polyrail/polyrail/test/testbed"
 )
 
+func TestSharpShowsNothingOfAClusterThatItDoesNotFind(t *testing.T) {
+	code, out, errs := node(t, "sharp", "trees", "--join", "127.0.0.1:1", "--bind", "127.0.0.1:0", "--timeout", "100ms")
+	if code != exitFailure || out != "" || !strings.Contains(errs, "127.0.0.1:1") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
+	}
+}
+
 // TestSharpShowsWhoAggregates: two ranks, and a node that aggregates for them.
 func TestSharpShowsWhoAggregates(t *testing.T) {
 	c, err := testbed.Start(t.Context(), testbed.Options{

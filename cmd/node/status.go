@@ -133,6 +133,9 @@ func (f *watchFlags) ask(ctx context.Context) (*http.Response, error) {
 	if f.addr == "" {
 		return nil, usagef("--http must name the address where the node shows itself")
 	}
+	if f.timeout <= 0 {
+		return nil, usagef("--timeout %v must be positive", f.timeout)
+	}
 	scheme, way := "http://", &http.Transport{DisableKeepAlives: true}
 	if f.tls {
 		var err error
@@ -162,7 +165,12 @@ func (f *watchFlags) ask(ctx context.Context) (*http.Response, error) {
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
-		return nil, fmt.Errorf("the node at %s answers %s: %s", f.addr, answer.Status, printable(strings.TrimSpace(string(text))))
+		hint := ""
+		if answer.StatusCode == http.StatusUnauthorized {
+			hint = " (its token is to be in " + settings.EnvName("http-token") + ")"
+		}
+		return nil, fmt.Errorf("the node at %s answers %s: %s%s", f.addr, answer.Status,
+			printable(strings.TrimSpace(string(text))), hint)
 	}
 	return answer, nil
 }

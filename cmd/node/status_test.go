@@ -56,7 +56,7 @@ func TestStatusAndTopShowACluster(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil || s.Self.Node != "node0" || len(s.Others) != 1 || len(s.Others[0].Rails) != 2 {
 		t.Errorf("%d %s %v %s", code, errs, err, out)
 	}
-	if code, _, errs = run(t.Context(), "status"); code != exitFailure || !strings.Contains(errs, "401") {
+	if code, _, errs = run(t.Context(), "status"); code != exitFailure || !strings.Contains(errs, "401") || !strings.Contains(errs, "POLYRAIL_HTTP_TOKEN") {
 		t.Errorf("without the token: %d %s", code, errs)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)

@@ -19,7 +19,7 @@ static polyrail_error error;
 static void must(int code, const char *what)
 {
 	if (code != POLYRAIL_OK) {
-		fprintf(stderr, "%s: %s: %s\n", what, polyrail_code_text(code), error.text);
+		fprintf(stderr, "%s: %s\n", what, error.text);
 		exit(1);
 	}
 }
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	float sum[3] = {1, 2, 3};
 	int i;
 
-	if (argc < 2) {
+	if (argc < 2 || atoi(argv[1]) < 1) {
 		fprintf(stderr, "usage: allreduce PROCESSES KEY=VALUE...\n");
 		return 2;
 	}

@@ -23,7 +23,7 @@ static double took[ROUNDS];
 static void must(int code, const char *what)
 {
 	if (code != POLYRAIL_OK) {
-		fprintf(stderr, "%s: %s: %s\n", what, polyrail_code_text(code), error.text);
+		fprintf(stderr, "%s: %s\n", what, error.text);
 		exit(1);
 	}
 }
