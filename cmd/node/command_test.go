@@ -33,7 +33,7 @@ func visitFlags(f func(cmd *cobra.Command, flag *pflag.Flag)) {
 func TestHelpTeaches(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"bench", "--help"}, {"demo", "--help"},
 		{"chaos", "--help"}, {"chart", "--help"}, {"tune", "--help"}, {"sharp", "--help"}, {"simulate", "--help"}, {"sharp", "quota", "--help"},
-		{"keys", "--help"}, {"keys", "init", "--help"}, {"help", "bench"}, {"help"}, {"keys", "node", "--help"}, {"keys", "rotate", "--help"}, {}} {
+		{"keys", "--help"}, {"keys", "init", "--help"}, {"help", "bench"}, {"help"}, {"version", "--help"}, {"keys", "node", "--help"}, {"keys", "rotate", "--help"}, {}} {
 		code, out, errs := node(t, args...)
 		if code != exitOK || errs != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, errs)

@@ -49,6 +49,7 @@ func newRoot() *cobra.Command {
 		Short:         "Collective operations over all network rails at once",
 		Long:          rootLong,
 		Example:       rootExample,
+		Version:       versionLine(),
 		SilenceErrors: true, // main prints them, in one line
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -62,6 +63,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})
+	root.Flags().Bool("version", false, "say what this command was built of") // cobra does
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpColumns)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
@@ -73,7 +76,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(newRun(), newBench(), newTune(), newChart(), newDemo(), newChaos(), newSharp(), newSimulate(),
-		newStatus(), newTop(), newKeys())
+		newStatus(), newTop(), newKeys(), newVersion())
 	for _, cmd := range root.Commands() {
 		if cmd.Args = noArguments; cmd.Name() == "chart" {
 			cmd.Args = cobra.ArbitraryArgs

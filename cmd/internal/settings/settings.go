@@ -54,7 +54,8 @@ func Apply(flags *pflag.FlagSet, known func(key string) bool) error {
 	return fault
 }
 
-func hasKey(flag string) bool { return flag != ConfigFlag && flag != "help" }
+// hasKey reports whether a flag has twins: what ends a command at once has none.
+func hasKey(flag string) bool { return flag != ConfigFlag && flag != "help" && flag != "version" }
 
 func applyOne(flags *pflag.FlagSet, f *pflag.Flag, file *config) error {
 	source, items := "environment "+EnvName(f.Name), []string{os.Getenv(EnvName(f.Name))}
