@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -233,19 +235,59 @@ func startVersion(c Config, version uint32) *Gossip {
 
 func TestAnotherClusterIsNotJoined(t *testing.T) {
 	bubble.Nodes(t, func(t *testing.T) {
-		network := memnet.New()
-		a := start(t, config(network, "a", 7, seed))
-		c := config(network, "b", 7, "10.0.0.2:7946", seed)
-		c.Cluster = "other"
-		b := start(t, c)
-		if err := b.WaitJoined(t.Context()); !errors.Is(err, fault.ErrTimeout) || !strings.Contains(err.Error(), seed) {
-			t.Errorf("got %v", err)
+		for _, name := range []string{"other", "p", "polyrail2", strings.Repeat("x", 200)} {
+			network := memnet.New()
+			var log bytes.Buffer
+			conf := config(network, "a", 7, seed)
+			conf.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			a := start(t, conf)
+			c := config(network, "b", 7, "10.0.0.2:7946", seed)
+			c.Cluster = name
+			b := start(t, c)
+			err := b.WaitJoined(t.Context())
+			if !errors.Is(err, fault.ErrTimeout) || !strings.Contains(err.Error(), seed+" (it is of another cluster)") {
+				t.Errorf("got %v", err)
+			}
+			if nodes(a.Gossip) != "a" || nodes(b.Gossip) != "b" {
+				t.Errorf("members: %s; %s", nodes(a.Gossip), nodes(b.Gossip))
+			}
+			closeAll(t, a, b)
+			if text := log.String(); strings.Count(text, "another cluster") != 1 || !strings.Contains(text, "from=10.0.0.2") ||
+				!strings.Contains(text, name[:min(len(name), 64)]) || len(text) > 500 {
+				t.Errorf("the seed logs %q", text)
+			}
 		}
-		if nodes(a.Gossip) != "a" || nodes(b.Gossip) != "b" {
-			t.Errorf("members: %s; %s", nodes(a.Gossip), nodes(b.Gossip))
-		}
-		closeAll(t, a, b)
 	})
+}
+
+func TestAnotherClusterIsNamedOverSockets(t *testing.T) {
+	a := start(t, config(nil, "a", 7, "127.0.0.1:0"))
+	c := config(nil, "b", 7, "127.0.0.1:0", a.Addr())
+	c.Cluster = "other"
+	b := start(t, c) // after a first attempt
+	if err := b.Unjoined(); err == nil || !strings.Contains(err.Error(), "it is of another cluster") {
+		t.Errorf("got %v", err)
+	}
+	closeAll(t, a, b)
+}
+
+func TestFewStrangersAreToldOf(t *testing.T) {
+	var s strangers
+	now := time.Now()
+	told := 0
+	for i := range 10 * maxStrangers {
+		for range 2 {
+			if s.due(fmt.Sprint("host", i), now) {
+				told++
+			}
+		}
+	}
+	if told != maxStrangers || len(s.told) != maxStrangers {
+		t.Errorf("%d are told of, %d remembered", told, len(s.told))
+	}
+	if later := now.Add(strangerReminder); !s.due("host0", later) || s.due("host0", later) || len(s.told) != 1 {
+		t.Errorf("after %v one is not told of once: %v", strangerReminder, s.told)
+	}
 }
 
 func TestTheBoundAddressIsNamedWhenItIsTaken(t *testing.T) {

@@ -259,6 +259,6 @@ func (c *Config) guard(m *memberlist.Config) error {
 		}
 		inner = sockets
 	}
-	m.Transport, m.SkipInboundLabelCheck = newGuard(inner, m.Label, m.Name, m.Keyring != nil), true
+	m.Transport, m.SkipInboundLabelCheck = newGuard(inner, m.Label, m.Name, m.Keyring != nil, c.Logger), true
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type guard struct {
 	memberlist.NodeAwareTransport
 	label   string
 	sealed  bool // with keys: memberlist knows what is authentic, and guard looks at lengths alone
+	log     *slog.Logger
 	levels  levels
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -38,11 +40,14 @@ type guard struct {
 	stop    sync.Once
 	running sync.WaitGroup
 	refused atomic.Uint64
+
+	strangers strangers
 }
 
-func newGuard(inner memberlist.NodeAwareTransport, label, self string, sealed bool) *guard {
-	g := &guard{NodeAwareTransport: inner, label: label, sealed: sealed, packets: make(chan *memberlist.Packet),
-		streams: make(chan net.Conn), done: make(chan struct{}), levels: newLevels(self, time.Now())}
+func newGuard(inner memberlist.NodeAwareTransport, label, self string, sealed bool, log *slog.Logger) *guard {
+	g := &guard{NodeAwareTransport: inner, label: label, sealed: sealed, log: log,
+		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
+		levels: newLevels(self, time.Now())}
 	g.running.Go(g.filter)
 	return g
 }
@@ -244,7 +249,7 @@ func (s *guardedStream) check(now time.Time) error {
 			return err
 		}
 		if _, label, err := memberlist.RemoveLabelHeaderFromPacket(header); err != nil || label != s.label {
-			return refused("label")
+			return s.stranger(header, now)
 		}
 	}
 	// What is read beyond that is kept, too: a read for each value would cost more than the check.

@@ -198,7 +198,9 @@ func plainJoinError(err error) error {
 	switch {
 	case strings.Contains(text, "ncrypt") || strings.Contains(text, "installed keys"): // memberlist speaks of a sealed message
 		text = "its keys of gossip are not this node's: " + text
-	case text == "EOF":
+	case strings.Contains(text, otherCluster):
+		text = "it is of another cluster"
+	case text == "EOF" || strings.HasSuffix(text, "connection reset by peer"):
 		text = "it closed the connection: is it a node of this cluster, with this node's keys of gossip?"
 	}
 	return errors.New(text)
