@@ -12,7 +12,7 @@ import (
 // A stream that begins with another label is of another cluster: one of the two names is wrong, or
 // the address is. Both ends say so. An address is told of once in a while, and few of them.
 const (
-	maxStrangers     = 64 // addresses that are remembered; others are refused without a word in the log
+	maxStrangers     = 64 // addresses that are remembered; others are not in the log
 	strangerReminder = time.Minute
 	maxStrangersName = 64 // bytes of its cluster's name in the log
 
@@ -67,7 +67,7 @@ func (s *guardedStream) stranger(header []byte, now time.Time) error {
 		g.log.Warn("gossip refused: a node of another cluster", "from", s.host, "cluster", g.label,
 			"its_cluster", cluster[:min(n, maxStrangersName)])
 	}
-	if !s.guard.sealed { // who has no keys would not believe an answer, and who has them gets none in the clear
+	if !s.guard.sealed { // with keys nothing is said in the clear
 		s.answer(otherCluster)
 	}
 	return refused("label %q", cluster)

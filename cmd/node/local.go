@@ -111,7 +111,7 @@ const localBind = "127.0.0.1:0"
 
 func localName(i int) string { return fmt.Sprintf("local-%d", i) }
 
-// check validates what the processes are configured as: a fault is told once, and before they start.
+// check validates what the processes are configured as: a fault is told once, before they start.
 func (f *localFlags) check(cmd *cobra.Command, cfg polyrail.Config) error {
 	cfg.Name, cfg.Bind = localName(0), localBind
 	for _, text := range f.defaultRails(cmd) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// output is standard output. It remembers the first error and ends the command: what prints need not
-// look at each one.
+// output is standard output. It remembers the first error and ends the command: what prints need
+// not look at each one.
 type output struct {
 	w    io.Writer
 	stop func()

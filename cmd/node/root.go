@@ -126,7 +126,7 @@ func commands(root *cobra.Command) (all []*cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if cmd.HasSubCommands() {
 			all = append(all, commands(cmd)...)
-		} else {
+		} else if cmd.Flags().Lookup(settings.ConfigFlag) != nil {
 			all = append(all, cmd)
 		}
 	}

@@ -26,8 +26,8 @@ type Child struct {
 
 // Run runs the program once for each child and waits for all of them. When one fails, or ctx
 // ends, the others are asked to end (SIGTERM) and after a grace of 5 s killed. The error
-// names the child that failed first and what became of it, or is the context's. Output that can't be
-// written ends them, too.
+// names the child that failed first and what became of it, or is the context's. Output that can't
+// be written ends them, too.
 func Run(ctx context.Context, program string, children []Child, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

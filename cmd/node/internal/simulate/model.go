@@ -103,7 +103,7 @@ func (c *Cluster) Check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	add(c.Hosts >= 1 && c.PerHost >= 1 && c.PerHost <= schedule.MaxRanks/c.Hosts, // a product might overflow
+	add(c.Hosts >= 1 && c.PerHost >= 1 && c.PerHost <= schedule.MaxRanks/c.Hosts, // no overflow
 		"%d hosts of %d ranks: 1 to %d ranks", c.Hosts, c.PerHost, schedule.MaxRanks)
 	add(len(c.Rails) >= 1 && len(c.Rails) <= maxRails, "%d rails: 1 to %d", len(c.Rails), maxRails)
 	link := func(name string, l Link) {
