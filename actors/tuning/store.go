@@ -131,14 +131,21 @@ func read(file string) ([]Tuning, error) {
 }
 
 // replace puts text in the file's place: whoever reads it sees the old text or the new one, also
-// after a crash.
+// after a crash. A link stays one, and who may read the file stays as it was.
 func replace(file string, text []byte) error {
+	mode := fs.FileMode(0o644)
+	if linked, err := filepath.EvalSymlinks(file); err == nil {
+		file = linked
+	}
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), file)
 	}

@@ -250,3 +250,28 @@ func use(t *testing.T, e *Tuning) {
 	}
 	_ = fmt.Sprint(e.Key, b.Report())
 }
+
+// Many hosts may share a file by links, and not everybody need read it.
+func TestALinkToTheFileStaysOne(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "shared.yaml"), filepath.Join(dir, "link.yaml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(link, []byte("text")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("%v, %v: the link was replaced", info, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "text" || info.Mode().Perm() != 0o600 {
+		t.Errorf("%q, %v, mode %v", text, err, info.Mode())
+	}
+}
