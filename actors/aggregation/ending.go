@@ -87,7 +87,7 @@ func (g *group) leave() {
 // release gives back what the group has. Nothing refers to its memory.
 func (g *group) release() {
 	g.mu.Lock()
-	g.fragments, g.results, g.buffers = nil, nil, buffers{}
+	g.fragments, g.results, g.buffers.spare = nil, nil, nil
 	g.mu.Unlock()
 	for p := range g.neighbours() {
 		g.server.fabric.Disconnect(p)

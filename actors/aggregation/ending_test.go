@@ -242,3 +242,17 @@ func TestWhoSendsToAGroupThatIsNotServedIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A reader may have looked a group up just before it ends: what it brings is late, and no violation.
+func TestAnOperandOfAGroupThatEndsJustNowIsLate(t *testing.T) {
+	virtual(t, 3, nil, func(b *bed) {
+		b.form()
+		g := b.server.group(testGroup) // as a reader in Land has it
+		h := (&request{desc: sumOfFloats, data: make([]byte, 256)}).header(0)
+		b.server.Destroy("child0", &messages.TreeDestroy{Group: testGroup})
+		<-g.done
+		if l, err := g.land(g.peers[0], &h); err != nil || l.Receiver != nil {
+			t.Errorf("%+v, %v", l, err)
+		}
+	})
+}
