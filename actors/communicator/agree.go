@@ -155,7 +155,7 @@ func (c *coordinator) commit(ctx actor.Context, m table.Commit) error {
 	}
 	c.group.Table.Store(c.member.Table())
 	c.group.node.tell(c.balancer, balancing.TableSwitched{})
-	c.group.node.tell(ctx.Parent(), tableCommitted{c.member.Table().Trees})
+	c.group.node.tell(ctx.Parent(), tableCommitted{c.member.Table().Trees, c.member.Trees()})
 	c.group.node.Registry.TableChanged(c.group, m.Version)
 	c.group.node.Log.Info("table committed", "communicator", c.group.Name, "version", m.Version,
 		"after", m.Effective)

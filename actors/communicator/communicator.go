@@ -136,6 +136,10 @@ func (c *communicator) control(ctx actor.Context, m *Control) {
 			c.spawnTrees(ctx)
 		}
 		n.tell(c.trees, m)
+	case *messages.Control_Leave: // behind what it has sent before
+		if c.trees != nil {
+			n.tell(c.trees, m)
+		}
 	default:
 		n.Log.Warn("unknown control message", "communicator", g.Name, "from", g.Nodes[m.From],
 			"type", fmt.Sprintf("%T", b))

@@ -100,9 +100,10 @@ type proposeTree struct {
 	group uint64
 }
 
-// tableCommitted: another table is in force, with these trees by rail. From the coordinator to the
+// tableCommitted: another table was agreed on, with these trees by rail. Named are those that
+// operations to come may be given to, by this table or by earlier ones. From the coordinator to the
 // trees actor.
-type tableCommitted struct{ trees []uint64 }
+type tableCommitted struct{ trees, named []uint64 }
 
 // What may still be on its way when its receiver has ended: no news for the log. Who waits for an
 // answer waits for the receiver's end too.

@@ -32,6 +32,7 @@ type trees struct {
 	leaders     map[int]*treeLeader // by rail; rank 0 only
 	open        map[uint64]*openTree
 	past        []uint64 // groups that were repaired, the oldest first
+	named       []uint64 // groups that a table may still give operations to
 	alarm       *time.Timer
 	ctx         context.Context // ends with the actor
 	cancel      context.CancelFunc
@@ -93,6 +94,7 @@ func (t *trees) Receive(ctx actor.Context) {
 	case *treeQuiet:
 		t.quiet(m)
 	case tableCommitted:
+		t.named = m.named
 		t.switched(m.trees)
 	case *actor.Stopping, *actor.Restarting: // what failed has broken the communicator
 		t.end()
@@ -260,6 +262,10 @@ func (t *trees) follow(m *messages.Control) bool {
 
 // control takes what another rank says: rank 0's leaders hear of it.
 func (t *trees) control(m *Control) {
+	if leave := m.Body.GetLeave(); leave != nil {
+		t.departed(m.From, leave.GetLast())
+		return
+	}
 	if m.From == 0 && t.follow(m.Body) {
 		return
 	}

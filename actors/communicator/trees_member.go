@@ -8,6 +8,7 @@ import (
 
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
@@ -160,15 +161,30 @@ func (t *trees) repair(m *messages.TreeRepair) {
 	// A table that names it may still be on its way: what that gives to the tree is to be repaired,
 	// too.
 	t.past = append(t.past, m.GetGroup())
-	if len(t.past) > maxPastTrees {
-		t.close(t.past[0], t.open[t.past[0]])
-		t.past = t.past[1:]
+	oldest := slices.IndexFunc(t.past, func(group uint64) bool { return !slices.Contains(t.named, group) })
+	if oldest >= 0 && len(t.past) > maxPastTrees {
+		t.close(t.past[oldest], t.open[t.past[oldest]])
+		t.past = slices.Delete(t.past, oldest, oldest+1)
 	}
 }
 
-// maxPastTrees bounds the repaired trees that are remembered: as many others were in the table
-// since.
+// maxPastTrees bounds the repaired trees that are remembered. As many others were made since, so that
+// none is in a table on its way. One may be in force for as long as nobody calls anything.
 const maxPastTrees = 16
+
+// departed: a rank has closed the communicator. Where no repair has begun, all operations that it
+// had are settled. Rank 0 begins repairs, so it knows that of each rank; others know it of rank 0,
+// whose messages come in order. Nobody else will tell them: a fence that rank 0 began ends with it.
+func (t *trees) departed(rank op.Rank, last uint64) {
+	if rank != 0 && t.group.Rank != 0 {
+		return
+	}
+	for _, o := range t.open {
+		if o.tree != nil {
+			o.tree.Departed(last)
+		}
+	}
+}
 
 func (t *trees) close(group uint64, o *openTree) {
 	if o.tree != nil {

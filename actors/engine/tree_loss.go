@@ -31,6 +31,19 @@ func (t *Tree) Fence(quiet func(settled uint64)) {
 	t.advance(nil)
 }
 
+// Departed takes another rank's word, by its leave, that operations up to seq last are settled: it has
+// waited for that. So their responses are here.
+func (t *Tree) Departed(last uint64) {
+	t.mu.Lock()
+	for _, p := range t.parts {
+		if p.operation.Seq <= last && p.end() <= t.leaf.Received() && !t.repaired {
+			_ = t.leaf.SettledTo(p.end()) // it is not beyond what is here
+		}
+	}
+	t.mu.Unlock()
+	t.advance(nil)
+}
+
 // takeQuiet is who waits for the fenced tree to hold no memory, if it does not. Under mu.
 func (t *Tree) takeQuiet() (quiet func(uint64), settled uint64) {
 	holds := slices.ContainsFunc(t.parts, func(p *treePart) bool { return p.busy > 0 })

@@ -75,7 +75,7 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 	m := (*n.groups.Load())[body.GetComm()]
 	switch b := body.GetBody().(type) {
 	case *messages.Control_Leave:
-		n.farewell(from, m, body.GetComm(), b.Leave)
+		n.farewell(from, m, body, b.Leave)
 		return
 	case *messages.Control_Abort:
 		n.aborted(from, body.GetComm(), b.Abort)
@@ -98,6 +98,11 @@ func (n *node) Control(from *railactors.Peer, body *messages.Control) {
 			"from", from.Node())
 		return
 	}
+	n.post(m, rank, body)
+}
+
+// post gives a rank's message to the communicator's actor, also before there is one.
+func (n *node) post(m *member, rank op.Rank, body *messages.Control) {
 	pid := m.pid.Load()
 	if pid == nil {
 		n.mu.Lock()
@@ -152,7 +157,8 @@ func (n *node) hailed(from *railactors.Peer, m *member, comm uint64) {
 
 // farewell answers a rank that closes a communicator: at once and without the communicator's
 // actor, which may be gone by now, as the whole communicator may.
-func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *messages.Leave) {
+func (n *node) farewell(from *railactors.Peer, m *member, body *messages.Control, leave *messages.Leave) {
+	comm := body.GetComm()
 	ack := &messages.Control{Comm: comm, Body: &messages.Control_LeaveAck{LeaveAck: &messages.LeaveAck{}}}
 	if err := from.SendControl(ack); err != nil {
 		n.log.Debug("farewell not answered", "to", from.Node(), "error", err)
@@ -168,6 +174,7 @@ func (n *node) farewell(from *railactors.Peer, m *member, comm uint64, leave *me
 			m.group.End(err, leave.GetLast()+1, false)
 		}
 		m.group.Transfers.Depart(rank, leave.GetSent())
+		n.post(m, rank, body) // its trees take it as evidence
 	}
 }
 

@@ -55,6 +55,14 @@ func (m *Member) Next() uint64 { return m.next }
 // Table is the last committed table; it may be in force only after some more operations.
 func (m *Member) Table() *Table { return m.tables[len(m.tables)-1].table }
 
+// Trees are the groups that tables name which operations to come may get.
+func (m *Member) Trees() (groups []uint64) {
+	for _, a := range m.tables {
+		groups = append(groups, a.table.Trees...)
+	}
+	return groups
+}
+
 // Prepare considers a proposal. An error is a violation of the protocol by the Leader, and changes
 // nothing.
 func (m *Member) Prepare(p *Prepare) (Answer, error) {
