@@ -272,6 +272,22 @@ func TestACanceledCallInLineBreaksItsCommunicator(t *testing.T) {
 	}
 }
 
+func TestACommunicatorThatCannotBeMadeIsAnError(t *testing.T) {
+	p := newPair(t, "")
+	if err := p.Abort(p.comms[0]); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(Handle, Call) (Outcome, error){
+		"dup":   p.Dup,
+		"sub":   func(h Handle, c Call) (Outcome, error) { return p.Sub(h, []int{0}, c) },
+		"split": func(h Handle, c Call) (Outcome, error) { return p.Split(h, 0, 0, c) },
+	} {
+		if o, err := call(p.comms[0], patient); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s of a communicator that was aborted: %+v, %v", name, o, err)
+		}
+	}
+}
+
 func TestHandlesAreNeverTakenForOthers(t *testing.T) {
 	var b Bridge
 	q, err := b.OpenQueue()

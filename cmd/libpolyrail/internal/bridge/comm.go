@@ -38,6 +38,7 @@ func (b *Bridge) ordered(h Handle, call Call, f func(context.Context, *comm) (Re
 	t := c.line.join()
 	made := false
 	outcome, err := b.whole(call, func(ctx context.Context) (Result, error) {
+		made = true
 		defer t.pass()
 		stop := context.AfterFunc(ctx, func() { c.Abort(context.Cause(ctx)) }) // also while it waits
 		defer stop()
