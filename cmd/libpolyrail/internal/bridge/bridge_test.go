@@ -272,6 +272,42 @@ func TestACanceledCallInLineBreaksItsCommunicator(t *testing.T) {
 	}
 }
 
+func TestCloseWaitsForCallsInLine(t *testing.T) {
+	p := newPair(t, "max-in-flight=1")
+	var works []Handle
+	for range 16 {
+		works = append(works, started(t)(p.Collective(p.comms[0], sum([]byte{1}), Call{Started: true})))
+	}
+	works = append(works, started(t)(p.CloseComm(p.comms[0], Call{Started: true})))
+	for range 16 {
+		if _, err := p.Collective(p.comms[1], sum([]byte{2}), patient); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, w := range works {
+		if _, ended, err := p.Wait(w, -1); !ended || err != nil {
+			t.Errorf("call %d ended %v: %v", i, ended, err)
+		}
+	}
+}
+
+func TestACloseThatIsCanceledEndsCallsInLine(t *testing.T) {
+	p := newPair(t, "max-in-flight=1")
+	var works []Handle
+	for range 3 {
+		works = append(works, started(t)(p.Collective(p.comms[0], sum([]byte{1}), Call{Started: true})))
+	}
+	works = append(works, started(t)(p.CloseComm(p.comms[0], Call{Started: true})))
+	if err := p.Cancel(works[3]); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range works {
+		if _, ended, err := p.Wait(w, -1); !ended || err == nil {
+			t.Errorf("call %d ended %v: %v", i, ended, err)
+		}
+	}
+}
+
 func TestACommunicatorThatCannotBeMadeIsAnError(t *testing.T) {
 	p := newPair(t, "")
 	if err := p.Abort(p.comms[0]); err != nil {

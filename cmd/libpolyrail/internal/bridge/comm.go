@@ -89,14 +89,23 @@ func (b *Bridge) Shrink(h Handle, call Call) (Outcome, error) {
 	})
 }
 
-// CloseComm ends a communicator and releases its handle.
+// CloseComm waits for what is in flight or in line, ends a communicator and releases its handle.
 func (b *Bridge) CloseComm(h Handle, call Call) (Outcome, error) {
 	c, err := lookup[*comm](b, h)
 	if err != nil {
 		return Outcome{}, err
 	}
+	ahead := c.line.ahead()
 	b.drop(h)
-	return b.whole(call, func(ctx context.Context) (Result, error) { return Result{}, c.Close(ctx) })
+	return b.whole(call, func(ctx context.Context) (Result, error) {
+		if ahead != nil {
+			select {
+			case <-ahead:
+			case <-ctx.Done(): // Close ends what is in line, too
+			}
+		}
+		return Result{}, c.Close(ctx)
+	})
 }
 
 // Abort breaks a communicator on all ranks.
