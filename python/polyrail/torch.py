@@ -137,6 +137,9 @@ class ProcessGroup(dist.ProcessGroup):
              then: Callable[[], None], op: Any = None, root: int = 0,
              counts: Optional[Sequence[int]] = None,
              exchange: Optional[tuple[Sequence[int], Sequence[int]]] = None) -> Any:
+        if dst is not None and src is not None and dst.dtype != src.dtype:
+            # The library gets one type for both, and would write behind the end of the smaller one.
+            raise ValueError(f"an output of {dst.dtype} and an input of {src.dtype}: both must be of one type")
         o = COperation()
         o.size, o.kind, o.root = ctypes.sizeof(COperation), kind, root
         dtype = (dst if dst is not None else src).dtype  # type: ignore[union-attr]

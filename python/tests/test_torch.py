@@ -154,6 +154,27 @@ def strided(rank, n, pipe):
             dist.send(every_second(7), dst=0)
 
 
+def types(rank, n, pipe):
+    """Types that differ are refused before anything is written behind the output."""
+    guard = torch.zeros(64)
+    out, wide = guard[:4], torch.ones(4 * n, dtype=torch.float64)
+    for call in (lambda: dist.all_gather_into_tensor(out, wide),
+                 lambda: dist.all_gather([out] * n, wide),
+                 lambda: dist.gather(wide, [out] * n),
+                 lambda: dist.scatter(out, [wide] * n),
+                 lambda: dist.reduce_scatter(out, [wide] * n),
+                 lambda: dist.reduce_scatter_tensor(out, wide),
+                 lambda: dist.all_to_all([out] * n, [wide] * n),
+                 lambda: dist.all_to_all_single(out, wide)):
+        try:
+            call()
+        except (ValueError, RuntimeError) as e:  # a RuntimeError is torch's, where it checks
+            assert "float32" in str(e) and "float64" in str(e), e
+        else:
+            raise AssertionError("a call with two types was made")
+        equal(guard, 0)
+
+
 def limits(rank, n, pipe):
     """A group's own timeout ends its operations, and those of no other group."""
     import polyrail
@@ -342,6 +363,9 @@ class Torch(unittest.TestCase):
 
     def test_strided(self):
         self.run_ranks("strided", 3)
+
+    def test_types_that_differ_are_refused(self):
+        self.run_ranks("types", 1)
 
     def test_a_group_has_its_own_timeout(self):
         self.run_ranks("limits", 2)
