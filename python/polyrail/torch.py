@@ -50,9 +50,9 @@ _states: weakref.WeakKeyDictionary[Any, _State] = weakref.WeakKeyDictionary()
 _wait_in_c = _Work.wait
 
 
-def _wait(self: Any, *args: Any) -> bool:
+def _wait(self: Any, *args: Any, **kwargs: Any) -> bool:
     """Work.wait, with the errors of polyrail's works: torch drops those of works made of futures."""
-    ok = _wait_in_c(self, *args)
+    ok = _wait_in_c(self, *args, **kwargs)
     state = _states.get(self)
     if state is not None and state.error is not None:
         raise state.error
