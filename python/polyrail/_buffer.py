@@ -107,6 +107,8 @@ def view(obj: Any, writable: bool, dtype: Optional[str] = None) -> Buffer:
 def _tensor(tensor: Any, dtype: Optional[str]) -> Buffer:
     if not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_sparse:
         raise BufferError("a tensor must be dense, contiguous and on the CPU (polyrail.torch takes others)")
+    if tensor.is_conj() or tensor.is_neg():
+        raise BufferError("a tensor's memory must hold its values: call resolve_conj or resolve_neg")
     if dtype is not None:
         return _counted(tensor.data_ptr(), tensor.numel() * tensor.element_size(), _dtype(dtype), tensor)
     number = _TORCH_DTYPES.get(str(tensor.dtype))

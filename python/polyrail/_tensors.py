@@ -45,16 +45,17 @@ class Staged:
             raise ValueError("polyrail takes dense tensors only")
         if tensor.is_cuda:
             self.copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        elif not tensor.is_contiguous():
+        elif not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+            # The memory of a lazy conjugate or negative holds what it was made of.
             self.copy = torch.empty(tensor.shape, dtype=tensor.dtype)
         if self.copy is not None and load:
-            self.copy.copy_(tensor)  # of a CUDA tensor: waits for its stream
+            self.copy.copy_(tensor.detach())  # of a CUDA tensor: waits for its stream
         self.memory = tensor if self.copy is None else self.copy
 
     def store(self) -> None:
-        """Takes the result to where it belongs."""
+        """Takes the result to where it belongs, a parameter too, whatever the thread's grad mode."""
         if self.copy is not None:
-            self.tensor.copy_(self.copy)
+            self.tensor.detach().copy_(self.copy)
 
 
 def flat_of(tensors: Sequence[torch.Tensor], load: bool) -> torch.Tensor:
@@ -69,9 +70,10 @@ def flat_of(tensors: Sequence[torch.Tensor], load: bool) -> torch.Tensor:
 
 
 def unflat(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+    """Takes elements to the tensors that they belong to: the reverse of flat_of."""
     at = 0
     for t in tensors:
-        t.copy_(flat[at : at + t.numel()].view(t.shape))
+        t.detach().copy_(flat[at : at + t.numel()].view(t.shape))
         at += t.numel()
 
 

@@ -460,6 +460,17 @@ class Alone(unittest.TestCase):
                 t.join()
             self.assertEqual(wrong, [])
 
+    def test_tensors_whose_memory_is_not_their_value_are_refused(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("SKIPPED: no torch")
+        x = torch.ones(2)
+        self.assertEqual(view(x, True)[:2], (x.data_ptr(), 2))
+        for lazy in (torch._neg_view(x), torch.ones(2, dtype=torch.complex64).conj()):
+            with self.assertRaisesRegex(BufferError, "resolve_"):
+                view(lazy, True, "float32")
+
     def test_numpy_arrays_are_buffers(self):
         try:
             import numpy

@@ -154,6 +154,37 @@ def strided(rank, n, pipe):
             dist.send(every_second(7), dst=0)
 
 
+def parameters(rank, n, pipe):
+    """Results go into parameters on whatever thread they come: another one has no no_grad."""
+    made = lambda: torch.nn.Parameter(torch.full((200, 100), rank + 1.0).t())
+    with torch.no_grad():
+        dist.broadcast(x := made(), 1)
+        equal(x, 2)
+        dist.all_reduce_coalesced(many := [made(), made()])
+        equal(many[0], 3), equal(many[1], 3)
+        dist.all_gather(many, x)
+        equal(many[1], 2)
+
+
+def lazy(rank, n, pipe):
+    """What is sent of a lazy conjugate or negative is its value, and what it takes is so, too."""
+    conjugate = lambda z: torch.full((2,), z).conj()
+    negative = lambda v: torch._neg_view(torch.full((2,), v))
+    for lazily, mine, sent in ((conjugate, 1 + 2j, 1 - 2j), (negative, 3.0, -3.0)):
+        x = lazily(mine)
+        assert x.is_contiguous()
+        dist.broadcast(x if rank == 0 else (x := torch.zeros(2, dtype=x.dtype)), 0)
+        equal(x, sent)
+        dist.broadcast(x := lazily(mine) if rank == 0 else torch.full((2,), mine), 1)
+        equal(x, mine)
+    dist.all_gather(many := [negative(1.0) for _ in range(n)], negative(3.0))
+    equal(many[0], -3), equal(many[1], -3)
+    dist.all_gather_into_tensor(x := torch.zeros(2 * n), negative(3.0))
+    equal(x, -3)
+    dist.all_reduce(x := negative(1.0))
+    equal(x, -n)
+
+
 def types(rank, n, pipe):
     """Types that differ are refused before anything is written behind the output."""
     guard = torch.zeros(64)
@@ -364,6 +395,12 @@ class Torch(unittest.TestCase):
 
     def test_strided(self):
         self.run_ranks("strided", 3)
+
+    def test_results_go_into_parameters(self):
+        self.run_ranks("parameters", 2)
+
+    def test_lazy_tensors_are_their_values(self):
+        self.run_ranks("lazy", 2)
 
     def test_types_that_differ_are_refused(self):
         self.run_ranks("types", 1)
