@@ -27,6 +27,7 @@ from ._abi import COperation, CResult, lib
 from ._comm import ANY
 from ._completions import completions
 from ._errors import Error
+from ._spec import whole
 from ._tensors import DTYPES, Staged, bytes_of, flat_of, operator_of, unflat
 from ._world import join_world, leave, rails
 
@@ -287,7 +288,7 @@ class ProcessGroup(dist.ProcessGroup):
         def ended(_: CResult, memory: Any = t) -> None:
             pass
 
-        args = (self.comm._handle, address, count, dtype, dst, tag)
+        args = (self.comm._handle, address, count, dtype, whole("dst", dst), _tag(tag))
         return self._begin(lib.send, args, tensors, ended, has_result=False)
 
     def recv(self, tensors: Sequence[torch.Tensor], src: int, tag: int = 0) -> Any:
@@ -307,7 +308,8 @@ class ProcessGroup(dist.ProcessGroup):
             source[0] = result.source
             t.store()
 
-        return self._begin(lib.recv, (self.comm._handle, address, count, dtype, src, tag), tensors, ended)
+        args = (self.comm._handle, address, count, dtype, whole("src", src), _tag(tag))
+        return self._begin(lib.recv, args, tensors, ended)
 
     def _start_coalescing(self) -> None:
         """Messages that are started together need no help: none waits for another."""
@@ -318,6 +320,12 @@ class ProcessGroup(dist.ProcessGroup):
 
 def _op_of(opts: Any) -> Any:
     return opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+
+
+def _tag(tag: int) -> int:
+    if not 0 <= tag <= _abi.MAX_TAG:
+        raise ValueError(f"tag is {tag}, and must be from 0 to {_abi.MAX_TAG}")
+    return tag
 
 
 def _nothing(_: Any = None) -> None:

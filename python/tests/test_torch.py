@@ -273,6 +273,22 @@ def messages(rank, n, pipe):
     equal(x, left)
 
 
+def tags(rank, n, pipe):
+    """A tag that the library would take for another one is refused."""
+    for tag in (1 << 32, 1 << 31, -1):
+        for call in (dist.isend, dist.irecv):
+            try:
+                call(torch.ones(1), 0, tag=tag)
+            except ValueError as e:
+                assert f"tag is {tag}" in str(e), e
+            else:
+                raise AssertionError(f"{call} with tag {tag}")
+    works = dist.isend(torch.ones(1), 0, tag=(1 << 31) - 1), dist.irecv(x := torch.zeros(1), 0, tag=(1 << 31) - 1)
+    for w in works:
+        w.wait()
+    equal(x, 1)
+
+
 def groups(rank, n, pipe):
     import polyrail.torch
 
@@ -386,6 +402,9 @@ class Torch(unittest.TestCase):
 
     def test_messages(self):
         self.run_ranks("messages", 3)
+
+    def test_tags_that_cannot_be_are_refused(self):
+        self.run_ranks("tags", 1)
 
     def test_groups_need_no_new_connections(self):
         self.run_ranks("groups", 3)
