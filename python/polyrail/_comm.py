@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
 from . import _abi
@@ -53,8 +52,6 @@ class Communicator:
     def __init__(self, handle: int) -> None:
         """Communicators come from Node.communicator, dup, sub, split and shrink."""
         self._handle = handle
-        self._flying: list[Work] = []  # a work that nobody refers to must live until its end
-        self._lock = threading.Lock()
         self.rank: int = lib.comm_rank(handle)
         """This process's number: 0 to size - 1."""
         self.size: int = lib.comm_size(handle)
@@ -93,16 +90,7 @@ class Communicator:
 
     def _launch(self, keep: Any, function: Any, *args: Any, work: Optional[Work] = None) -> Work:
         work = work or Work(keep)
-        with self._lock:
-            while self._flying and self._flying[0].done:
-                self._flying.pop(0)
-            self._flying.append(work)
-        try:
-            work._start(function, args)
-        finally:
-            if not work._handle:
-                with self._lock:
-                    self._flying.remove(work)
+        work._start(self._handle, function, args)
         return work
 
     def _run(self, spec: Spec) -> None:

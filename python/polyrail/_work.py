@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import os
 import threading
 import time
 from typing import Any, Callable, Optional
@@ -129,17 +131,22 @@ class Work:
 
     def __init__(self, keep: Any) -> None:
         self._keep = keep
+        self._comm = 0
         self._handle = 0
         self._lock = threading.Lock()
         self._result: Optional[CResult] = None
         self._error: Optional[CError] = None
 
-    def _start(self, function: Callable[..., int], args: tuple) -> None:
+    def _start(self, comm: int, function: Callable[..., int], args: tuple) -> None:
         async_, result, error = CAsync(), CResult(), CError()
+        self._comm = comm
+        flying.add(self)  # before the call: an exception right after it loses no memory
         try:
             code = function(*args, _byref(async_), _byref(result), _byref(error))
         finally:
             self._handle = async_.work
+            if not async_.work:
+                flying.remove(self)
         if code == OK:
             self._end(result, None)
         elif code != PENDING:
@@ -147,17 +154,24 @@ class Work:
 
     def _end(self, result: CResult, error: Optional[CError]) -> None:
         self._result, self._error, self._keep, self._handle = result, error, None, 0
+        flying.remove(self)
 
     def _wait(self, nanoseconds: int) -> bool:
         with self._lock:
             if self._result is not None:
                 return True
+            if not self._handle:
+                return False  # it is still on its way into the library
             result, error = CResult(), CError()
             code = lib.wait(self._handle, nanoseconds, _byref(result), _byref(error))
             if code == PENDING:
                 return False
             self._end(result, error if code != OK else None)
             return True
+
+    def _look(self) -> bool:
+        """Whether it has ended. Another thread that waits for it finds out itself."""
+        return not self._lock.locked() and self._wait(0)
 
     @property
     def done(self) -> bool:
@@ -194,3 +208,43 @@ class Work:
     def seq(self) -> Optional[int]:
         """The operation's number in its communicator, once it has ended."""
         return (self._result.seq or None) if self._result is not None else None
+
+
+class _Flying:
+    """The works in flight of all communicators. The library uses their memory, whoever drops them."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """In a process that was forked nothing flies, and nobody gives the lock back."""
+        self._lock = threading.RLock()  # a destructor may come in between
+        self._works: collections.OrderedDict[Work, None] = collections.OrderedDict()
+
+    def add(self, work: Work) -> None:
+        """Holds a work. It looks at earlier ones in turn, until at one that has not ended."""
+        while True:
+            with self._lock:
+                oldest = next(iter(self._works), None)
+                if oldest is None:
+                    break
+                self._works.move_to_end(oldest)
+            if not oldest._look():
+                break
+            self.remove(oldest)
+        with self._lock:
+            self._works[work] = None
+
+    def remove(self, work: Work) -> None:
+        """Lets a work go that has ended, or that did not begin."""
+        with self._lock:
+            self._works.pop(work, None)
+
+    def of(self, comm: int) -> list[Work]:
+        """The works of a communicator."""
+        with self._lock:
+            return [w for w in self._works if w._comm == comm]
+
+
+flying = _Flying()
+os.register_at_fork(after_in_child=flying.forget)

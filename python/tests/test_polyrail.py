@@ -17,7 +17,7 @@ import unittest
 import unittest.mock
 
 import polyrail
-from polyrail import _abi
+from polyrail import _abi, _work
 from polyrail._buffer import view
 
 # What the rails carried is looked at: shared memory would carry it all.
@@ -327,6 +327,17 @@ class Pair(unittest.TestCase):
         self.pipe.send("go")
         self.finish()
 
+    def test_memory_in_flight_is_held_though_the_communicator_is_dropped(self):
+        self.start("quiet")
+        self.pipe.recv()
+        buffer = bytearray(8)
+        self.comm.start_recv(buffer, 1)
+        self.comm = None
+        with self.assertRaises(BufferError):
+            buffer.append(1)  # it would move
+        self.pipe.send("go")
+        self.finish()
+
     def test_ten_thousand_operations_leave_nothing_behind(self):
         self.start("many_there")
         here = list(many(self.node, self.comm, self.pipe))
@@ -441,6 +452,46 @@ class Alone(unittest.TestCase):
         headers = pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()
         made = importlib.util.find_spec("polyrail._quick") is not None
         self.assertEqual(made, headers and "POLYRAIL_TEST_SLOW" not in os.environ)
+
+    def test_a_call_on_its_way_into_the_library_has_not_ended(self):
+        with node("x") as n, n.communicator("one", 1) as comm:
+            on_its_way, go, recv, works = threading.Event(), threading.Event(), _abi.lib.recv, []
+
+            def slow(*args):
+                on_its_way.set()
+                go.wait()
+                return recv(*args)
+
+            buffer = bytearray(2)
+            with unittest.mock.patch.object(_abi.lib, "recv", slow):
+                other = threading.Thread(target=lambda: works.append(comm.start_recv(buffer, 0, 5)))
+                other.start()
+                on_its_way.wait()
+                for _ in range(2):
+                    comm.start_all_reduce(bytearray(1)).wait()  # looks at it
+                go.set()
+                other.join()
+            self.assertFalse(works[0].done)
+            with self.assertRaises(BufferError):
+                buffer.append(1)
+            comm.send(b"hi", 0, 5)
+            works[0].wait()
+            self.assertEqual(buffer, b"hi")
+
+    def test_calls_that_nobody_waits_for_are_let_go(self):
+        with node("x") as n, n.communicator("one", 1) as comm:
+            first = comm.start_recv(bytearray(1), 0, 1)  # the others end before it
+            for _ in range(100):
+                comm.start_recv(bytearray(1), 0, 2)
+            last = comm.start_recv(bytearray(1), 0, 2)
+            for _ in range(101):
+                comm.send(b"x", 0, 2)
+            last.wait()
+            for _ in range(3):
+                comm.start_all_reduce(bytearray(1)).wait()
+            self.assertEqual(_work.flying.of(comm._handle), [first])
+            comm.send(b"x", 0, 1)
+            first.wait()
 
     def test_threads_with_communicators_of_their_own_need_no_order(self):
         with node("x") as n, n.communicator("one", 1) as comm, comm.dup() as twin:
