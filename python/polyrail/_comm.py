@@ -11,7 +11,7 @@ from ._buffer import view
 from ._errors import Error
 from ._forms import blocking, prepared, started
 from ._spec import BATCH, NO_OP, Spec, call_of, spec_of, whole, wholes
-from ._work import Call, Work, call, finish, go_on
+from ._work import Call, Work, call, finish, flying, go_on
 
 ANY = -1
 """Any source, any tag."""
@@ -67,7 +67,7 @@ class Communicator:
         if kind is None:
             self.close()
         else:
-            self.abort()
+            flying.abort(self._handle)
 
     @property
     def nodes(self) -> list[str]:

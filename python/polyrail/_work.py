@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import ctypes
 import os
@@ -245,6 +246,27 @@ class _Flying:
         with self._lock:
             return [w for w in self._works if w._comm == comm]
 
+    def abort(self, comm: int) -> None:
+        """Breaks a communicator, and waits until the library uses no memory of its works."""
+        lib.comm_abort(comm, None)
+        for work in self.of(comm):
+            while work._handle and not work._wait(SLICE_NS):
+                pass
+
+    def exit(self, limit: float = 5) -> None:
+        """Ends all works, before the interpreter frees their memory."""
+        deadline = time.monotonic() + limit
+        with self._lock:
+            works = list(self._works)
+        for comm in {w._comm for w in works}:
+            lib.comm_abort(comm, None)
+        for work in works:
+            while work._handle and not work._wait(SLICE_NS):
+                if time.monotonic() >= deadline:
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(work._keep))  # it is never freed
+                    break
+
 
 flying = _Flying()
+atexit.register(flying.exit)
 os.register_at_fork(after_in_child=flying.forget)

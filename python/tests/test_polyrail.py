@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
@@ -330,11 +331,26 @@ class Pair(unittest.TestCase):
     def test_memory_in_flight_is_held_though_the_communicator_is_dropped(self):
         self.start("quiet")
         self.pipe.recv()
-        buffer = bytearray(8)
+        buffer, handle = bytearray(8), self.comm._handle
         self.comm.start_recv(buffer, 1)
         self.comm = None
         with self.assertRaises(BufferError):
             buffer.append(1)  # it would move
+        _work.flying.abort(handle)
+        buffer.append(1)
+        self.pipe.send("go")
+        self.finish()
+
+    def test_an_exception_leaves_nothing_in_flight(self):
+        self.start("quiet")
+        self.pipe.recv()
+        buffers = bytearray(8), bytearray(LARGE)
+        with self.assertRaises(KeyError), self.comm as comm:
+            comm.start_recv(buffers[0], 1)
+            comm.start_all_reduce(buffers[1])
+            raise KeyError
+        for b in buffers:
+            b.append(1)  # the library does not use it any more
         self.pipe.send("go")
         self.finish()
 
@@ -452,6 +468,17 @@ class Alone(unittest.TestCase):
         headers = pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()
         made = importlib.util.find_spec("polyrail._quick") is not None
         self.assertEqual(made, headers and "POLYRAIL_TEST_SLOW" not in os.environ)
+
+    def test_the_end_of_the_program_ends_what_is_in_flight(self):
+        program = '''
+import atexit
+atexit.register(lambda: print("canceled" if work._error else "in flight"))  # called last
+import polyrail
+node = polyrail.Node("x", bind="127.0.0.1:0", rails="x=tcp:127.0.0.1", probe=False, log_level="error")
+work = node.communicator("one", 1).start_recv(bytearray(8))
+'''
+        said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        self.assertEqual((said.returncode, said.stdout, said.stderr), (0, "canceled\n", ""))
 
     def test_a_call_on_its_way_into_the_library_has_not_ended(self):
         with node("x") as n, n.communicator("one", 1) as comm:
