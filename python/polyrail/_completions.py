@@ -1,7 +1,8 @@
-"""Calls in flight whose ends are told by a thread, and that end with a Timeout after a while."""
+"""Calls in flight whose ends are told by threads, and that end with a Timeout after a while."""
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import math
 import os
@@ -27,29 +28,49 @@ class _Flight:
         self.late = False  # it was canceled after its deadline
 
 
+_PATIENCE = 0.002
+"""How many seconds a callback may take until another thread goes on in place of its own."""
+
+
 class Completions:
-    """The thread that ends the works of this process: one, whatever is in flight."""
+    """The threads that end the works of this process: two, whatever is in flight.
+
+    One leads: it takes ended calls from the queue and sets their results. torch runs callbacks
+    there, and a callback may wait for another call. So the other one, the clock, looks at the
+    leader now and then, and has another thread lead in place of one that is held up. It keeps the
+    deadlines, too.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[int, _Flight] = {}
         self._tag = 0
-        self._next = math.inf  # when the thread looks at deadlines again; never after the first of them
-        # Is written to where that has become earlier. (mypy's stubs have no eventfd.)
+        # Works and tags that the leader took.
+        self._ended: collections.deque[tuple[int, int]] = collections.deque()
+        self._leader = 0  # the thread's number
+        self._told = 0  # how many calls a thread has begun to tell of
+        self._telling = True  # the leader is in a callback, or there is none
+        # When the clock looks at deadlines again; never after the first of them. And when it looks
+        # whether more calls were told of than _seen.
+        self._next = self._watch = math.inf
+        self._seen = 0
+        # Is written to where one of both has become earlier. (mypy's stubs have no eventfd.)
         self._earlier = os.eventfd(0)  # type: ignore[attr-defined]
         queue = ctypes.c_uint64()
         error = CError()
         _abi.check(lib.queue_open(ctypes.byref(queue), ctypes.byref(error)), error)
         self.queue = queue.value
-        threading.Thread(target=self._run, name="polyrail completions", daemon=True).start()
+        threading.Thread(target=self._keep_time, name="polyrail clock", daemon=True).start()
+        self._add_leader(0)
 
     def start(self, function: Callable[..., int], args: tuple, then: Callable[[Optional[Error], CResult], None],
               limit: float, has_result: bool = True, small: bool = False) -> None:
-        """Makes a call; then is called with its outcome, on the thread. then holds its memory.
+        """Makes a call; then is called with its outcome, on a thread. then holds its memory.
 
-        A small call is polled for, for a moment. If it ends meanwhile, then is called here: to tell the
-        thread takes longer than the call. After limit seconds the call ends with a Timeout. A call that
-        cannot be made, as on a broken group, or fails in that moment raises its error here.
+        A small call is polled for, for a moment. If it ends meanwhile, then is called here: to tell
+        a thread takes longer than the call. After limit seconds the call ends with a Timeout. A
+        call that cannot be made, as on a broken group, or fails in that moment raises its error
+        here.
         """
         flight = _Flight(then, limit)
         with self._lock:
@@ -72,24 +93,68 @@ class Completions:
         _abi.check(code, error)
         then(None, result)
 
-    def _run(self) -> None:
+    def _add_leader(self, told: int) -> None:
+        """Has another thread lead, unless another call is told of meanwhile."""
+        try:
+            name = "polyrail completions"
+            threading.Thread(target=self._lead, args=(told,), name=name, daemon=True).start()
+        except RuntimeError:
+            pass  # there can be no more threads now: the clock tries again
+
+    def _lead(self, told: int) -> None:
+        me = threading.get_ident()
+        with self._lock:
+            if not self._telling or self._told != told:
+                return  # the leader has gone on
+            self._leader = me
         poll, ended, count = select.poll(), (CCompletion * 64)(), ctypes.c_int()
         poll.register(lib.queue_fd(self.queue), select.POLLIN)
+        while True:
+            with self._lock:
+                if self._leader != me:
+                    return
+                self._telling = tells = bool(self._ended)
+                if tells:
+                    work, tag = self._ended.popleft()
+                    flight = self._waiting.pop(tag)
+                    self._told += 1
+                wake = tells and self._watch == math.inf
+                if wake:
+                    self._seen, self._watch = self._told, time.monotonic() + _PATIENCE
+            if wake:
+                os.eventfd_write(self._earlier, 1)  # type: ignore[attr-defined]
+            if tells:
+                result, error = CResult(), CError()
+                code = lib.wait(work, 0, ctypes.byref(result), ctypes.byref(error))
+                flight.then(self._error(flight, error) if code else None, result)
+                del flight  # and with it the memory of the call
+            else:
+                poll.poll()
+                lib.queue_take(self.queue, ended, len(ended), ctypes.byref(count), None)
+                self._ended.extend((c.work, c.tag) for c in ended[: count.value])
+
+    def _keep_time(self) -> None:
+        poll = select.poll()
         poll.register(self._earlier, select.POLLIN)
         while True:
-            left = self._next - time.monotonic()
-            for fd, _ in poll.poll(None if left == math.inf else max(0, min(left, 3600) * 1000)):
-                if fd == self._earlier:
-                    os.eventfd_read(fd)  # type: ignore[attr-defined]
-            if time.monotonic() >= self._next:
+            left = min(self._next, self._watch) - time.monotonic()
+            if poll.poll(None if left == math.inf else max(0, min(left, 3600) * 1000)):
+                os.eventfd_read(self._earlier)  # type: ignore[attr-defined]
+            now = time.monotonic()
+            if now >= self._next:
                 self._expire()
-            lib.queue_take(self.queue, ended, len(ended), ctypes.byref(count), None)
-            for c in ended[: count.value]:
-                result, error = CResult(), CError()
-                code = lib.wait(c.work, 0, ctypes.byref(result), ctypes.byref(error))
-                with self._lock:
-                    flight = self._waiting.pop(c.tag)
-                flight.then(self._error(flight, error) if code else None, result)
+            if now >= self._watch:
+                self._relieve()
+
+    def _relieve(self) -> None:
+        """Has another thread lead if the leader is in the same callback as before."""
+        with self._lock:
+            told, same = self._told, self._told == self._seen
+            held = self._telling and same
+            self._seen = told
+            self._watch = time.monotonic() + _PATIENCE if held or not same else math.inf
+        if held:
+            self._add_leader(told)
 
     def _error(self, flight: _Flight, e: CError) -> Error:
         error = _abi.error_of(e)

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import tempfile
+import threading
 import time
 import traceback
 import unittest
@@ -359,6 +360,49 @@ def lost(rank, n, pipe):
     return told
 
 
+def callbacks(rank, n, pipe):
+    """A callback may wait for any other operation, and holds up none."""
+    import polyrail
+
+    x, y = torch.ones(1 << 16), torch.ones(1 << 16)  # nobody polls for so much
+    many = [torch.ones(1 << 16) for _ in range(20)]
+    hasty = dist.new_group(timeout=timedelta(seconds=0.3))
+    if rank == 1:  # each operation begins here when rank 0 has its callback
+        for tensors in ([x, y], many):
+            dist.recv(torch.zeros(1), 0)
+            works = [dist.all_reduce(t, async_op=True) for t in tensors]
+            for w in works:
+                w.wait()
+        dist.recv(torch.zeros(1), 0)
+        dist.all_reduce(x)
+        dist.barrier()
+        return
+    tell = lambda: dist.send(torch.ones(1), 1)
+
+    def another(future):
+        return dist.all_reduce(y, async_op=True).get_future().wait()
+
+    future = dist.all_reduce(x, async_op=True).get_future().then(another)
+    tell()
+    equal(future.wait()[0], n)
+
+    works = [dist.all_reduce(t, async_op=True) for t in many]  # they may end together
+    futures = [w.get_future().then(lambda _: works[-1].wait()) for w in works[:-1]]
+    tell()
+    torch.futures.wait_all(futures)
+    equal(torch.stack(many), n)
+
+    late = threading.Event()
+    future = dist.all_reduce(x, async_op=True).get_future().then(lambda _: late.wait())
+    tell()
+    try:
+        dist.all_reduce(torch.ones(1 << 16), group=hasty)
+    except polyrail.Timeout:
+        late.set()
+    future.wait()
+    dist.barrier()
+
+
 def small(rank, n, pipe):
     """What ends at once needs no other thread."""
     x = torch.ones(8)
@@ -414,6 +458,9 @@ class Torch(unittest.TestCase):
 
     def test_strided(self):
         self.run_ranks("strided", 3)
+
+    def test_callbacks_may_wait_for_other_operations(self):
+        self.run_ranks("callbacks", 2)
 
     def test_results_go_into_parameters(self):
         self.run_ranks("parameters", 2)
