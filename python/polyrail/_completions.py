@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import ctypes
 import math
@@ -43,6 +44,8 @@ class Completions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)  # the leader has nothing to tell
+        self._closed = False
         self._waiting: dict[int, _Flight] = {}
         self._tag = 0
         # Works and tags that the leader took.
@@ -62,6 +65,17 @@ class Completions:
         self.queue = queue.value
         threading.Thread(target=self._keep_time, name="polyrail clock", daemon=True).start()
         self._add_leader(0)
+        atexit.register(self.close)
+
+    def close(self, limit: float = 1) -> None:
+        """Ends the telling, before the interpreter ends.
+
+        That stops each thread where it next takes the interpreter's lock. One that has C++ of torch
+        below it then ends the process by an abort.
+        """
+        with self._lock:
+            self._closed = True
+            self._idle.wait_for(lambda: not self._telling, limit)
 
     def start(self, function: Callable[..., int], args: tuple, then: Callable[[Optional[Error], CResult], None],
               limit: float, has_result: bool = True, small: bool = False) -> None:
@@ -74,6 +88,8 @@ class Completions:
         """
         flight = _Flight(then, limit)
         with self._lock:
+            if self._closed:
+                raise RuntimeError("the interpreter ends: nobody can be told of a call any more")
             self._tag += 1
             tag = self._tag
             self._waiting[tag] = flight
@@ -104,8 +120,8 @@ class Completions:
     def _lead(self, told: int) -> None:
         me = threading.get_ident()
         with self._lock:
-            if not self._telling or self._told != told:
-                return  # the leader has gone on
+            if not self._telling or self._told != told or self._closed:
+                return  # the leader has gone on, or nobody needs one
             self._leader = me
         poll, ended, count = select.poll(), (CCompletion * 64)(), ctypes.c_int()
         poll.register(lib.queue_fd(self.queue), select.POLLIN)
@@ -113,7 +129,10 @@ class Completions:
             with self._lock:
                 if self._leader != me:
                     return
-                self._telling = tells = bool(self._ended)
+                self._telling = tells = bool(self._ended) and not self._closed
+                if self._closed:
+                    self._idle.notify_all()
+                    return
                 if tells:
                     work, tag = self._ended.popleft()
                     flight = self._waiting.pop(tag)
