@@ -146,11 +146,13 @@ func (s *Server) handler() http.Handler {
 		if r.ContentLength != 0 {
 			// The server waits for it behind the answer, and it may never come.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
-			http.Error(w, "a request has no body here", http.StatusBadRequest)
-			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			http.Error(w, "a node is only looked at here", http.StatusMethodNotAllowed)
+			return
+		}
+		if r.ContentLength != 0 {
+			http.Error(w, "a request has no body here", http.StatusBadRequest)
 			return
 		}
 		h := w.Header()
