@@ -178,6 +178,24 @@ func answerPings(a *attacker, done <-chan struct{}) {
 	}
 }
 
+// withstand attacks three peers that know each other. None of them may be expelled.
+func withstand(t *testing.T, attack func(peers []peer, a *attacker)) {
+	t.Helper()
+	bubble.Nodes(t, func(t *testing.T) {
+		network := memnet.New()
+		peers := startAll(t, network, 3)
+		a := newAttacker(t, network, "10.0.0.9:7946")
+		pass(settleTime + time.Second)
+		attack(peers, a)
+		pass(10 * time.Second)
+		for _, p := range peers {
+			p.expelled(t, false)
+		}
+		closeAll(t, peers...)
+		a.Shutdown()
+	})
+}
+
 // asArray is a state without the names of its fields: memberlist reads it by their order.
 func asArray(s nodeState) []any {
 	return []any{s.Name, s.Addr, s.Port, s.Meta, s.Incarnation, s.State, s.Vsn}
@@ -197,11 +215,7 @@ func TestAStreamExpelsNobody(t *testing.T) {
 		bare.Addr, bare.Port = nil, 0
 		for form, state := range map[string]any{"map": s, "array": asArray(s), "array without an address": asArray(bare)} {
 			t.Run(name+", as "+form, func(t *testing.T) {
-				bubble.Nodes(t, func(t *testing.T) {
-					network := memnet.New()
-					peers := startAll(t, network, 3)
-					a := newAttacker(t, network, "10.0.0.9:7946")
-					pass(settleTime + time.Second)
+				withstand(t, func(peers []peer, a *attacker) {
 					for i := range peers {
 						header := struct {
 							Nodes, UserStateLen int
@@ -209,12 +223,6 @@ func TestAStreamExpelsNobody(t *testing.T) {
 						}{Nodes: 1}
 						a.shout(fmt.Sprintf("10.0.0.%d:7946", i+1), gossipOf("polyrail", msgPushPull, header, state))
 					}
-					pass(10 * time.Second)
-					for _, p := range peers {
-						p.expelled(t, false)
-					}
-					closeAll(t, peers...)
-					a.Shutdown()
 				})
 			})
 		}

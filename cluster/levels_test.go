@@ -95,11 +95,7 @@ func TestWhoIsMadeToClimbIsStillBelieved(t *testing.T) {
 		"one packet": {1, maxStep}, "one packet, far ahead": {1, 60}, "thousands": {3000, maxStep}, "small steps": {3000, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			bubble.Nodes(t, func(t *testing.T) {
-				network := memnet.New()
-				peers := startAll(t, network, 3)
-				a := newAttacker(t, network, "10.0.0.9:7946")
-				pass(settleTime + time.Second)
+			withstand(t, func(peers []peer, a *attacker) {
 				process := processName("n2", 7)
 				for range climb.packets {
 					a.send("10.0.0.2:7946", msgAlive,
@@ -112,12 +108,6 @@ func TestWhoIsMadeToClimbIsStillBelieved(t *testing.T) {
 							claim{Incarnation: p.taken(process) + ahead, Node: process, From: "x"})
 					}
 				}
-				pass(10 * time.Second)
-				for _, p := range peers {
-					p.expelled(t, false)
-				}
-				closeAll(t, peers...)
-				a.Shutdown()
 			})
 		})
 	}
@@ -125,11 +115,7 @@ func TestWhoIsMadeToClimbIsStillBelieved(t *testing.T) {
 
 // A node that is suspected without end answers, and is believed.
 func TestAFloodOfSuspicionsExpelsNobody(t *testing.T) {
-	bubble.Nodes(t, func(t *testing.T) {
-		network := memnet.New()
-		peers := startAll(t, network, 3)
-		a := newAttacker(t, network, "10.0.0.9:7946")
-		pass(settleTime + time.Second)
+	withstand(t, func(peers []peer, a *attacker) {
 		process := processName("n2", 7)
 		for i := range uint32(3000) {
 			for j, p := range peers {
@@ -142,11 +128,6 @@ func TestAFloodOfSuspicionsExpelsNobody(t *testing.T) {
 		if got := peers[0].taken(process); got < maxPerTime {
 			t.Errorf("n2 has answered %d times", got)
 		}
-		for _, p := range peers {
-			p.expelled(t, false)
-		}
-		closeAll(t, peers...)
-		a.Shutdown()
 	})
 }
 

@@ -26,7 +26,13 @@ func stranger(t testing.TB, net *mem.Network, n *testNode) transport.Conn {
 // strangerAt is one of a host.
 func strangerAt(t testing.TB, net *mem.Network, host string, n *testNode) transport.Conn {
 	t.Helper()
-	d, err := net.Transport(host).Open("rail0")
+	return dialOver(t, net.Transport(host), "rail0", n)
+}
+
+// dialOver dials a node's first rail from a device.
+func dialOver(t testing.TB, over transport.Transport, device string, n *testNode) transport.Conn {
+	t.Helper()
+	d, err := over.Open(device)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,20 +59,12 @@ func TestAPollReturnsInTheMiddleOfAFrame(t *testing.T) {
 	b := onLoopback(t, 1)
 	defer b.close()
 	n := b.start("b")[0]
-	d, err := tcp.New(tcp.Options{}).Open("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	c, err := d.Dial(t.Context(), n.fabric.Rails()[0].Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialOver(t, tcp.New(tcp.Options{}), "127.0.0.1", n)
 	defer c.Close()
 	hello := &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1, To: "b",
 		Rail: n.fabric.RailName(0), Generation: 1, Session: 1, CreditBytes: 1 << 20}
 	p, err := n.fabric.Connect(Remote{Node: "a", Incarnation: 1,
-		Rails: []RailAddress{{n.fabric.RailName(0), d.Addr()}}})
+		Rails: []RailAddress{{n.fabric.RailName(0), c.LocalAddr().String()}}})
 	if err != nil {
 		t.Fatal(err)
 	}

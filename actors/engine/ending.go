@@ -95,7 +95,15 @@ func (g *Group) ClosedError() error {
 
 // Has reports whether a rank is of this node here. An error may name a rank of another communicator.
 func (g *Group) Has(rank op.Rank, node string) bool {
-	return rank >= 0 && int(rank) < g.Size && g.Nodes[rank] == node
+	return node != "" && g.nodeOf(rank) == node
+}
+
+// nodeOf is a rank's name; "" where the communicator has no such rank.
+func (g *Group) nodeOf(rank op.Rank) string {
+	if rank < 0 || int(rank) >= g.Size {
+		return ""
+	}
+	return g.Nodes[rank]
 }
 
 // Usable is why the group takes no more calls, or nil.

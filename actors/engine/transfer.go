@@ -241,14 +241,6 @@ func (t *Transfer) named(err error) error {
 	return fmt.Errorf("communicator %q, %s %s, %s: %w", g.Name, call, other, tag, err)
 }
 
-// nodeOf is a rank's name; "" where the communicator has no such rank.
-func (g *Group) nodeOf(rank op.Rank) string {
-	if rank < 0 || int(rank) >= g.Size {
-		return ""
-	}
-	return g.Nodes[rank]
-}
-
 // Done is closed when the transfer has ended, right or with an error.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
