@@ -63,12 +63,17 @@ func (b *bed) goOn(comms []*Communicator, errs []error, nodes ...int) {
 	}
 }
 
-// breakInMidOperation kills nodes while all of them are at a large operation, and returns the
-// survivors' errors.
+// breakInMidOperation kills nodes while they are at a large operation with the survivors. The last of
+// these comes to it afterwards: it can't be over before.
 func (b *bed) breakInMidOperation(comms []*Communicator, dead ...int) {
 	b.t.Helper()
 	<-time.After(time.Second) // until all know of each other by gossip, not only of the seed, which may be the one to die
-	var all sync.WaitGroup
+	var all, killed sync.WaitGroup
+	killed.Add(len(dead))
+	late := len(comms) - 1
+	for comms[late] == nil || slices.Contains(dead, late) {
+		late--
+	}
 	for i, c := range comms {
 		if c == nil {
 			continue
@@ -77,10 +82,14 @@ func (b *bed) breakInMidOperation(comms []*Communicator, dead ...int) {
 			if slices.Contains(dead, i) { // it is at the operation with the others when it dies
 				w, err := StartAllReduce(b.t.Context(), c, operand(i, 2_000_000), Sum)
 				b.Kill(i)
+				killed.Done()
 				if err == nil {
 					<-w.Done()
 				}
 				return
+			}
+			if i == late {
+				killed.Wait()
 			}
 			err := AllReduce(b.t.Context(), c, operand(i, 2_000_000), Sum)
 			if !errors.Is(err, ErrRankLost) {
