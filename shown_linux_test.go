@@ -83,7 +83,7 @@ func shownResults(b *bed, adapt ...Option) (all [][]byte) {
 	all = make([][]byte, len(comms))
 	b.each(func(i int) error {
 		random := rand.New(rand.NewPCG(7, uint64(i)))
-		for range 20 {
+		for range 8 {
 			for _, d := range []DType{op.F32, op.F16, op.BF16, op.F64} {
 				for _, o := range []Op{Sum, Avg, Prod, Max} {
 					buf := make([]byte, 8*d.Size())

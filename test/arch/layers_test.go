@@ -35,7 +35,7 @@ var layers = []layer{
 	{dir: "cmd/libpolyrail", internal: []string{".", "cmd/internal", "cmd/libpolyrail"},
 		external: []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
 	{dir: "examples", internal: []string{"."}},
-	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys"}},
+	{dir: "test", internal: []string{".", "actors", "cluster", "railactors", "messages", "collective", "test"}, external: []string{actorLib, protobuf, "golang.org/x/sys", "github.com/orcaman/concurrent-map"}},
 	{dir: "test/observe", internal: []string{".", "actors", "railactors", "test/testbed"},
 		external: []string{prometheus, "github.com/google/pprof/profile", "github.com/chromedp"}},
 	{dir: "test/bubble"},
