@@ -1,8 +1,12 @@
 package balance
 
 import (
+	"math"
 	"slices"
 	"testing"
+
+	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/table"
 )
 
 // splits are all that a class knows.
@@ -89,5 +93,35 @@ func TestASizeKeepsWhatAnotherOneOfItsClassHasLearned(t *testing.T) {
 	}
 	if k.contest == nil || k.contest.pairs != 2 || len(k.tried) != 1 || k.burns == nil || k.best.shares == nil {
 		t.Errorf("another size made the class forget: %+v", k)
+	}
+}
+
+// What a peer says of its windows, or a file of a class, may be any number of bytes.
+func TestAnySizeFromOutsideCanBeDivided(t *testing.T) {
+	setup := Setup{Rails: 2, Start: &table.Table{Entries: []table.Entry{{Weights: Equal(2)}}},
+		Algorithm: func(int64) op.Algorithm { return op.Chain }, Owners: func(op.Algorithm) int { return 1 }}
+	for _, bytes := range []int64{0, 1, 1 << 40, 1<<63 - 1024, math.MaxInt64} {
+		for _, class := range []Class{0, someClass, Classes - 1} {
+			set := []Window{{Class: class, Operations: 1, Bytes: bytes},
+				{Rail: 1, Class: class, Operations: 1, Bytes: bytes}}
+			merged, _, err := NewCollector(1, 2, func(Class) uint32 { return 0 }, 0).Observe(0, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := NewBalancer(setup)
+			b.Observe(merged)
+			if err := (&table.Table{Entries: b.Table()}).Validate(2); err != nil {
+				t.Errorf("windows of %d bytes in class %d: %v", bytes, class, err)
+			}
+		}
+		saved := Saved{Classes: []SavedClass{{Class: ClassOf(bytes), Algorithm: op.Chain, Bytes: bytes,
+			Shares: Equal(2), Windows: 1}}}
+		if saved.Validate(2) != nil {
+			continue
+		}
+		restored := NewBalancer(setup).Restore(saved.Classes)
+		if err := (&table.Table{Entries: restored}).Validate(2); err != nil {
+			t.Errorf("a file's class of %d bytes: %v", bytes, err)
+		}
 	}
 }

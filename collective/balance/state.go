@@ -62,9 +62,11 @@ func (b *Balancer) samples(size int64) pace {
 	return newPace(samplePause)
 }
 
-// roundsOf is the number of rounds of the class's operations.
+// roundsOf is the number of rounds of the class's operations. Those that are larger than any class
+// divide like the last one's: their size is what a peer or a file says, and may be anything.
 func (b *Balancer) roundsOf(k *class) int {
-	longest := (int(k.bytes) + b.setup.Owners(k.algorithm) - 1) / b.setup.Owners(k.algorithm)
+	bytes := int(min(k.bytes, float64(Class(Classes-1).MaxBytes())))
+	longest := (bytes + b.setup.Owners(k.algorithm) - 1) / b.setup.Owners(k.algorithm)
 	return min(plan.RoundsOf(longest, schedule.Cost{}), maxUnits)
 }
 
