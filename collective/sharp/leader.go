@@ -24,7 +24,7 @@ type Leader struct {
 	state    leaderState
 	until    time.Time // when the state ends by itself
 	offers   []Offer
-	avoid    []string // the nodes of the tree that was lost last
+	avoid    []string // nodes by which a tree failed, the latest one last
 	layout   Layout
 	group    uint64
 	since    time.Time // the group was offered
@@ -99,6 +99,11 @@ func (l *Leader) Tick(now time.Time, fresh uint64, out []LeaderAction) []LeaderA
 	case seeking:
 		return l.ask(now, fresh, out)
 	case asking:
+		for i, j := range l.layout {
+			if !l.said[i] {
+				l.failed(j.Node)
+			}
+		}
 		return l.rest(now, l.relinquish(out))
 	default: // opening
 		return l.lose("the ranks did not connect to it in time", out)
@@ -114,16 +119,14 @@ func (l *Leader) Offer(o Offer) {
 }
 
 // ask lays a tree over the ranks, by those that have offered themselves: first by those with the
-// fewest groups that were not in the tree that was lost last. It asks all of them.
+// fewest groups by which no tree has failed. It asks all of them.
 func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAction {
-	lost := func(o Offer) int {
-		if slices.Contains(l.avoid, o.Node) {
-			return 1
-		}
-		return 0
-	}
+	l.avoid = slices.DeleteFunc(l.avoid, func(node string) bool {
+		return !slices.ContainsFunc(l.offers, func(o Offer) bool { return o.Node == node })
+	})
+	failed := func(o Offer) int { return slices.Index(l.avoid, o.Node) }
 	slices.SortFunc(l.offers, func(a, b Offer) int {
-		return cmp.Or(lost(a)-lost(b), a.Groups-b.Groups, cmp.Compare(a.Node, b.Node))
+		return cmp.Or(failed(a)-failed(b), a.Groups-b.Groups, cmp.Compare(a.Node, b.Node))
 	})
 	l.group, l.layout = fresh, Arrange(l.ranks, l.offers, l.radix)
 	if len(l.layout) == 0 { // which says nothing of a tree that was lost before: others may offer soon
@@ -138,6 +141,11 @@ func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAc
 		out = append(out, LeaderAction{Kind: Ask, Node: j.Node, Group: l.group})
 	}
 	return out
+}
+
+// failed has a node be the last choice from now on.
+func (l *Leader) failed(node string) {
+	l.avoid = append(slices.DeleteFunc(l.avoid, func(n string) bool { return n == node }), node)
 }
 
 // relinquish lets go of the tree's nodes.
@@ -213,9 +221,9 @@ func (l *Leader) Ready(now time.Time, rank int, group uint64, obstacle string,
 // lose has all ranks fence the group. One that no table has named yet is no exception: some ranks
 // have room for it.
 func (l *Leader) lose(reason string, out []LeaderAction) []LeaderAction {
-	l.state, l.avoid, l.settled = fencing, nil, 0
+	l.state, l.settled = fencing, 0
 	for _, j := range l.layout {
-		l.avoid = append(l.avoid, j.Node)
+		l.failed(j.Node)
 	}
 	l.await(len(l.ranks))
 	return append(out, LeaderAction{Kind: Lose, Group: l.group, Reason: reason})

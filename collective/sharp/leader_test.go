@@ -136,7 +136,14 @@ func TestALeaderGivesUpWhoDoesNotAnswer(t *testing.T) {
 	group := b.fresh
 	b.expect(b.wake(), LeaderAction{Kind: Relinquish, Node: "a", Group: group})
 	b.expect(b.l.Answer(b.now, "a", group, "", 1, nil)) // too late
-	b.expect(b.wake(), LeaderAction{Kind: Seek})
+	for _, next := range []string{"b", "c", "a", "b"} { // else it would ask a for ever
+		b.expect(b.wake(), LeaderAction{Kind: Seek})
+		b.l.Offer(Offer{Site{"a", ""}, 0})
+		b.l.Offer(Offer{Site{"b", ""}, 5})
+		b.l.Offer(Offer{Site{"c", ""}, 6})
+		b.expect(b.wake(), LeaderAction{Kind: Ask, Node: next, Group: b.fresh})
+		b.expect(b.wake(), LeaderAction{Kind: Relinquish, Node: next, Group: b.fresh - 1})
+	}
 }
 
 // Ranks that can't all connect have no tree, and none of them keeps what it has of it.
