@@ -108,27 +108,22 @@ func (s *simulation) send(from, to, lane int, f *frame) {
 	s.transmit(from, to, lane, f, leaves)
 }
 
-// transmit sends a frame over its lane's rail, or over the next one while that is dead.
+// transmit sends a frame over its lane's rail, or over the next one that is not known to be dead. One
+// that is cut on the way goes again once that is noticed.
 func (s *simulation) transmit(from, to, lane int, f *frame, leaves leaving) {
-	rail := lane
-	if s.cluster.host(from) != s.cluster.host(to) {
-		for s.lost(rail, leaves.last) {
+	rail, remote := lane, s.cluster.host(from) != s.cluster.host(to)
+	pass := func() (there, coming time.Duration) {
+		for remote && s.lost(rail, leaves.last) {
 			rail = (rail + 1) % len(s.cluster.Rails)
 		}
+		return s.net.between(rail, from, to, f.bytes, leaves)
 	}
-	there, coming := s.net.between(rail, from, to, f.bytes, leaves)
-	if s.cluster.host(from) != s.cluster.host(to) && there > s.dead[rail] {
-		// Cut on the way: it goes again once that is noticed.
+	there, coming := pass()
+	for remote && there > s.dead[rail] {
 		s.result.Resent++
-		for s.dead[rail] != math.MaxInt64 {
-			again := max(leaves.last, s.dead[rail]+s.notice(rail))
-			leaves = leaving{again, again}
-			rail = (rail + 1) % len(s.cluster.Rails)
-			if rail == lane {
-				break // none is left
-			}
-		}
-		there, coming = s.net.between(rail, from, to, f.bytes, leaves)
+		again := max(leaves.last, s.dead[rail]+s.notice(rail))
+		leaves = leaving{again, again}
+		there, coming = pass()
 	}
 	if f.grant == 0 {
 		s.result.Frames++
@@ -137,18 +132,9 @@ func (s *simulation) transmit(from, to, lane int, f *frame, leaves leaving) {
 	s.queue.add(event{at: there, kind: wired, lane: int32(lane), who: int32(to), f: f, a: int64(coming)})
 }
 
-// lost reports whether it is known at a time that a rail is dead.
+// lost reports whether it is known at a time that a rail is dead. One rail never is.
 func (s *simulation) lost(rail int, at time.Duration) bool {
-	return s.dead[rail] != math.MaxInt64 && at >= s.dead[rail]+s.notice(rail) && s.alive()
-}
-
-func (s *simulation) alive() bool {
-	for _, dead := range s.dead {
-		if dead == math.MaxInt64 {
-			return true
-		}
-	}
-	return false
+	return s.dead[rail] != math.MaxInt64 && at >= s.dead[rail]+s.notice(rail)
 }
 
 func (s *simulation) notice(rail int) time.Duration {

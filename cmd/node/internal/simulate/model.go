@@ -125,9 +125,13 @@ func (c *Cluster) Check() error {
 	}
 	processor("the ranks", c.Ranks)
 	add(c.Shared >= 0 && c.HostsPerLeaf >= 0 && c.Switch >= 0, "shared processors, hosts of a switch and its time can't be negative")
+	dead := make(map[int]bool)
 	for _, f := range c.Faults {
-		add(f.Rail >= 0 && f.Rail < len(c.Rails) && len(c.Rails) > 1 && f.At >= 0 && f.Notice >= 0,
+		dead[f.Rail] = true
+		add(f.Rail >= 0 && f.Rail < len(c.Rails) && len(dead) < len(c.Rails) && f.At >= 0 && f.Notice >= 0,
 			"fault of rail %d at %v: there has to be another one", f.Rail, f.At)
+		add(f.Rail < 0 || f.Rail >= len(c.Rails) || c.Rails[f.Rail].Tree == nil,
+			"fault of rail %d at %v: it has a tree, whose repair is not simulated", f.Rail, f.At)
 	}
 	return errors.Join(faults...)
 }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,6 +171,38 @@ func TestARailThatDiesCostsItsNoticeAndWhatItCarried(t *testing.T) {
 	if cut.Resent == 0 || cut.Time < whole.Time*5/4 || cut.Time > whole.Time*2+20*time.Millisecond {
 		t.Errorf("%v whole, %v with a rail cut, %d frames again", whole.Time, cut.Time, cut.Resent)
 	}
+}
+
+// A rail that dies later carries what another one lost until then.
+func TestARailThatDiesLaterCarriesUntilThen(t *testing.T) {
+	c, call := gigabit(4, 3), Call{Kind: op.KindAllReduce, Bytes: 32 << 20}
+	half := run(t, c, call).Time / 2
+	c.Faults = []Fault{{Rail: 0, At: half, Notice: 10 * time.Millisecond}}
+	one := run(t, c, call)
+	c.Faults = append(c.Faults, Fault{Rail: 1, At: time.Hour, Notice: 10 * time.Millisecond})
+	if later := run(t, c, call); later != one {
+		t.Errorf("%+v, where another rail dies after an hour %+v", one, later)
+	}
+	c.Faults[1].At = half + 11*time.Millisecond // with what it carries in place of the first
+	if both := run(t, c, call); both.Time <= one.Time || both.Time > 4*half+40*time.Millisecond {
+		t.Errorf("%+v, where another rail dies soon %+v", one, both)
+	}
+}
+
+// No figure says how long an operation takes that ends nowhere, or with a tree that is gone.
+func TestAFaultThatCannotBeSimulatedIsNamed(t *testing.T) {
+	call := Call{Kind: op.KindAllReduce, Bytes: 32 << 20}
+	c := gigabit(4, 2)
+	c.Faults = []Fault{{Rail: 0}, {Rail: 1}}
+	if _, err := Run(t.Context(), c, call); err == nil || !strings.Contains(err.Error(), "another one") {
+		t.Errorf("all rails die: %v", err)
+	}
+	c.Faults, c.Rails[0].Tree = c.Faults[:1], switches()
+	if _, err := Run(t.Context(), c, call); err == nil || !strings.Contains(err.Error(), "tree") {
+		t.Errorf("a tree's rail dies: %v", err)
+	}
+	c.Faults[0].Rail = 1
+	run(t, c, call)
 }
 
 func TestTheSameInputGivesTheSameResult(t *testing.T) {
