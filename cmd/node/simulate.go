@@ -164,6 +164,9 @@ func (t *simTable) validate() error {
 	if len(f.sizes) == 0 {
 		fault("--sizes is empty")
 	}
+	if len(f.algorithms) == 0 {
+		fault("--algorithms is empty")
+	}
 	for _, size := range f.sizes {
 		if size%simulatedType.Size() != 0 {
 			fault("--sizes: %d bytes are not a whole number of %v elements", size, simulatedType)
@@ -233,7 +236,7 @@ func (t *simTable) validateTotals() (faults []error) {
 			if f.tree != "none" {
 				most = hosts
 			}
-			if err := simulate.CheckBytes(most*f.cluster.PerHost, size); err != nil {
+			if err := simulate.CheckBytes(most*f.cluster.PerHost, t.bytes(most, size)); err != nil {
 				return []error{fmt.Errorf("--hosts %d, --sizes: %w", hosts, err)} // larger ones would be alike
 			}
 		}
@@ -241,10 +244,17 @@ func (t *simTable) validateTotals() (faults []error) {
 	return nil
 }
 
+// bytes is what the ranks of so many hosts have of an operation of a size, as bench does: parts are
+// whole elements.
+func (t *simTable) bytes(hosts, size int) int {
+	s := setting{kind: t.kind, dtype: simulatedType, n: hosts * t.flags.cluster.PerHost, bytes: size}
+	return s.shape().Bytes
+}
+
 // simRow is a line of the table: a time for each column.
 type simRow struct {
-	hosts, ranks, bytes int
-	cells               []simCell
+	hosts, ranks, size, bytes int // bytes: what the ranks have of an operation of the size
+	cells                     []simCell
 }
 
 // simCell is one simulated time.
@@ -271,18 +281,18 @@ func (t *simTable) columns() (names []string) {
 	return names
 }
 
-func (t *simTable) add(ctx context.Context, hosts, bytes int) error {
+func (t *simTable) add(ctx context.Context, hosts, size int) error {
 	f := t.flags
-	row := simRow{hosts: hosts, ranks: hosts * f.cluster.PerHost, bytes: bytes}
+	row := simRow{hosts: hosts, ranks: hosts * f.cluster.PerHost, size: size, bytes: t.bytes(hosts, size)}
 	for _, a := range f.algorithms {
-		cell, err := t.stretch(ctx, hosts, bytes, a)
+		cell, err := t.stretch(ctx, hosts, size, a)
 		if err != nil {
 			return wrongUse(ctx, err)
 		}
 		row.cells = append(row.cells, cell)
 	}
 	if f.tree != "none" {
-		cell, err := t.simulate(ctx, hosts, bytes, f.algorithms[0], true)
+		cell, err := t.simulate(ctx, hosts, size, f.algorithms[0], true)
 		if err != nil {
 			return wrongUse(ctx, err)
 		}
@@ -306,10 +316,10 @@ const mostSteps = 1024
 
 // simulated is how many hosts an algorithm is simulated on: all of them, or as many as have
 // mostSteps ranks. It is the algorithm itself, too, where that was to be chosen.
-func (t *simTable) simulated(hosts, bytes int, a op.Algorithm) (int, op.Algorithm) {
+func (t *simTable) simulated(hosts, size int, a op.Algorithm) (int, op.Algorithm) {
 	c := t.cluster(hosts, false)
 	if a == op.Auto {
-		a = schedule.Choose(t.kind, int64(bytes), hosts*c.PerHost, c.Places())
+		a = schedule.Choose(t.kind, int64(t.bytes(hosts, size)), hosts*c.PerHost, c.Places())
 	}
 	large := hosts*c.PerHost > mostSteps && c.PerHost <= mostSteps/2
 	if !large || a == op.Tree || a == op.Leaders || a == op.RecursiveDoubling {
@@ -319,22 +329,23 @@ func (t *simTable) simulated(hosts, bytes int, a op.Algorithm) (int, op.Algorith
 }
 
 // stretch simulates, or draws a line through two smaller numbers of hosts.
-func (t *simTable) stretch(ctx context.Context, hosts, bytes int, a op.Algorithm) (simCell, error) {
-	most, a := t.simulated(hosts, bytes, a)
+func (t *simTable) stretch(ctx context.Context, hosts, size int, a op.Algorithm) (simCell, error) {
+	most, a := t.simulated(hosts, size, a)
 	if most == hosts {
-		return t.simulate(ctx, hosts, bytes, a, false)
+		return t.simulate(ctx, hosts, size, a, false)
 	}
-	half, err := t.simulate(ctx, most/2, bytes, a, false)
+	half, err := t.simulate(ctx, most/2, size, a, false)
 	if err != nil {
 		return simCell{}, err
 	}
-	full, err := t.simulate(ctx, most, bytes, a, false)
+	full, err := t.simulate(ctx, most, size, a, false)
 	slope := float64(full.took-half.took) / float64(most-most/2)
 	return simCell{took: full.took + time.Duration(slope*float64(hosts-most)), stretched: true, simulation: full.simulation}, err
 }
 
-func (t *simTable) simulate(ctx context.Context, hosts, bytes int, a op.Algorithm, withTree bool) (simCell, error) {
-	r, err := simulate.Run(ctx, t.cluster(hosts, withTree), simulate.Call{Kind: t.kind, Algorithm: a, Bytes: bytes, Warmup: t.flags.warmup})
+func (t *simTable) simulate(ctx context.Context, hosts, size int, a op.Algorithm, withTree bool) (simCell, error) {
+	call := simulate.Call{Kind: t.kind, Algorithm: a, Bytes: t.bytes(hosts, size), Warmup: t.flags.warmup}
+	r, err := simulate.Run(ctx, t.cluster(hosts, withTree), call)
 	return simCell{took: r.Time, simulation: r}, err
 }
 
@@ -424,7 +435,7 @@ func (t *simTable) curves() *plots.Curves {
 			if byHosts {
 				x = float64(r.hosts)
 				if len(t.flags.sizes) > 1 {
-					line += ", " + settings.FormatSize(r.bytes)
+					line += ", " + settings.FormatSize(r.size)
 				}
 			}
 			at := slices.IndexFunc(c.Lines, func(l plots.Curve) bool { return l.Name == line })

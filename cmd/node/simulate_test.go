@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,26 @@ func TestSimulateTellsHostsAndTrees(t *testing.T) {
 	}
 	if picture, err := os.ReadFile(out); err != nil || !strings.Contains(string(picture), "<svg") {
 		t.Errorf("no picture: %v", err)
+	}
+}
+
+// Parts of less than an element would be none, and the operation over as soon as it begins.
+func TestSimulatedPartsAreWholeElements(t *testing.T) {
+	for _, name := range []string{"allgather", "gather", "scatter", "reducescatter", "alltoall"} {
+		code, table, errs := node(t, "simulate", "--op", name, "--hosts", "3,16", "--sizes", "8,64", "--csv")
+		if code != exitOK {
+			t.Fatal(errs)
+		}
+		var bytes []string
+		for _, line := range strings.Split(strings.TrimSpace(table), "\n")[1:] {
+			fields := strings.Split(line, ",")
+			if bytes = append(bytes, fields[3]); fields[7] == "0" {
+				t.Errorf("no frame was sent: %s", line)
+			}
+		}
+		if want := []string{"12", "60", "64", "64"}; !slices.Equal(bytes, want) { // as bench has them
+			t.Errorf("%s: sizes %v, want %v", name, bytes, want)
+		}
 	}
 }
 
@@ -69,6 +90,7 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		{[]string{"--rails", "5us:1Gbit:soon"}, "BURST"},
 		{[]string{"--rails", "5us:1Gbit:-1us"}, "BURST"},
 		{[]string{"--tree", "roof"}, "roof"},
+		{[]string{"--tree", "host", "--algorithms", ""}, "--algorithms is empty"},
 		{[]string{"--kill", "1"}, "RAIL@TIME"},
 		{[]string{"--tree", "host", "--tree-rails", "1"}, "rails 0 to 0"},
 		{[]string{"--kill", "0@1ms"}, "another"},
