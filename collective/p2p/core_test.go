@@ -60,6 +60,16 @@ func TestHostileFramesAreRefusedByRankAndNumber(t *testing.T) {
 			}
 			return part(1, 8192, 4096)(c)
 		},
+		"empty twice at once": func(c *Core[string]) error {
+			if c.Recv(&Recv[string]{Work: "empty", From: 1, Room: bytes(0)}, &fx) != nil ||
+				c.Asked(1, 3, bytes(0), &fx) != nil {
+				return nil
+			}
+			if _, err := c.Part(1, 3, 0, 0); err != nil {
+				return nil
+			}
+			return part(3, 0, 0)(c)
+		},
 		"twice": func(c *Core[string]) error {
 			p, err := c.Part(1, 1, 0, 4096)
 			if err != nil {

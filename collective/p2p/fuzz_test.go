@@ -32,6 +32,8 @@ func FuzzFrames(f *testing.F) {
 		record(6, 9, 0, 0), record(7, 0, 1<<31, 0)))
 	f.Add(join(record(2, 1, 0, 1), record(0, 0, 1, 1), record(1, 65535, 1, 1), record(5, 3, 0, 0),
 		record(8, 0, 0, 0)))
+	f.Add(join(record(9, 0, 0, 0), record(1, 1, 0, 0), record(2, 1, 0, 0), record(2, 1, 0, 0),
+		record(12, 0, 0, 0), record(12, 0, 0, 0))) // an empty message's part, twice at once
 	f.Fuzz(func(t *testing.T, input []byte) { runHostile(t, input) })
 }
 
@@ -136,8 +138,17 @@ func (h *hostile) record(what byte, number uint64, a, b int) {
 	}
 	h.carry(&fx)
 	in := h.core.from[other]
-	if in != nil && (in.held > h.cfg.CreditBytes ||
-		len(in.messages) > h.cfg.Open+h.cfg.CreditBytes/Overhead || in.granted > h.cfg.Granted) {
+	if in == nil || h.core.broken != nil {
+		return
+	}
+	granted := 0
+	for _, m := range in.messages {
+		if m.granted {
+			granted++
+		}
+	}
+	if in.held > h.cfg.CreditBytes || granted != in.granted ||
+		len(in.messages) > h.cfg.Open+h.cfg.CreditBytes/Overhead || in.granted > h.cfg.Granted {
 		h.t.Fatalf("%d bytes, %d messages, %d granted: beyond the limits", in.held,
 			len(in.messages), in.granted)
 	}

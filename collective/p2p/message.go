@@ -49,7 +49,11 @@ func (c *Core[W]) inbound(from op.Rank) *inbound[W] {
 // Ref names the part of a message that a frame holds.
 type Ref uint64
 
-func refTo(offset, length int) Ref { return Ref(offset/Granule<<8 | up(length)/Granule) }
+func refTo(offset, length int) Ref { return Ref(offset/Granule<<8 | granules(length)) }
+
+// granules are how many a part takes. The only part of an empty message takes one, too, so that
+// it has its place once.
+func granules(length int) int { return max(1, up(length)/Granule) }
 
 func (r Ref) granules() (first, count int) { return int(r >> 8), int(r & 0xff) }
 

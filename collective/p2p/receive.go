@@ -63,7 +63,7 @@ func (c *Core[W]) join(m *Message[W], r *Recv[W], fx *Effects[W]) {
 	case m.eager: // its bytes are on their way
 	default:
 		r.missing = m.Envelope.Bytes()
-		r.placed = newBitmap(up(r.missing) / Granule)
+		r.placed = newBitmap(granules(r.missing))
 		c.offer(m, fx)
 	}
 }
