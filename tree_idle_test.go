@@ -2,12 +2,14 @@ package polyrail_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/test/testbed"
 )
 
 // Trees come and go while nobody calls anything: the table that is in force names the first one still.
@@ -74,6 +76,60 @@ func TestTheLastOperationEndsWhereItsTreeIsLostAfterTheOthersClosed(t *testing.T
 				})
 				<-silent
 				rail(2, 0).Heal()
+			})
+		})
+	}
+}
+
+// One rank has its result and goes, and another one has it, too, but its tree is lost before it hears
+// that all have. Rank 0 stays until that one is done. The tree is the second rail's, so that no
+// farewell is lost with it.
+func TestAnOperationEndsWhereItsTreeIsLostAfterOneRankClosed(t *testing.T) {
+	for _, at := range []int{85, 91, 97} { // of what the operation takes, in hundredths
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			adapt, rail := shapedRails(fault.Options{Delay: 20 * time.Millisecond}, func(c *Config) {
+				c.Rails[0].Weight, c.Rails[1].Weight = 1, 1<<20
+				c.Rails[1].Protocol = "sharp"
+				if c.Name == testbed.NodeName(3) {
+					c.Aggregate = []string{c.Rails[1].Name}
+				}
+			})
+			inBed(t, 4, 2, adapt, func(b *bed) {
+				comms := make([]*Communicator, 3)
+				b.each(func(i int) (err error) {
+					if i < len(comms) {
+						comms[i], err = b.Nodes[i].Communicator(b.t.Context(), "train", len(comms))
+					}
+					return err
+				})
+				untilTree(b, comms[0], true)
+				rail(2, 1).SetDelay(40 * time.Millisecond)
+				var usual time.Duration
+				for range 5 {
+					start := time.Now()
+					wholeSums(b, comms, 100_000, 1, Sum)
+					usual = time.Since(start)
+				}
+				time.AfterFunc(usual*time.Duration(at)/100, func() { rail(2, 1).Stall(20 * time.Second) })
+				killed, done := make(chan struct{}), make(chan struct{})
+				time.AfterFunc(usual+100*time.Millisecond, func() {
+					b.Kill(3)
+					close(killed)
+				})
+				b.ranks(comms, func(r int) error {
+					ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+					defer cancel()
+					err := AllReduce(ctx, comms[r], make([]int64, 100_000), Sum, WithAlgorithm(Ring))
+					switch r {
+					case 0:
+						<-done
+					case 2:
+						close(done)
+					}
+					return errors.Join(err, comms[r].Close(ctx))
+				})
+				<-killed
+				rail(2, 1).Heal()
 			})
 		})
 	}

@@ -51,7 +51,7 @@ func inGrove(t *testing.T, ranks, nodes, rails int, adapt func(*Config), f func(
 	})
 }
 
-// untilTree waits until the table in force at a rank has a tree on the first rail, or has none.
+// untilTree waits until the table in force at a rank has a tree on one of two rails, or has none.
 func untilTree(b *bed, c *Communicator, want bool) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
@@ -59,7 +59,7 @@ func untilTree(b *bed, c *Communicator, want bool) {
 	events := b.Nodes[c.Rank()].Events(ctx)
 	has := func() bool {
 		table := c.Table()
-		return table.Tree(0) != 0
+		return table.Tree(0) != 0 || table.Tree(1) != 0
 	}
 	for has() != want {
 		if _, ok := <-events; !ok {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -175,14 +176,20 @@ const maxPastTrees = 16
 // departed: a rank has closed the communicator. Where no repair has begun, all operations that it
 // had are settled. Rank 0 begins repairs, so it knows that of each rank; others know it of rank 0,
 // whose messages come in order. Nobody else will tell them: a fence that rank 0 began ends with it.
+// Where another rank has left, rank 0's fences go on without that one.
 func (t *trees) departed(rank op.Rank, last uint64) {
 	if rank != 0 && t.group.Rank != 0 {
 		return
 	}
-	for _, o := range t.open {
+	settled := make(map[uint64]uint64)
+	for group, o := range t.open {
 		if o.tree != nil {
-			o.tree.Departed(last)
+			settled[group] = o.tree.Departed(last)
 		}
+	}
+	for rail, l := range t.leaders {
+		group, _ := l.core.Group()
+		t.lead(rail, l.core.Left(time.Now(), int(rank), settled[group], nil))
 	}
 }
 

@@ -32,16 +32,18 @@ func (t *Tree) Fence(quiet func(settled uint64)) {
 }
 
 // Departed takes another rank's word, by its leave, that operations up to seq last are settled: it has
-// waited for that. So their responses are here.
-func (t *Tree) Departed(last uint64) {
+// waited for that. So their responses are here. It returns how many fragments are settled.
+func (t *Tree) Departed(last uint64) (settled uint64) {
 	t.mu.Lock()
 	for _, p := range t.parts {
 		if p.operation.Seq <= last && p.end() <= t.leaf.Received() && !t.repaired {
 			_ = t.leaf.SettledTo(p.end()) // it is not beyond what is here
 		}
 	}
+	settled = t.leaf.Settled()
 	t.mu.Unlock()
 	t.advance(nil)
+	return settled
 }
 
 // takeQuiet is who waits for the fenced tree to hold no memory, if it does not. Under mu.

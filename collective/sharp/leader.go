@@ -34,6 +34,7 @@ type Leader struct {
 	said    []bool // by rank, or by node of the layout: it has answered in this state
 	missing int
 	settled uint64 // the highest that a rank has said
+	left    []int  // ranks that have closed the communicator
 }
 
 type leaderState uint8
@@ -74,9 +75,10 @@ type LeaderAction struct {
 // children where there are nodes enough; 0: as many as there are.
 func NewLeader(ranks []Site, radix int) *Leader { return &Leader{ranks: ranks, radix: radix} }
 
-// Wake is when Tick has something to do; ok is false if it hasn't.
+// Wake is when Tick has something to do; ok is false if it hasn't. Where a rank has left nobody needs
+// another tree.
 func (l *Leader) Wake() (at time.Time, ok bool) {
-	return l.until, l.state != serving && l.state != fencing
+	return l.until, l.state != serving && l.state != fencing && (l.state != resting || len(l.left) == 0)
 }
 
 // Group is the one that is being made or in use, and its tree; 0 if there is none.
@@ -226,6 +228,9 @@ func (l *Leader) lose(reason string, out []LeaderAction) []LeaderAction {
 		l.failed(j.Node)
 	}
 	l.await(len(l.ranks))
+	for _, rank := range l.left {
+		l.heard(rank)
+	}
 	return append(out, LeaderAction{Kind: Lose, Group: l.group, Reason: reason})
 }
 
@@ -259,4 +264,11 @@ func (l *Leader) Fenced(now time.Time, rank int, group, settled uint64, out []Le
 	}
 	return l.rest(now, l.relinquish(append(out,
 		LeaderAction{Kind: Repair, Group: l.group, From: l.settled})))
+}
+
+// Left says that a rank has closed the communicator, and how many fragments the leader's rank knows to
+// be settled by that. It answers nothing any more, and holds nothing of a group that is fenced.
+func (l *Leader) Left(now time.Time, rank int, settled uint64, out []LeaderAction) []LeaderAction {
+	l.left = append(l.left, rank)
+	return l.Fenced(now, rank, l.group, settled, out)
 }
