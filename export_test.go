@@ -1,6 +1,9 @@
 package polyrail
 
-import "github.com/polyrail/polyrail/actors/engine"
+import (
+	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/messages"
+)
 
 // What tests of this package see of it besides the public API.
 
@@ -18,4 +21,13 @@ func (c *Communicator) Announced(rails int) (bytes int) {
 		}
 	}
 	return bytes
+}
+
+// Flood queues control messages for a rank, which it ignores, until no more may wait.
+func (c *Communicator) Flood(rank int) (err error) {
+	for err == nil {
+		err = c.inner.Group.Peers[rank].SendControl(&messages.Control{Comm: 1,
+			Body: &messages.Control_Ready{Ready: &messages.Ready{}}})
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package polyrail_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -49,4 +50,25 @@ func TestANodeThatGoesBreaksNothingThatItHasClosed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A farewell that can't be queued, since the other rank takes nothing just then, is waited for by
+// nobody.
+func TestACloseWhoseFarewellIsNotSentEnds(t *testing.T) {
+	adapt, rail := shapedRails(fault.Options{}, func(*Config) {})
+	inBed(t, 2, 1, adapt, func(b *bed) {
+		comms := b.form("train")
+		rail(1, 0).Stall(time.Second)
+		if err := comms[0].Flood(1); !errors.Is(err, ErrLimit) {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+		defer cancel()
+		if err := comms[0].Close(ctx); !errors.Is(err, ErrLimit) {
+			t.Errorf("closed with %v", err)
+		}
+		if err := comms[1].Barrier(ctx); !errors.Is(err, ErrAborted) {
+			t.Errorf("the other rank: %v", err)
+		}
+	})
 }

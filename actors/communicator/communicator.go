@@ -37,6 +37,7 @@ type communicator struct {
 
 	leaving chan error // of the Close that waits; nil otherwise
 	left    []bool     // by rank: has acknowledged our Leave
+	unsent  error      // why a rank could not be told of it
 }
 
 func (c *communicator) Receive(ctx actor.Context) {
@@ -166,7 +167,12 @@ func (c *communicator) leave(m *closeCommunicator) {
 		}
 		farewell := g.farewell(op.Rank(rank), last)
 		farewell.GetLeave().Cause = cause
-		g.control(op.Rank(rank), farewell)
+		if err := g.send(op.Rank(rank), farewell); err != nil { // that broke it, or the rank is lost
+			c.left[rank] = true
+			if g.Peers[rank].Lost() == nil {
+				c.unsent = fmt.Errorf("communicator %q: leaving: %w", g.Name, err)
+			}
+		}
 	}
 	c.check()
 }
@@ -188,7 +194,7 @@ func (c *communicator) check() {
 			return
 		}
 	}
-	c.leaving <- nil
+	c.leaving <- c.unsent
 	c.leaving = nil
 }
 

@@ -81,7 +81,10 @@ func (g *Group) Open() *Communicator {
 // control sends a message about this communicator to one rank; a lost peer is no error here: its
 // loss is reported on its own. One that can't be sent to a living peer would be waited for in vain,
 // so the communicator breaks. Timings alone may be left out.
-func (g *Group) control(to op.Rank, m *messages.Control) {
+func (g *Group) control(to op.Rank, m *messages.Control) { _ = g.send(to, m) }
+
+// send is control for who waits for an answer, which does not come where there is an error.
+func (g *Group) send(to op.Rank, m *messages.Control) error {
 	m.Comm = g.ID
 	err := g.Peers[to].SendControl(m)
 	switch {
@@ -91,8 +94,10 @@ func (g *Group) control(to op.Rank, m *messages.Control) {
 	case m.GetWindows() != nil:
 		g.node.Log.Warn("timings not sent", "communicator", g.Name, "to", g.Nodes[to], "error", err)
 	default:
-		g.Fail(fmt.Errorf("control message to rank %d: %w", to, err), 0)
+		err = fmt.Errorf("control message to rank %d: %w", to, err)
+		g.Fail(err, 0)
 	}
+	return err
 }
 
 // farewell tells a rank that this one has closed the communicator after operation last.
