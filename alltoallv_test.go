@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,4 +129,33 @@ func TestAnAllToAllVEndsWithItsContext(t *testing.T) {
 			t.Errorf("the other rank: %v", err)
 		}
 	})
+}
+
+// Its messages may start when the call has returned, and other calls have been made.
+func TestAnAllToAllVThatWasStartedNeedsNothingMore(t *testing.T) {
+	for name, next := range map[string]func(ctx context.Context, c *Communicator, counts []int) error{
+		"counts": func(_ context.Context, _ *Communicator, counts []int) error { clear(counts); return nil },
+		"close":  func(ctx context.Context, c *Communicator, _ []int) error { return c.Close(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBed(t, 2, 1, nil, func(b *bed) {
+				comms := b.form("train")
+				b.each(func(i int) error {
+					counts, src, dst := []int{1, 1}, []int32{int32(i), int32(i)}, make([]int32, 2)
+					w, err := StartAllToAllV(b.t.Context(), comms[i], dst, counts, src, counts)
+					if err != nil {
+						return err
+					}
+					err = next(b.t.Context(), comms[i], counts)
+					if err := errors.Join(err, w.Wait(b.t.Context())); err != nil {
+						return err
+					}
+					if !slices.Equal(dst, []int32{0, 1}) {
+						return fmt.Errorf("got %v", dst)
+					}
+					return nil
+				})
+			})
+		})
+	}
 }

@@ -57,16 +57,18 @@ func cutMessages(what string, buf []byte, counts []int, d op.DType, n int) ([]Me
 // runExternal has the messages of an operation sent and received. They are one more part of it,
 // which ends with them, and they with the communicator. Not on the caller's goroutine: that may wait
 // for a place among the messages in flight, and only a caller who waits for the operation looks at
-// its context.
+// its context. The counts are the caller's again when the call has returned.
 func (o *Operation) runExternal() {
-	go func() { o.externalEnded(o.exchange()) }()
+	sends, recvs, err := o.request.External.messages(o.request, o.group.Size)
+	go func() {
+		if err == nil {
+			err = o.exchange(sends, recvs)
+		}
+		o.externalEnded(err)
+	}()
 }
 
-func (o *Operation) exchange() error {
-	sends, recvs, err := o.request.External.messages(o.request, o.group.Size)
-	if err != nil {
-		return err
-	}
+func (o *Operation) exchange(sends, recvs []Message) error {
 	e, err := o.group.Transfers.Exchange(context.Background(), o.Seq, sends, recvs)
 	if err != nil {
 		return err

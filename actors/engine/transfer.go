@@ -98,7 +98,11 @@ func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{},
 	if err := m.check(g.Size, receives); err != nil {
 		return nil, t.named(err)
 	}
-	if err := g.Usable(); err != nil {
+	usable, closing := g.Usable, g.Closing
+	if m.exchange != nil { // a close waits for its operation, and so for what that has yet to start
+		usable, closing = g.Err, nil
+	}
+	if err := usable(); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -114,10 +118,10 @@ func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{},
 	default:
 		select {
 		case slots <- struct{}{}:
-		case <-g.Closing:
-			return nil, g.Usable()
+		case <-closing:
+			return nil, usable()
 		case <-g.Ended:
-			return nil, g.Usable()
+			return nil, usable()
 		case <-ctx.Done():
 			return nil, t.named(fmt.Errorf("waiting for one of %d in flight to end: %w", cap(slots),
 				context.Cause(ctx)))
