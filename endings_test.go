@@ -335,6 +335,7 @@ func TestAContextThatIsOverBeforeTheCallHasNoEffect(t *testing.T) {
 			"AllReduce": func() error { return AllReduce(ctx, comms[0], make([]float32, 10), Sum) },
 			"Barrier":   func() error { return comms[0].Barrier(ctx) },
 			"Dup":       func() error { _, err := comms[0].Dup(ctx); return err },
+			"Sub":       func() error { _, err := comms[0].Sub(ctx, []int{2}); return err },
 			"Shrink":    func() error { _, _, err := comms[0].Shrink(ctx); return err },
 			"SetTable":  func() error { return comms[0].SetTable(ctx, comms[0].Table()) },
 		} {

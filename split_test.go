@@ -1,10 +1,13 @@
 package polyrail_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	. "github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/collective/fault"
@@ -127,6 +130,41 @@ func TestASplitThatFailsOnOneRankEndsItForAll(t *testing.T) {
 				return err
 			}
 			return AllReduce(b.t.Context(), c, make([]float32, 10), Sum)
+		})
+	})
+}
+
+// endsMeanwhile is a context that ends when somebody has begun to wait for its end. Who that is hears
+// nothing of it.
+type endsMeanwhile struct {
+	context.Context
+	end   context.CancelFunc
+	first sync.Once
+}
+
+func (c *endsMeanwhile) Done() <-chan struct{} {
+	done := c.Context.Done()
+	c.first.Do(func() { done = nil; c.end() })
+	return done
+}
+
+// A split is two operations. The others go on to the second one, whatever happens here in between.
+func TestASplitWhoseContextEndsHalfwayEndsForAll(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		inner, cancel := context.WithCancel(b.t.Context())
+		defer cancel()
+		contexts := []context.Context{&endsMeanwhile{Context: inner, end: cancel}, b.t.Context()}
+		b.each(func(i int) error {
+			err := b.returned(fmt.Sprint("rank ", i), time.Second, func() error {
+				_, err := comms[i].Split(contexts[i], 0, 0)
+				return err
+			})
+			// The second one may be over when it is looked who ended: the split has succeeded then.
+			if broken := comms[i].Err(); i == 0 && (err == nil) != (broken == nil) {
+				return fmt.Errorf("%v, and the communicator is left with %v", err, broken)
+			}
+			return nil
 		})
 	})
 }

@@ -22,6 +22,9 @@ import (
 // Dup makes a second communicator of the same members, which begins with the table in force here.
 // It takes a seq of this one.
 func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
+	if err := c.admit(ctx); err != nil {
+		return nil, err
+	}
 	ranks := make([]op.Rank, c.Group.Size)
 	for i := range ranks {
 		ranks[i] = op.Rank(i)
@@ -32,6 +35,9 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 // Sub makes a communicator of some members: rank i of it is ranks[i] of this one. All members call
 // it with the same ranks; those that aren't among them get nil. It takes a seq of this one.
 func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, error) {
+	if err := c.admit(ctx); err != nil {
+		return nil, err
+	}
 	g := c.Group
 	members := make([]op.Rank, len(ranks))
 	h := fnv.New64a()
@@ -74,8 +80,8 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 	return c.derive(ctx, members, 0, uint64(color)+1)
 }
 
-// derive makes a communicator of some members, with a barrier of all. It is nil where this rank is
-// none of them. All ranks must give the same salt; those of one communicator the same color.
+// derive makes a communicator of some members, with a barrier of all, for a call that was admitted:
+// a context that has ended since breaks this one. It is nil where this rank is none of them. All ranks must give the same salt; those of one communicator the same color.
 func (c *Communicator) derive(ctx context.Context, members []op.Rank,
 	salt, color uint64) (*Communicator, error) {
 	n, g := c.Group.node, c.Group

@@ -17,15 +17,16 @@ import (
 // communicator, since the other ranks may have made it, except on a closed or broken one and
 // where the context was over before.
 func (c *Communicator) Start(ctx context.Context, r *engine.Request) (*engine.Work, error) {
-	return c.start(ctx, r, nil)
-}
-
-// start tells entered, unless it is nil, when the call has got its seq and nothing was sent.
-func (c *Communicator) start(ctx context.Context, r *engine.Request,
-	entered func(seq uint64, inForce *table.Table)) (*engine.Work, error) {
 	if err := c.admit(ctx); err != nil {
 		return nil, err
 	}
+	return c.start(ctx, r, nil)
+}
+
+// start is for a call that was admitted. It tells entered, unless it is nil, when the call has got
+// its seq and nothing was sent.
+func (c *Communicator) start(ctx context.Context, r *engine.Request,
+	entered func(seq uint64, inForce *table.Table)) (*engine.Work, error) {
 	if err := c.slot(ctx); err != nil {
 		return nil, err
 	}
