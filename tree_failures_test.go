@@ -129,3 +129,21 @@ func TestANodeThatSettlesNothingIsNoticed(t *testing.T) {
 		rail(ranks, 0).Heal()
 	})
 }
+
+// A table is the caller's again when SetTable has returned. That of the next tree is made of its
+// entries, much later.
+func TestATreeThatFailsIsTakenOutOfTheTableThatWasSet(t *testing.T) {
+	inGrove(t, 2, 1, 2, nil, func(b *bed, comms []*Communicator) {
+		untilTree(b, comms[0], true)
+		table := comms[0].Table()
+		if err := comms[0].SetTable(b.t.Context(), table); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range table.Entries {
+			clear(e.Weights)
+		}
+		b.Kill(2)
+		untilTree(b, comms[0], false)
+		sums(b, comms, 100_000, 1, true)
+	})
+}

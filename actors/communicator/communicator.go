@@ -226,7 +226,8 @@ func (c *Communicator) SetTable(ctx context.Context, entries []table.Entry) erro
 	if err := c.admit(ctx); err != nil {
 		return err
 	}
-	m := &balancing.Propose{Entries: entries, Done: make(chan error, 1)}
+	own := (&table.Table{Entries: entries}).Clone() // the caller may change them when this returns
+	m := &balancing.Propose{Entries: own.Entries, Done: make(chan error, 1)}
 	g.node.tell(c.coordinator, m)
 	return g.Balance.Agreed(ctx, m.Done)
 }
