@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,6 +174,45 @@ func TestAReleasedWorkStandsForNothing(t *testing.T) {
 		early.Release() // before its end, which comes all the same
 		if !next.WaitFor(time.Minute) || next.Err() != nil {
 			b.t.Error("the next operation:", next.Err())
+		}
+	})
+}
+
+// heedful is a context that tells when somebody stops to wait for its end.
+type heedful struct {
+	context.Context
+	end     chan struct{}
+	stopped func()
+}
+
+func (c *heedful) Done() <-chan struct{} { return c.end }
+
+// AfterFunc is what the package context calls in place of its own.
+func (c *heedful) AfterFunc(func()) (stop func() bool) {
+	return func() bool { c.stopped(); return true }
+}
+
+// A caller that polls returns at once, and cancels the context of the operation that has ended.
+func TestAnOperationThatHasEndedHeedsNoContext(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		var work atomic.Pointer[Work]
+		stops := 0
+		ctx := &heedful{b.t.Context(), make(chan struct{}), func() {
+			if stops++; work.Load().WaitFor(0) {
+				b.t.Error("it can be seen to have ended, and heeds its context still")
+			}
+		}}
+		w, err := StartAllReduce(ctx, comms[0], []float32{1}, Sum)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		work.Store(w)
+		if err := AllReduce(b.t.Context(), comms[1], []float32{1}, Sum); err != nil {
+			b.t.Error(err)
+		}
+		if err := w.Wait(b.t.Context()); err != nil || stops != 1 {
+			b.t.Errorf("%v; its context was let go %d times", err, stops)
 		}
 	})
 }

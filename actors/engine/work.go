@@ -209,7 +209,8 @@ func (w *Work) listening(n int32) {
 }
 
 // finish resolves the work, and reports whether it had not before. A batch's results are in its
-// buffers before anybody sees the end.
+// buffers before anybody sees the end, and the context is not watched any more: whoever sees the end
+// may cancel it at once.
 func (w *Work) finish(err error, b *Batch) (first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,13 +220,13 @@ func (w *Work) finish(err error, b *Batch) (first bool) {
 	if err == nil {
 		b.scatter()
 	}
+	if w.stop != nil {
+		w.stop()
+	}
 	w.err = err
 	w.ended.Store(true)
 	if w.heard {
 		w.listening(-1)
-	}
-	if w.stop != nil {
-		w.stop()
 	}
 	if w.done != nil {
 		close(w.done)
