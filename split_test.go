@@ -168,3 +168,48 @@ func TestASplitWhoseContextEndsHalfwayEndsForAll(t *testing.T) {
 		})
 	})
 }
+
+// A Sub's order of ranks is not that of the nodes' names. Its rank 0 decides between two halves.
+func TestASubInAnyOrderShrinks(t *testing.T) {
+	for _, c := range []struct {
+		of, dead, left []int
+		why            error
+	}{
+		{of: []int{3, 1, 0, 2}, dead: []int{1}, left: []int{0, 2, 3}},
+		{of: []int{3, 1, 0, 2}, dead: []int{0, 1}, left: []int{2, 3}},
+		{of: []int{3, 1, 0, 2}, dead: []int{2, 3}, left: []int{0, 1}, why: ErrMinority},
+		{of: []int{2, 1, 0}, dead: []int{3}, left: []int{0, 1, 2}}, // it is no member
+	} {
+		t.Run(fmt.Sprintf("%v without %v", c.of, c.dead), func(t *testing.T) {
+			inBed(t, 4, 1, nil, func(b *bed) {
+				comms, subs := b.form("train"), make([]*Communicator, 4)
+				b.each(func(i int) (err error) {
+					subs[i], err = comms[i].Sub(b.t.Context(), c.of)
+					return err
+				})
+				for _, i := range c.dead {
+					b.Kill(i)
+				}
+				rest, _, errs := b.shrink(subs, c.left...)
+				for rank, i := range c.left {
+					if c.why != nil || errs[i] != nil {
+						if !errors.Is(errs[i], c.why) {
+							t.Errorf("node %d: %v, want %v", i, errs[i], c.why)
+						}
+					} else if rest[i].Rank() != rank || rest[i].Size() != len(c.left) {
+						t.Errorf("node %d is rank %d of %v", i, rest[i].Rank(), rest[i].Nodes())
+					}
+				}
+				if t.Failed() || c.why != nil {
+					return
+				}
+				b.each(func(i int) error {
+					if rest[i] == nil {
+						return nil
+					}
+					return sumOf(b, rest[i], i, c.left)
+				})
+			})
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func (r SeqRange) cover(o SeqRange) SeqRange {
 type Old struct {
 	ID       uint64
 	Title    string   // its name, for errors
-	Members  []Member // ascending by node; asks and rails don't matter
+	Members  []Member // by rank there; asks and rails don't matter
 	Uneven   SeqRange // this rank's own report
 	Attempts []*View  // of earlier calls, as their Failed told
 }
@@ -66,17 +67,23 @@ type Old struct {
 // shrink is what a call knows of the communicator that it shrinks.
 type shrink struct {
 	old      Old
+	members  []Member          // of old, ascending by node, as those of a view are
 	lost     map[string]string // old members that are gone for good, and why
 	absent   map[string]uint64 // those that will not come, by the number of their last ask that doesn't count
 	attempts []*View           // whose barriers this node entered in vain
 }
 
+func newShrink(old Old) *shrink {
+	members := slices.SortedFunc(slices.Values(old.Members),
+		func(a, b Member) int { return cmp.Compare(a.Node, b.Node) })
+	return &shrink{old: old, members: members, lost: map[string]string{}, absent: map[string]uint64{},
+		attempts: old.Attempts}
+}
+
 func (c *Core) shrink(e Shrink) {
-	name := ShrinkName(e.Old.ID)
+	name, shrink := ShrinkName(e.Old.ID), newShrink(e.Old)
 	reason := c.noCall(name)
-	if !slices.ContainsFunc(e.Old.Members, func(m Member) bool {
-		return m.Node == c.self.Node && m.Incarnation == c.self.Incarnation
-	}) {
+	if !shrink.has(c.self.Node, c.self.Incarnation) {
 		reason = "this process is no member of it"
 	}
 	if reason != "" {
@@ -84,8 +91,7 @@ func (c *Core) shrink(e Shrink) {
 			Err: &fault.ViewError{Name: e.Old.Title, Node: c.self.Node, Reason: reason}})
 		return
 	}
-	c.begin(name, &call{token: e.Call, size: len(e.Old.Members), nonce: e.Nonce, shrink: &shrink{
-		old: e.Old, lost: map[string]string{}, absent: map[string]uint64{}, attempts: e.Old.Attempts}})
+	c.begin(name, &call{token: e.Call, size: len(e.Old.Members), nonce: e.Nonce, shrink: shrink})
 }
 
 // concerns reports whether a living node is to hear of the call.
@@ -95,7 +101,7 @@ func (c *Core) concerns(call *call, node string) bool {
 
 // has reports whether the process is an old member.
 func (s *shrink) has(node string, incarnation uint64) bool {
-	m := (&View{Members: s.old.Members}).member(node)
+	m := (&View{Members: s.members}).member(node)
 	return m != nil && m.Incarnation == incarnation
 }
 
@@ -138,7 +144,7 @@ func (n *naming) back(node string, number uint64) {
 // roll calls the old members: who has asked, who may still, and who will not.
 func (c *Core) roll(n *naming) (present, awaited, missing []string) {
 	s := n.call.shrink
-	for _, m := range s.old.Members {
+	for _, m := range s.members {
 		a := n.asks[m.Node]
 		living, lives := c.members[m.Node]
 		_, away := s.absent[m.Node]
@@ -186,7 +192,7 @@ func (s *shrink) minority(nodes []string) (of int, ok bool) {
 	return 0, false
 }
 
-// quorum: more than half of the members, or exactly half with the lowest of them. Two quorums share
+// quorum: more than half of the members, or exactly half with the first of them. Two quorums share
 // a node.
 func quorum(nodes []string, of []Member) bool {
 	in := make(map[string]bool, len(nodes))

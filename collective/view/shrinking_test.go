@@ -192,7 +192,7 @@ func TestAMemberRemembersTheBarrierThatItEnteredInVain(t *testing.T) {
 	}
 
 	// A proposer who knows nothing of the attempt meets the members' objection.
-	member := shrink{old: Old{Members: v.Members}, attempts: []*View{{Members: v.Members[:4]}}}
+	member := newShrink(Old{Members: v.Members, Attempts: []*View{{Members: v.Members[:4]}}})
 	if reason := member.objection(&View{Members: v.Members[2:]}); !strings.Contains(reason, "of the 4 nodes") {
 		t.Errorf("objection %q", reason)
 	}
