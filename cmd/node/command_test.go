@@ -315,3 +315,24 @@ func TestLocalProcessesGetEverythingOnTheirCommandLine(t *testing.T) {
 		t.Errorf("arguments %q\nwant      %q", got, want)
 	}
 }
+
+func TestATokenOfTheEnvironmentIsOnNoCommandLine(t *testing.T) {
+	const token = "a token of a test"
+	root := newRoot()
+	cmd, _, _ := root.Find([]string{"bench"})
+	f := localFlags{size: localSize{processes: 2, rails: 2}}
+	t.Setenv("POLYRAIL_HTTP_TOKEN", token)
+	if err := cmd.ParseFlags([]string{"--local=2", "--http=127.0.0.1:9321"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.PersistentPreRunE(cmd, nil); err != nil {
+		t.Fatal(err)
+	}
+	args, env := ofFirst(cmd)
+	if !slices.Equal(args, []string{"--http=127.0.0.1:9321"}) || !slices.Equal(env, []string{"POLYRAIL_HTTP_TOKEN=" + token}) {
+		t.Errorf("the first process gets %q, and the environment %q", args, env)
+	}
+	if shared := f.sharedArgs(cmd); strings.Contains(strings.Join(shared, " "), token) {
+		t.Errorf("all processes get %q", shared)
+	}
+}

@@ -103,8 +103,11 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 // Flags that the parent of --local decides for its children, and those that are the first one's.
 var (
 	localOnly = []string{"local", "hosts", "sealed", "ranks", "name", "bind", "advertise", "join", "rendezvous", settings.ConfigFlag}
-	localHTTP = []string{"http", "http-token", "http-tls"} // an address is one process's
+	localHTTP = []string{"http", "http-tls"} // an address is one process's
 )
+
+// localToken is the first one's too.
+const localToken = "http-token"
 
 // localBind is where a process gossips.
 const localBind = "127.0.0.1:0"
@@ -172,9 +175,10 @@ func (f *localFlags) run(cmd *cobra.Command, cfg polyrail.Config) (err error) {
 	var group []children.Child
 	for i := range f.size.processes {
 		name := localName(i)
-		args := append(slices.Clone(shared), "--name="+name)
+		args, own := append(slices.Clone(shared), "--name="+name), slices.Clone(env)
 		if i == 0 {
-			args = append(args, setArgs(cmd, func(name string) bool { return slices.Contains(localHTTP, name) })...)
+			httpArgs, httpEnv := ofFirst(cmd)
+			args, own = append(args, httpArgs...), append(own, httpEnv...)
 		}
 		if f.hosts > 0 {
 			args = append(args, fmt.Sprintf("--host=local-host-%d", i*f.hosts/f.size.processes))
@@ -187,7 +191,7 @@ func (f *localFlags) run(cmd *cobra.Command, cfg polyrail.Config) (err error) {
 			args = append(args, "--tls-cert="+files.Cert, "--tls-key="+files.Key, "--tls-ca="+files.CA,
 				"--gossip-key="+authority.GossipFile())
 		}
-		group = append(group, children.Child{Name: name, Args: args, Env: env})
+		group = append(group, children.Child{Name: name, Args: args, Env: own})
 	}
 	return children.Run(cmd.Context(), program, group, cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
@@ -197,7 +201,7 @@ func (f *localFlags) run(cmd *cobra.Command, cfg polyrail.Config) (err error) {
 func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
 	args := []string{cmd.Name(), fmt.Sprintf("--ranks=%d", f.size.processes)}
 	args = append(args, setArgs(cmd, func(name string) bool {
-		return !slices.Contains(localOnly, name) && !slices.Contains(localHTTP, name)
+		return !slices.Contains(localOnly, name) && !slices.Contains(localHTTP, name) && name != localToken
 	})...)
 	if f.withoutMemory(cmd) {
 		args = append(args, "--shm=off")
@@ -206,6 +210,16 @@ func (f *localFlags) sharedArgs(cmd *cobra.Command) []string {
 		args = append(args, "--rail="+rail)
 	}
 	return args
+}
+
+// ofFirst is what the first process alone is told. The token goes by its environment: other users
+// of the host see command lines.
+func ofFirst(cmd *cobra.Command) (args, env []string) {
+	args = setArgs(cmd, func(name string) bool { return slices.Contains(localHTTP, name) })
+	if token := cmd.Flags().Lookup(localToken); token.Changed {
+		env = append(env, settings.EnvName(localToken)+"="+token.Value.String())
+	}
+	return args, env
 }
 
 // setArgs are the flags that were set, of those that are wanted.
