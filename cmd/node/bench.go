@@ -175,6 +175,9 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 		if size%f.dtype.Size() != 0 {
 			fault("--sizes: %d bytes are not a whole number of %v elements", size, f.dtype)
 		}
+		if err := fitsMemory(size, f.local.size.processes); err != nil {
+			faults = append(faults, err)
+		}
 	}
 	if f.profile.file != "" {
 		if _, err := os.Stat(filepath.Dir(f.profile.file)); err != nil { // better now than on rank 0 alone

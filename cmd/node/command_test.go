@@ -98,6 +98,8 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"run", "--config", yaml}, []string{"bad.yaml", "rnaks"}},
 		{[]string{"bench"}, []string{"--ranks"}},
 		{[]string{"bench", "--ranks", "2", "--sizes", "10,1KiB"}, []string{"--sizes", "10 bytes", "float32"}},
+		{[]string{"bench", "--local", "2", "--sizes", "8,99999999G"}, []string{"--sizes 99999999GiB", "memory"}},
+		{[]string{"tune", "--tuning", "f", "--local", "2", "--sizes", "99999999G"}, []string{"--sizes 99999999GiB", "memory"}},
 		{[]string{"bench", "--ranks", "2", "--sizes", "1MB"}, []string{"--sizes", "1MB"}},
 		{[]string{"bench", "--ranks", "2", "--dtype", "float31"}, []string{"--dtype", "float31"}},
 		{[]string{"bench", "--ranks", "2", "--reduce", "bitand"}, []string{"--reduce", "bitand", "float32"}},

@@ -121,6 +121,9 @@ func (f *tuneFlags) validate(fs *pflag.FlagSet, cfg *polyrail.Config) error {
 		if size < 4 || size%4 != 0 {
 			fault("--sizes: %d bytes are not a whole number of float32 elements", size)
 		}
+		if err := fitsMemory(size, f.local.size.processes); err != nil {
+			faults = append(faults, err)
+		}
 	}
 	if f.maxTime <= 0 {
 		fault("--max-time %v must be positive", f.maxTime)
