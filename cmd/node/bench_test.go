@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	pb "github.com/google/pprof/profile"
@@ -67,6 +68,12 @@ func TestBenchOverProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		bench(t, "--sizes", "8", "--http", addr) // an address that two processes can't have
+	})
+	t.Run("nothing is left behind head", func(t *testing.T) {
+		leavesNothing(t, program, func(_ *os.Process, stdout *os.File) error { return stdout.Close() })
+	})
+	t.Run("nothing is left of a terminal that closes", func(t *testing.T) {
+		leavesNothing(t, program, func(parent *os.Process, _ *os.File) error { return parent.Signal(syscall.SIGHUP) })
 	})
 	t.Run("memory", func(t *testing.T) {
 		for hosts, want := range map[string]func(share float64) bool{

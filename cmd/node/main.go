@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,11 +34,17 @@ func main() {
 // terminals signal both a process and its group.
 const echo = 500 * time.Millisecond
 
-// signalContext ends with the first SIGINT or SIGTERM; a second one ends the process at once.
+// signalContext ends with the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at
+// once. SIGHUP that nohup(1) ignores stays ignored. A pipe that nobody reads is an error of the
+// write, and no signal that ends the process and leaves its files behind.
 func signalContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	signal.Ignore(syscall.SIGPIPE)
 	go func() { // as long as the process
 		<-signals
 		first := time.Now()
@@ -57,12 +64,15 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	out := &output{w: stdout, stop: stop}
+	out, errs := &output{w: stdout, stop: stop}, &output{w: stderr, stop: stop, log: true}
 	root.SetOut(out)
-	root.SetErr(stderr)
+	root.SetErr(errs)
 	err := root.ExecuteContext(working)
-	if failed := out.failed(); failed != nil {
+	if failed := cmp.Or(out.failed(), errs.failed()); failed != nil {
 		err = failed // what else ended followed from it
+		if errors.Is(failed, syscall.EPIPE) {
+			return exitFailure // as behind head(1): there is nobody to tell
+		}
 	}
 	if err == nil {
 		return exitOK

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/term"
 )
@@ -14,6 +16,7 @@ import (
 type output struct {
 	w    io.Writer
 	stop func()
+	log  bool // it is standard error: nothing but a reader that has gone is an error
 
 	mu  sync.Mutex
 	err error
@@ -21,8 +24,8 @@ type output struct {
 
 func (o *output) Write(b []byte) (int, error) {
 	n, err := o.w.Write(b)
-	if err == nil {
-		return n, nil
+	if err == nil || o.log && !errors.Is(err, syscall.EPIPE) {
+		return n, err
 	}
 	err = fmt.Errorf("standard output: %w", err)
 	o.mu.Lock()

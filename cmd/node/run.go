@@ -18,8 +18,8 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Join a cluster and stay until a signal",
-		Long: `run starts a node, joins the cluster by gossip and stays a member until SIGINT or
-SIGTERM, then leaves it. A second signal ends the process at once.
+		Long: `run starts a node, joins the cluster by gossip and stays a member until SIGINT,
+SIGTERM or SIGHUP, then leaves it. A second signal ends the process at once.
 
 Nodes find each other by --join, by --rendezvous or by both. With a rendezvous no node
 has to be first, and addresses need not be known ahead: see docs/rendezvous.md.
