@@ -24,7 +24,10 @@ func writeTimeline(name string, trace *polyrail.Trace) error {
 	if err != nil {
 		return fmt.Errorf("--timeline: %w", err)
 	}
-	return errors.Join(trace.Write(file), file.Close())
+	if err := errors.Join(trace.Write(file), file.Close()); err != nil {
+		return fmt.Errorf("--timeline: %w", err)
+	}
+	return nil
 }
 
 // measure runs all operations and returns how many elements were wrong, over all ranks.
@@ -35,20 +38,16 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 	}
 	g := &group{Communicator: c, node: node}
 	if f.profile.file != "" && c.Rank() == 0 {
-		file, err := profile.Create(f.profile.file)
-		if err != nil {
+		if g.profile, err = profile.Create(f.profile.file); err != nil { // err stays the result's, for the defer
 			return 0, err
 		}
-		g.profile = file
-		defer func() { err = errors.Join(err, file.Close()) }()
+		defer func() { err = errors.Join(err, g.profile.Close()) }()
 	}
 	if f.plot != "" && c.Rank() == 0 {
-		plot, err := startPlot(f.plot, g)
-		if err != nil {
+		if g.plot, err = startPlot(f.plot, g); err != nil {
 			return 0, err
 		}
-		g.plot = plot
-		defer func() { err = errors.Join(err, plot.finish()) }()
+		defer func() { err = errors.Join(err, g.plot.finish()) }()
 	}
 	if f.timeline != "" && c.Rank() == 0 {
 		trace, failed := c.Trace(timelineEvents)

@@ -69,6 +69,18 @@ func TestBenchOverProcesses(t *testing.T) {
 		}
 		bench(t, "--sizes", "8", "--http", addr) // an address that two processes can't have
 	})
+	t.Run("a file without room", func(t *testing.T) {
+		if _, err := os.Stat("/dev/full"); err != nil {
+			t.Skip(err)
+		}
+		for _, flag := range []string{"--profile=/dev/full", "--timeline=/dev/full"} {
+			cmd := exec.CommandContext(t.Context(), program, "bench", "--local", "2", "--sizes", "8", "--min-time", "20ms", flag)
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(string(out), strings.TrimSuffix(flag, "=/dev/full")+": write") {
+				t.Errorf("%s: %v\n%s", flag, err, out)
+			}
+		}
+	})
 	t.Run("nothing is left behind head", func(t *testing.T) {
 		leavesNothing(t, program, func(_ *os.Process, stdout *os.File) error { return stdout.Close() })
 	})
