@@ -36,6 +36,8 @@ Spec = tuple[
 BATCH = 0
 """The kind of a batch. It is none of polyrail.h."""
 
+_DST_AT_ROOT = frozenset((BATCH, _abi.REDUCE, _abi.GATHER))  # elsewhere, or never, a dst
+
 
 def spec_of(
     kind: int,
@@ -49,6 +51,8 @@ def spec_of(
     exchange: Optional[tuple[Sequence[int], Sequence[int]]] = None,
 ) -> Spec:
     """A call with these arguments. Most are checked where the call is made."""
+    if dst is None and kind not in _DST_AT_ROOT or src is None and kind != _abi.SCATTER:
+        raise TypeError("a buffer is needed, not None")
     return kind, dst, src, _OPERATORS[op], root, dtype, name, counts, exchange
 
 

@@ -400,6 +400,9 @@ class Alone(unittest.TestCase):
                 comm.all_reduce(array.array("h", [1]))
             with self.assertRaises((BufferError, TypeError)):
                 comm.all_reduce(b"read only")
+            for call in (comm.all_reduce, comm.start_all_reduce, comm.broadcast, comm.scan, comm.reduce, comm.scatter):
+                with self.assertRaisesRegex(TypeError, "a buffer is needed, not None"):
+                    call(None)  # and the communicator lives
             comm.all_reduce(bytearray(b"right"))
             comm.close()
             with self.assertRaises(polyrail.ArgumentError):
