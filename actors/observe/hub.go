@@ -17,8 +17,7 @@ const (
 	frameEvery = time.Second
 	eventDelay = 50 * time.Millisecond
 	// askPause is added to the pause between two questions to all other nodes for each of them.
-	askPause     = 15 * time.Millisecond
-	writeTimeout = 10 * time.Second // of one frame, to a viewer
+	askPause = 15 * time.Millisecond
 )
 
 // hub makes frames while somebody looks, each once for all viewers. A viewer that has not taken a
@@ -179,9 +178,6 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		case <-s.source.Closing():
 			return
 		case text := <-v.frames:
-			if c.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
-				return
-			}
 			for _, part := range [][]byte{[]byte("data: "), text, []byte("\n\n")} {
 				if _, err := w.Write(part); err != nil {
 					return

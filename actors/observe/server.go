@@ -50,8 +50,9 @@ const (
 	idleTimeout    = time.Minute
 	maxHeaderBytes = 16 << 10
 	maxConnections = 256
-	statusTimeout  = 2 * time.Second // for what a status asks of others
-	maxScrapes     = 4               // of metrics, at once
+	statusTimeout  = 2 * time.Second  // for what a status asks of others
+	maxScrapes     = 4                // of metrics, at once
+	writeTimeout   = 10 * time.Second // of one write to a connection
 )
 
 // Listener is an address that is listened on, before there is a node to show.
@@ -235,6 +236,14 @@ type limitedConn struct {
 	net.Conn
 	slots chan struct{}
 	once  sync.Once
+}
+
+// Write implements net.Conn. Who takes nothing loses the connection: it would keep its slot for ever.
+func (c *limitedConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 // Close implements net.Conn.
