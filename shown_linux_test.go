@@ -314,3 +314,38 @@ func TestTheLastOperandOutlivesItsRank(t *testing.T) {
 		})
 	}
 }
+
+// A rank may look for an operand long after its own was taken: here, since an operator keeps its
+// process from it. Until then it stays, though the node that shows it has closed.
+func TestAnOperandStaysUntilItIsTaken(t *testing.T) {
+	onHosts(t, hostOf(2), func(c *Config) { c.WaitSpin = 0 }, func(b *bed) {
+		train, other := b.form("train"), b.form("other")
+		ctx, cancel := b.timeout()
+		defer cancel()
+		b.each(func(i int) error {
+			return errors.Join(shownSums(ctx, train[i], 20), shownSums(ctx, other[i], 20))
+		})
+		folding, goOn := make(chan struct{}), make(chan struct{})
+		slow := UserOp("slow", func(dst, a, _ []float32) { close(folding); <-goOn; copy(dst, a) })
+		busy, err := StartAllReduce(ctx, other[1], operand(1, 2), slow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := operand(1, 2)
+		w, err := StartAllReduce(ctx, train[1], late, Sum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fast := UserOp("slow", func(dst, a, _ []float32) { copy(dst, a) })
+		err = AllReduce(ctx, other[0], operand(0, 2), fast)
+		<-folding // where rank 1 looks when somebody knocks
+		if err := errors.Join(err, AllReduce(ctx, train[0], operand(0, 2), Sum), other[0].Close(ctx),
+			train[0].Close(ctx), b.Nodes[0].Close(ctx)); err != nil {
+			t.Error(err)
+		}
+		close(goOn)
+		if err := errors.Join(busy.Wait(ctx), w.Wait(ctx), checkSum(late, 2)); err != nil {
+			t.Error(err)
+		}
+	})
+}

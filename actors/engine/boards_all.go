@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/railactors/board"
 )
@@ -78,10 +80,11 @@ func (s *shownGroups) sweep(end bool) {
 }
 
 // taken reports whether each rank that looks at the own page has taken all, has ended too, or is
-// lost.
+// lost. One that this node has left is none of these.
 func (r *remains) taken() bool {
 	for rank, page := range r.pages {
-		if page.Sees(r.group.Rank) && page.Done() < r.last && !page.Ended() && r.group.Peers[rank].Lost() == nil {
+		if page.Sees(r.group.Rank) && page.Done() < r.last && !page.Ended() &&
+			!errors.Is(r.group.Peers[rank].Lost(), fault.ErrRankLost) {
 			return false
 		}
 	}
