@@ -33,6 +33,10 @@ func (c *coordinator) agree(ctx actor.Context, m *Control) {
 		if c.leader != nil {
 			actions, err = c.leader.TooLate(int(m.From), b.TooLate.GetVersion(), b.TooLate.GetNext())
 		}
+	case *messages.Control_Leave:
+		if c.leader != nil {
+			actions, err = c.leader.Departed(int(m.From), b.Leave.GetLast())
+		}
 	}
 	if err != nil {
 		c.group.Fail(fmt.Errorf("table agreement with rank %d (node %q): %w", m.From,
@@ -106,6 +110,9 @@ func (c *coordinator) publish(ctx actor.Context, actions []table.Action) {
 		message := &messages.Control{}
 		if a.Prepare != nil {
 			message.Body = &messages.Control_Prepare{Prepare: prepareMessage(a.Prepare)}
+			for rank := range c.group.Size { // each is waited for
+				c.group.Heed(op.Rank(rank))
+			}
 		} else {
 			message.Body = &messages.Control_Commit{Commit: &messages.Commit{Version: a.Commit.Version, Effective: a.Commit.Effective}}
 		}

@@ -138,6 +138,7 @@ func (c *communicator) control(ctx actor.Context, m *Control) {
 		}
 		n.tell(c.trees, m)
 	case *messages.Control_Leave: // behind what it has sent before
+		n.tell(c.handle.coordinator, m)
 		if c.trees != nil {
 			n.tell(c.trees, m)
 		}

@@ -1,6 +1,9 @@
 package table
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // How far ahead of rank 0's next operation a table takes over, in operations: far enough
 // that Prepare overtakes the fastest rank, near enough that the new table is used soon.
@@ -27,7 +30,8 @@ type Leader struct {
 
 	committed          *Table // nil: still the one that the communicator began with
 	committedEffective uint64
-	fastest            uint64 // highest next seq that a rank was too late with
+	fastest            uint64 // highest next seq that a rank was too late with, or has closed before
+	departed           []bool // by rank: it has closed, and answers no more
 }
 
 type proposal struct {
@@ -40,7 +44,8 @@ type proposal struct {
 
 // NewLeader is the leader of that many ranks, beside rank 0's own Member.
 func NewLeader(ranks int, member *Member) *Leader {
-	return &Leader{member: member, ranks: ranks, lead: minLead, version: member.Table().Version}
+	return &Leader{member: member, ranks: ranks, lead: minLead, version: member.Table().Version,
+		departed: make([]bool, ranks)}
 }
 
 // Propose starts the agreement on a table; its Version is ignored. While another proposal is open
@@ -92,6 +97,21 @@ func (l *Leader) TooLate(rank int, version uint32, next uint64) ([]Action, error
 	return l.advance(), nil
 }
 
+// Departed notes that a rank begins nothing after seq last. Nobody waits for its answers any more: it
+// is too late for an open proposal that it has gone past, and ready for every other one.
+func (l *Leader) Departed(rank int, last uint64) ([]Action, error) {
+	l.departed[rank] = true
+	l.fastest = max(l.fastest, last+1)
+	if l.open == nil {
+		return nil, nil
+	}
+	p := l.open.prepare
+	if last > p.Effective {
+		return l.TooLate(rank, p.Version(), last+1)
+	}
+	return l.Ready(rank, p.Version())
+}
+
 // answered is the open proposal, if that is what the rank answered.
 func (l *Leader) answered(rank int, version uint32) (*proposal, error) {
 	if rank < 0 || rank >= l.ranks {
@@ -125,6 +145,11 @@ func (l *Leader) advance() []Action {
 		Committed:          l.committed,
 		CommittedEffective: l.committedEffective,
 	}
-	p.ready, p.missing = make([]bool, l.ranks), l.ranks
+	p.ready, p.missing = slices.Clone(l.departed), l.ranks
+	for _, gone := range l.departed {
+		if gone {
+			p.missing--
+		}
+	}
 	return []Action{{Prepare: p.prepare}}
 }

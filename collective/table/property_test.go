@@ -11,6 +11,7 @@ type group struct {
 	t        *rapid.T
 	members  []*Member
 	leader   *Leader
+	closed   []bool // by rank
 	inFlight uint64 // operations that a rank may be ahead of the slowest one
 	versions []uint32
 	mail     []func() // each delivers one message
@@ -24,6 +25,7 @@ func newGroup(t *rapid.T) *group {
 		g.members = append(g.members, NewMember(start))
 	}
 	g.leader = NewLeader(len(g.members), g.members[0])
+	g.closed = make([]bool, len(g.members))
 	return g
 }
 
@@ -39,7 +41,17 @@ func (g *group) send(actions []Action, err error) {
 	}
 }
 
+// depart closes a rank: it takes no more messages, and rank 0 is told its last seq.
+func (g *group) depart(rank int) {
+	g.closed[rank] = true
+	last := g.members[rank].Next() - 1
+	g.mail = append(g.mail, func() { g.send(g.leader.Departed(rank, last)) })
+}
+
 func (g *group) receive(rank int, a Action) {
+	if g.closed[rank] {
+		return
+	}
 	if a.Commit != nil {
 		if _, err := g.members[rank].Commit(*a.Commit); err != nil {
 			g.t.Fatalf("rank %d: %v", rank, err)
@@ -68,10 +80,12 @@ func (g *group) deliver(i int) {
 // checks that the operation runs under the same table everywhere.
 func (g *group) begin(rank int) bool {
 	slowest := g.members[rank].Next()
-	for _, m := range g.members {
-		slowest = min(slowest, m.Next())
+	for i, m := range g.members {
+		if !g.closed[i] {
+			slowest = min(slowest, m.Next())
+		}
 	}
-	if g.members[rank].Next() >= slowest+g.inFlight {
+	if g.closed[rank] || g.members[rank].Next() >= slowest+g.inFlight {
 		return false
 	}
 	seq, t, ok := g.members[rank].Begin()
@@ -97,6 +111,8 @@ func TestNoRankRunsASeqUnderAnotherTable(t *testing.T) {
 				ticket, actions, err := g.leader.Propose(weights(uint32(proposed + 2)))
 				proposed = ticket
 				g.send(actions, err)
+			case pick == 9 && len(g.members) > 1 && rapid.IntRange(0, 9).Draw(t, "departs") == 0:
+				g.depart(rapid.IntRange(1, len(g.members)-1).Draw(t, "departed"))
 			case pick < 5 && len(g.mail) > 0:
 				g.deliver(rapid.IntRange(0, len(g.mail)-1).Draw(t, "message"))
 			default:
@@ -126,6 +142,9 @@ func (g *group) settle(proposed uint64) {
 		}
 	}
 	for rank, m := range g.members {
+		if g.closed[rank] {
+			continue
+		}
 		if m.Table() != g.members[0].Table() {
 			g.t.Fatalf("rank %d ends with table %d, rank 0 with %d", rank, m.Table().Version, g.members[0].Table().Version)
 		}
