@@ -56,12 +56,29 @@ func (s *Store) String() string { return (&url.URL{Scheme: "dir", Path: s.dir}).
 func (s *Store) Put(ctx context.Context, e cluster.Entry, ttl time.Duration) error {
 	_, err := bounded(ctx, s, func() (struct{}, error) {
 		// Not MkdirAll: where the directory itself is missing, the file system is not mounted.
-		if err := os.Mkdir(s.of(e.Cluster), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		err := os.Mkdir(s.of(e.Cluster), 0o777)
+		switch {
+		case err == nil:
+			err = s.open(e.Cluster)
+		case errors.Is(err, fs.ErrExist):
+			err = nil
+		}
+		if err != nil {
 			return struct{}{}, err
 		}
 		return struct{}{}, s.write(e)
 	})
 	return err
+}
+
+// open lets all write to a cluster's new directory who can write to the one above it, whatever the
+// process's umask says.
+func (s *Store) open(name string) error {
+	info, err := os.Stat(s.dir)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(s.of(name), info.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky))
 }
 
 func (s *Store) write(e cluster.Entry) error {

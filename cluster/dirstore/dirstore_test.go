@@ -275,3 +275,21 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	close(hang)
 	put(t, s, entry("red", "a")) // it goes on where the file system does
 }
+
+// Nodes of several users share a store that all of them may write to.
+func TestWhoeverMayWriteToTheDirectoryMayWriteToAClusters(t *testing.T) {
+	for _, mode := range []fs.FileMode{0o777, 0o777 | fs.ModeSticky, 0o770 | fs.ModeSetgid, 0o700} {
+		s := New(t.TempDir())
+		if err := os.Chmod(s.dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, entry("red", "a"))
+		info, err := os.Stat(s.of("red"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode() &^ fs.ModeDir; got != mode {
+			t.Errorf("a cluster's directory in one of mode %v has mode %v", mode, got)
+		}
+	}
+}
