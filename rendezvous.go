@@ -41,16 +41,16 @@ func ParseRendezvous(s string) (Rendezvous, error) {
 			"%w: rendezvous: %w (want redis://HOST:PORT/DB, rediss://HOST:PORT/DB or dir:///PATH)",
 			fault.ErrConfig, fmt.Errorf(format, args...))
 	}
+	// Where a password holds what is to be escaped, any part of the URL may be a piece of it.
 	u, err := url.Parse(s)
 	if err != nil {
-		var e *url.Error
-		if errors.As(err, &e) {
-			err = e.Err // without the URL
-		}
-		return bad("%w", err)
+		return bad("it is no URL: a port is a number, and names and passwords have %%2F for /, and so on")
 	}
-	if u.RawQuery != "" || u.Fragment != "" {
-		return bad("%s: nothing can follow the path", u.Redacted())
+	switch {
+	case u.RawQuery != "" || u.Fragment != "":
+		return bad("nothing can follow the path, and passwords have %%3F for ? and %%23 for #")
+	case u.Scheme != "dir" && u.Scheme != "file" && strings.Contains(u.Opaque+u.Path, "@"):
+		return bad("an @ comes late: names and passwords have %%2F for /")
 	}
 	var r Rendezvous
 	switch u.Scheme {
@@ -58,7 +58,7 @@ func ParseRendezvous(s string) (Rendezvous, error) {
 		db := 0
 		if path := strings.Trim(u.Path, "/"); path != "" {
 			if db, err = strconv.Atoi(path); err != nil {
-				return bad("%s: database %q is not a number", u.Redacted(), path)
+				return bad("database %q is not a number", path)
 			}
 		}
 		port := u.Port()
@@ -72,13 +72,13 @@ func ParseRendezvous(s string) (Rendezvous, error) {
 		}
 	case "dir", "file":
 		if u.Host != "" || u.User != nil || u.Path == "" {
-			return bad("%s: a directory is an absolute path after three slashes", u.Redacted())
+			return bad("a directory is an absolute path after three slashes")
 		}
 		r.Directory = filepath.Clean(filepath.FromSlash(u.Path))
 	case "list":
 		return bad("a fixed list of addresses is what --join takes")
 	default:
-		return bad("%s: unknown scheme %q", u.Redacted(), u.Scheme)
+		return bad("unknown scheme %q", u.Scheme)
 	}
 	if faults := r.faults(); len(faults) > 0 {
 		return bad("%w", errors.Join(faults...))

@@ -49,6 +49,14 @@ func TestAWrongRendezvousURLIsExplainedWithoutItsPassword(t *testing.T) {
 		"etcd://x:secret@host":          `"etcd"`,
 		"list:10.0.0.1:7946":            "--join",
 		"nothing":                       "scheme",
+		"redis://:secret/x@host:1":      "%2F",
+		"redis://:secret?x@host:1":      "%2F",
+		"redis://:secret#x@host:1":      "%2F",
+		"redis://:1234/secret@host:1":   "%2F",
+		"redis://:1234?secret@host:1":   "%3F",
+		"redis://host:1/0?p=secret":     "path",
+		"redis://x:secret%@host:1":      "URL",
+		"x:secret@host:1":               "an @",
 	} {
 		_, err := ParseRendezvous(text)
 		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) ||

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -336,5 +337,14 @@ func TestATokenOfTheEnvironmentIsOnNoCommandLine(t *testing.T) {
 	}
 	if shared := f.sharedArgs(cmd); strings.Contains(strings.Join(shared, " "), token) {
 		t.Errorf("all processes get %q", shared)
+	}
+}
+
+func TestAFaultOfTheEnvironmentDoesNotRepeatAPassword(t *testing.T) {
+	t.Setenv("POLYRAIL_RENDEZVOUS", "redis://:secret@store:port")
+	var errs strings.Builder
+	code := execute(t.Context(), []string{"run"}, io.Discard, &errs)
+	if got := errs.String(); code != exitUsage || !strings.Contains(got, "POLYRAIL_RENDEZVOUS") || strings.Contains(got, "secret") {
+		t.Errorf("exit code %d, %s", code, got)
 	}
 }

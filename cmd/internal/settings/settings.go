@@ -7,6 +7,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -70,9 +71,18 @@ func applyOne(flags *pflag.FlagSet, f *pflag.Flag, file *config) error {
 		return fmt.Errorf("%s: one value is wanted, not %d", source, len(items))
 	}
 	for _, item := range items {
-		if err := flags.Set(f.Name, item); err != nil {
+		if err := Set(flags, f.Name, item); err != nil {
 			return fmt.Errorf("%s: %w", source, err)
 		}
 	}
 	return nil
+}
+
+// Set sets a flag. Its error does not repeat the value: that may hold a password.
+func Set(flags *pflag.FlagSet, name, value string) error {
+	err := flags.Set(name, value)
+	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+		return invalid.Unwrap()
+	}
+	return err
 }

@@ -359,8 +359,9 @@ func TestSettingsAreTheFlagsAndTheEnvironment(t *testing.T) {
 		t.Errorf("%+v", cfg)
 	}
 	for _, text := range []string{"nonsense=1", "name", "rank-timeout=soon", "rail=x", "=", "config=/does/not/exist",
+		"rendezvous=redis://:secret@store:port",
 		strings.Repeat("#", maxSettings+1)} {
-		if _, err := parse(text, io.Discard); !errors.Is(err, polyrail.ErrConfig) {
+		if _, err := parse(text, io.Discard); !errors.Is(err, polyrail.ErrConfig) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.20q: %v", text, err)
 		}
 	}

@@ -48,7 +48,7 @@ func parse(text string, log io.Writer) (polyrail.Config, error) {
 			return cfg, fmt.Errorf("%w: setting %q: want KEY=VALUE, where a key is the name of a flag of node run",
 				polyrail.ErrConfig, key)
 		}
-		if err := fs.Set(key, value); err != nil {
+		if err := settings.Set(fs, key, value); err != nil {
 			return cfg, fmt.Errorf("%w: setting %s: %w", polyrail.ErrConfig, key, err)
 		}
 	}
