@@ -265,8 +265,8 @@ int polyrail_recv(polyrail_comm comm, void *data, uint64_t count, int dtype, int
 int polyrail_wait(polyrail_work work, int64_t timeout_ns, polyrail_result *result,
                   polyrail_error *error);
 
-/* Ends a call. A collective one breaks its communicator. The memory is the library's until
- * polyrail_wait says that the call has ended, which is soon. */
+/* Ends a call, unless it has ended. A collective one breaks its communicator. The memory is the
+ * library's until polyrail_wait says that the call has ended, which is soon. */
 int polyrail_cancel(polyrail_work work, polyrail_error *error);
 
 /* Releases the handle of a call that nobody is going to wait for. The call goes on. */

@@ -164,10 +164,11 @@ func (b *Bridge) Wait(h Handle, d time.Duration) (result Result, ended bool, err
 	return w.result, true, w.err
 }
 
-// Cancel ends a call in flight. Its memory is the runtime's until it has ended: wait for it.
+// Cancel ends a call in flight. Its memory is the runtime's until it has ended: wait for it. A call
+// that has ended has nothing left to cancel, and its communicator goes on.
 func (b *Bridge) Cancel(h Handle) error {
 	w, err := lookup[*work](b, h)
-	if err == nil {
+	if err == nil && !w.waitFor(0) {
 		w.cancel()
 	}
 	return err
