@@ -109,12 +109,13 @@ def _tensor(tensor: Any, dtype: Optional[str]) -> Buffer:
         raise BufferError("a tensor must be dense, contiguous and on the CPU (polyrail.torch takes others)")
     if tensor.is_conj() or tensor.is_neg():
         raise BufferError("a tensor's memory must hold its values: call resolve_conj or resolve_neg")
+    keep = tensor.detach()  # holds the memory, also where tensor.data is replaced
     if dtype is not None:
-        return _counted(tensor.data_ptr(), tensor.numel() * tensor.element_size(), _dtype(dtype), tensor)
+        return _counted(keep.data_ptr(), keep.numel() * keep.element_size(), _dtype(dtype), keep)
     number = _TORCH_DTYPES.get(str(tensor.dtype))
     if number is None:
         raise TypeError(f"{tensor.dtype} is no element type of polyrail; name one with dtype=")
-    return tensor.data_ptr(), tensor.numel(), number, tensor
+    return keep.data_ptr(), keep.numel(), number, keep
 
 
 def _counted(address: int, length: int, number: int, keep: Any) -> Buffer:

@@ -50,7 +50,8 @@ class Staged:
             self.copy = torch.empty(tensor.shape, dtype=tensor.dtype)
         if self.copy is not None and load:
             self.copy.copy_(tensor.detach())  # of a CUDA tensor: waits for its stream
-        self.memory = tensor if self.copy is None else self.copy
+        # detach shares the memory, and holds it also where tensor.data is replaced.
+        self.memory = tensor.detach() if self.copy is None else self.copy
 
     def store(self) -> None:
         """Takes the result to where it belongs, a parameter too, whatever the thread's grad mode."""

@@ -16,6 +16,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import weakref
 
 import polyrail
 from polyrail import _abi, _work
@@ -551,6 +552,23 @@ work = node.communicator("one", 1).start_recv(bytearray(8))
         for lazy in (torch._neg_view(x), torch.ones(2, dtype=torch.complex64).conj()):
             with self.assertRaisesRegex(BufferError, "resolve_"):
                 view(lazy, True, "float32")
+
+    def test_memory_of_a_tensor_is_held_though_its_data_is_replaced(self):
+        try:
+            import numpy
+            import torch
+        except ImportError:
+            self.skipTest("SKIPPED: no torch")
+        with node("x") as n, n.communicator("one", 1) as comm:
+            memory = numpy.zeros(2, numpy.float32)
+            alive, x = weakref.ref(memory), torch.from_numpy(memory)
+            del memory
+            work = comm.start_recv(x, 0)
+            x.data = torch.zeros(1)
+            self.assertIsNotNone(alive(), "a receive in flight has lost its memory")
+            comm.send(numpy.ones(2, numpy.float32), 0)
+            work.wait()
+            self.assertIsNone(alive())
 
     def test_numpy_arrays_are_buffers(self):
         try:

@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 import unittest
+import weakref
 from datetime import timedelta
 
 try:
@@ -165,6 +166,20 @@ def parameters(rank, n, pipe):
         equal(many[0], 3), equal(many[1], 3)
         dist.all_gather(many, x)
         equal(many[1], 2)
+
+
+def replaced(rank, n, pipe):
+    """The memory of a tensor in flight is held, also where its data is replaced meanwhile."""
+    import numpy
+
+    memory = numpy.zeros(2, numpy.float32)
+    alive, x = weakref.ref(memory), torch.from_numpy(memory)
+    del memory
+    work = dist.irecv(x, 0)
+    x.data = torch.zeros(1)
+    assert alive() is not None, "a receive in flight has lost its memory"
+    dist.send(torch.ones(2), 0)
+    work.wait()
 
 
 def lazy(rank, n, pipe):
@@ -464,6 +479,13 @@ class Torch(unittest.TestCase):
 
     def test_results_go_into_parameters(self):
         self.run_ranks("parameters", 2)
+
+    def test_memory_in_flight_is_held_though_data_is_replaced(self):
+        try:
+            import numpy  # noqa: F401, whose arrays tell when their memory is freed
+        except ImportError:
+            self.skipTest("SKIPPED: no numpy")
+        self.run_ranks("replaced", 1)
 
     def test_lazy_tensors_are_their_values(self):
         self.run_ranks("lazy", 2)
