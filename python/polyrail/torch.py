@@ -190,8 +190,9 @@ class ProcessGroup(dist.ProcessGroup):
         if isinstance(tensors, torch.Tensor):
             tensors = [tensors]
         root = opts.rootRank if opts is not None else 0
-        t = Staged(tensors[0], self.rank() == root)
-        return self._run(_abi.BROADCAST, t.memory, t.memory, tensors, t.store, root=root)
+        sends = self.rank() == root  # then the tensor is only read
+        t = Staged(tensors[0], sends)
+        return self._run(_abi.BROADCAST, t.memory, t.memory, tensors, _nothing if sends else t.store, root=root)
 
     def reduce(self, tensors: Sequence[torch.Tensor], opts: Any) -> Any:  # type: ignore[override]
         """Puts the combination into the root's tensor."""
@@ -301,7 +302,7 @@ class ProcessGroup(dist.ProcessGroup):
         return _Receive(self._recv(tensors, ANY, tag, source), source)
 
     def _recv(self, tensors: Sequence[torch.Tensor], src: int, tag: int, source: list[int]) -> Any:
-        t = Staged(tensors[0], False)
+        t = Staged(tensors[0], True)  # a message may be shorter, and the rest stays as it was
         address, dtype, count = bytes_of(t.memory)
 
         def ended(result: CResult) -> None:

@@ -182,6 +182,22 @@ def replaced(rank, n, pipe):
     work.wait()
 
 
+def kept(rank, n, pipe):
+    """What an operation does not write stays as it was, though the tensor is copied on the way."""
+    if rank == 0:
+        dist.send(torch.ones(2), 1)
+    else:
+        x = torch.full((4, 2), 7.0).t()[0]
+        dist.recv(x, 0)
+        equal(x, torch.tensor([1.0, 1.0, 7.0, 7.0]))
+    root = torch.ones(3, 3).t()
+    dist.broadcast(x := root if rank == 0 else torch.zeros(3, 3), 0)
+    equal(x, 1)
+    assert rank != 0 or root._version == 0, "the root's tensor was written"
+    dist.broadcast(x := torch.ones(1).expand(4) if rank == 0 else torch.zeros(4), 0)
+    equal(x, 1)
+
+
 def lazy(rank, n, pipe):
     """What is sent of a lazy conjugate or negative is its value, and what it takes is so, too."""
     conjugate = lambda z: torch.full((2,), z).conj()
@@ -486,6 +502,9 @@ class Torch(unittest.TestCase):
         except ImportError:
             self.skipTest("SKIPPED: no numpy")
         self.run_ranks("replaced", 1)
+
+    def test_what_is_not_written_stays(self):
+        self.run_ranks("kept", 2)
 
     def test_lazy_tensors_are_their_values(self):
         self.run_ranks("lazy", 2)
