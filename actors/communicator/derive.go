@@ -81,7 +81,8 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 }
 
 // derive makes a communicator of some members, with a barrier of all, for a call that was admitted:
-// a context that has ended since breaks this one. It is nil where this rank is none of them. All ranks must give the same salt; those of one communicator the same color.
+// a context that has ended since breaks this one. It is nil where this rank is none of them. All ranks
+// must give the same salt; those of one communicator the same color.
 func (c *Communicator) derive(ctx context.Context, members []op.Rank,
 	salt, color uint64) (*Communicator, error) {
 	n, g := c.Group.node, c.Group

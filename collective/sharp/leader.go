@@ -2,6 +2,7 @@ package sharp
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -24,7 +25,8 @@ type Leader struct {
 	state    leaderState
 	until    time.Time // when the state ends by itself
 	offers   []Offer
-	avoid    []string // nodes by which a tree failed, the latest one last
+	mishaps  int            // trees that failed, ever
+	avoid    map[string]int // nodes by which one failed: the last one's number
 	layout   Layout
 	group    uint64
 	since    time.Time // the group was offered
@@ -73,7 +75,9 @@ type LeaderAction struct {
 
 // NewLeader makes the leader of all ranks, itself among them. A tree's nodes have at most radix
 // children where there are nodes enough; 0: as many as there are.
-func NewLeader(ranks []Site, radix int) *Leader { return &Leader{ranks: ranks, radix: radix} }
+func NewLeader(ranks []Site, radix int) *Leader {
+	return &Leader{ranks: ranks, radix: radix, avoid: map[string]int{}}
+}
 
 // Wake is when Tick has something to do; ok is false if it hasn't. Where a rank has left nobody needs
 // another tree.
@@ -101,11 +105,7 @@ func (l *Leader) Tick(now time.Time, fresh uint64, out []LeaderAction) []LeaderA
 	case seeking:
 		return l.ask(now, fresh, out)
 	case asking:
-		for i, j := range l.layout {
-			if !l.said[i] {
-				l.failed(j.Node)
-			}
-		}
+		l.failed(func(node int) bool { return !l.said[node] })
 		return l.rest(now, l.relinquish(out))
 	default: // opening
 		return l.lose("the ranks did not connect to it in time", out)
@@ -123,12 +123,11 @@ func (l *Leader) Offer(o Offer) {
 // ask lays a tree over the ranks, by those that have offered themselves: first by those with the
 // fewest groups by which no tree has failed. It asks all of them.
 func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAction {
-	l.avoid = slices.DeleteFunc(l.avoid, func(node string) bool {
+	maps.DeleteFunc(l.avoid, func(node string, _ int) bool {
 		return !slices.ContainsFunc(l.offers, func(o Offer) bool { return o.Node == node })
 	})
-	failed := func(o Offer) int { return slices.Index(l.avoid, o.Node) }
 	slices.SortFunc(l.offers, func(a, b Offer) int {
-		return cmp.Or(failed(a)-failed(b), a.Groups-b.Groups, cmp.Compare(a.Node, b.Node))
+		return cmp.Or(l.avoid[a.Node]-l.avoid[b.Node], a.Groups-b.Groups, cmp.Compare(a.Node, b.Node))
 	})
 	l.group, l.layout = fresh, Arrange(l.ranks, l.offers, l.radix)
 	if len(l.layout) == 0 { // which says nothing of a tree that was lost before: others may offer soon
@@ -145,9 +144,14 @@ func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAc
 	return out
 }
 
-// failed has a node be the last choice from now on.
-func (l *Leader) failed(node string) {
-	l.avoid = append(slices.DeleteFunc(l.avoid, func(n string) bool { return n == node }), node)
+// failed has nodes of the layout be the last choice from now on.
+func (l *Leader) failed(by func(node int) bool) {
+	l.mishaps++
+	for i, j := range l.layout {
+		if by(i) {
+			l.avoid[j.Node] = l.mishaps
+		}
+	}
 }
 
 // relinquish lets go of the tree's nodes.
@@ -224,9 +228,7 @@ func (l *Leader) Ready(now time.Time, rank int, group uint64, obstacle string,
 // have room for it.
 func (l *Leader) lose(reason string, out []LeaderAction) []LeaderAction {
 	l.state, l.settled = fencing, 0
-	for _, j := range l.layout {
-		l.failed(j.Node)
-	}
+	l.failed(func(int) bool { return true })
 	l.await(len(l.ranks))
 	for _, rank := range l.left {
 		l.heard(rank)
