@@ -45,8 +45,8 @@ class Communicator:
 
     Of all methods: a buffer has the buffer protocol, is contiguous, and is used in place. dtype says
     what buffers hold where they cannot say so themselves: "bfloat16", "float32loc". op is "sum",
-    "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "minloc" or "maxloc". name is compared
-    between ranks, so that calls in different orders are found out.
+    "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "minloc" or "maxloc"; the sum of bools is
+    their "bitor". name is compared between ranks, so that calls in different orders are found out.
     """
 
     def __init__(self, handle: int) -> None:

@@ -16,7 +16,7 @@ static struct {
 	int64_t slice_ns;
 } library;
 
-/* The element type of a buffer, or 0. */
+/* The element type of a buffer, or 0; so for bools, whose sum is special. */
 static int element(const Py_buffer *b)
 {
 	if (!b->format || !b->format[0] || b->format[1])
@@ -24,7 +24,7 @@ static int element(const Py_buffer *b)
 	if (strchr("bilqn", b->format[0]))
 		return b->itemsize == 1 ? POLYRAIL_INT8 : b->itemsize == 4 ? POLYRAIL_INT32 :
 		       b->itemsize == 8 ? POLYRAIL_INT64 : 0;
-	if (strchr("BILQNc?", b->format[0]))
+	if (strchr("BILQNc", b->format[0]))
 		return b->itemsize == 1 ? POLYRAIL_UINT8 : b->itemsize == 4 ? POLYRAIL_UINT32 :
 		       b->itemsize == 8 ? POLYRAIL_UINT64 : 0;
 	if (strchr("efd", b->format[0]))

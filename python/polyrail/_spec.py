@@ -24,6 +24,7 @@ class _Operators(dict[Any, int]):
 NO_OP = object()
 """The operator of a call that combines nothing."""
 _OPERATORS = _Operators({NO_OP: 0}, **OPS)
+_SUM, _OR, _BYTE = OPS["sum"], OPS["bitor"], _abi.DTYPES["uint8"]
 
 
 # A collective call as it was made: kind, dst, src, operator, root, dtype, name, counts, and the counts
@@ -85,6 +86,8 @@ def call_of(comm: int, rank: int, size: int, spec: Spec) -> Call:
     of, of_count, others, _ = source
     if elements != others and dst is not None and src is not None:
         raise TypeError("the buffers have different element types")
+    if op == _SUM and dtype is None:
+        op = _sum_of(elements or others, src)
     keep: tuple[Any, ...] = (target, source)
     parts = sent = received = text = 0  # addresses
     if counts is not None:
@@ -111,11 +114,25 @@ def _batch(comm: int, buffers: Sequence[Any], op: int, dtype: Optional[str]) -> 
     kinds = {kind for _, _, kind, _ in views}
     if len(kinds) != 1:
         raise TypeError("a batch needs buffers, of one element type")
+    number = kinds.pop()
+    if op == _SUM and dtype is None:
+        op, *others = {_sum_of(number, b) for b in buffers}
+        if others:
+            raise TypeError("a batch has bools and numbers, whose sums differ")
     array = (CBuffer * len(views))(*(CBuffer(address, count) for address, count, _, _ in views))
     c = new_call()
     c.function, c.keep = lib.batch, (views, array)
-    c.args = (comm, array, len(views), kinds.pop(), op)
+    c.args = (comm, array, len(views), number, op)
     return c
+
+
+def _sum_of(elements: int, buffer: Any) -> int:
+    """The operator of a sum. A byte of a bool is 0 or 1, so that of bools is their or, as numpy's."""
+    if elements != _BYTE:
+        return _SUM
+    element = getattr(buffer, "dtype", None)  # of numpy and torch
+    text = memoryview(buffer).format if element is None else str(element)
+    return _OR if text in ("?", "bool", "torch.bool") else _SUM
 
 
 def _counts(name: str, counts: Sequence[int], size: int) -> ctypes.Array[ctypes.c_int64]:

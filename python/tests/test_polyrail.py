@@ -99,6 +99,11 @@ def calls(n, comm, pipe):
     half = bytearray(b"\x80\x3f") * 4  # 1.0 as bfloat16
     comm.all_reduce(half, dtype="bfloat16")
     assert half == bytearray(b"\x00\x40") * 4
+    flags = memoryview(bytearray([1, me, 0])).cast("?")
+    comm.all_reduce(flags)
+    assert flags.cast("B") == b"\1\1\0", bytes(flags)  # bools
+    comm.all_reduce_batch([flags])
+    assert flags.cast("B") == b"\1\1\0", bytes(flags)
     comm.barrier()
 
     works = [comm.start_all_reduce(ints(*[i + me] * 5000)) for i in range(40)]
@@ -404,6 +409,8 @@ class Alone(unittest.TestCase):
             for call in (comm.all_reduce, comm.start_all_reduce, comm.broadcast, comm.scan, comm.reduce, comm.scatter):
                 with self.assertRaisesRegex(TypeError, "a buffer is needed, not None"):
                     call(None)  # and the communicator lives
+            with self.assertRaisesRegex(TypeError, "bools and numbers"):
+                comm.all_reduce_batch([bytearray(1), memoryview(bytearray(1)).cast("?")])
             comm.all_reduce(bytearray(b"right"))
             comm.close()
             with self.assertRaises(polyrail.ArgumentError):
