@@ -192,7 +192,10 @@ class ProcessGroup(dist.ProcessGroup):
         root = opts.rootRank if opts is not None else 0
         sends = self.rank() == root  # then the tensor is only read
         t = Staged(tensors[0], sends)
-        return self._run(_abi.BROADCAST, t.memory, t.memory, tensors, _nothing if sends else t.store, root=root)
+        then: Callable[[], None] = t.store
+        if sends:
+            then = _nothing
+        return self._run(_abi.BROADCAST, t.memory, t.memory, tensors, then, root=root)
 
     def reduce(self, tensors: Sequence[torch.Tensor], opts: Any) -> Any:  # type: ignore[override]
         """Puts the combination into the root's tensor."""
