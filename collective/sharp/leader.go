@@ -120,8 +120,8 @@ func (l *Leader) Offer(o Offer) {
 	}
 }
 
-// ask lays a tree over the ranks, by those that have offered themselves: first by those with the
-// fewest groups by which no tree has failed. It asks all of them.
+// ask lays a tree over the ranks, by those that have offered themselves: first by those by which no
+// tree has failed, or the longest ago, and of these by the ones with the fewest groups. It asks all.
 func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAction {
 	maps.DeleteFunc(l.avoid, func(node string, _ int) bool {
 		return !slices.ContainsFunc(l.offers, func(o Offer) bool { return o.Node == node })
