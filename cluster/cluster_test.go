@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -350,4 +351,32 @@ func TestRealSocketsOnLoopback(t *testing.T) {
 		t.Errorf("a taken address: %v", err)
 	}
 	closeAll(t, a, b)
+}
+
+func TestWhoListensOnAllInterfacesIsReachedAtOneOfThem(t *testing.T) {
+	for _, bind := range []string{":0", "0.0.0.0:0", "[::]:0"} {
+		t.Run(bind, func(t *testing.T) {
+			cluster := fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
+			mk := func(node string, join ...string) Config {
+				c := config(nil, node, 7, bind, join...)
+				c.Cluster = cluster
+				return c
+			}
+			e := newEar()
+			g, err := Start(t.Context(), mk("a"), e)
+			if err != nil && strings.Contains(err.Error(), "no private IP address") {
+				t.Skip("this host has no address to advertise: ", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := peer{g, e}
+			if ap, err := netip.ParseAddrPort(a.Addr()); err != nil || ap.Addr().IsUnspecified() {
+				t.Errorf("others are to reach it at %s", a.Addr())
+			}
+			b := start(t, mk("b", a.Addr()))
+			b.expect(t, "a#7 joined")
+			closeAll(t, a, b)
+		})
+	}
 }

@@ -214,8 +214,9 @@ func (c *Config) memberlist() (*memberlist.Config, error) {
 		if err != nil {
 			return nil, err
 		}
+		// All interfaces, of both families. Under no other name memberlist looks for one to advertise.
 		m.BindAddr, m.BindPort = "0.0.0.0", tcp.Port
-		if tcp.IP != nil {
+		if tcp.IP != nil && !tcp.IP.IsUnspecified() {
 			m.BindAddr = tcp.IP.String()
 		}
 		m.AdvertisePort = tcp.Port
