@@ -56,6 +56,28 @@ func TestTheSeedMayStartLast(t *testing.T) {
 	})
 }
 
+func TestSeedsThatDoNotAnswerDelayNobody(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
+		network := memnet.New()
+		a := start(t, config(network, "a", 7, seed, seed))
+		var list []string
+		for i := range 2 * maxJoins {
+			list = append(list, fmt.Sprintf("10.0.1.%d:7946", i+1))
+		}
+		network.Partition(list) // nobody is there, and nobody says so
+		began := time.Now()
+		b := start(t, config(network, "b", 7, "10.0.0.2:7946", append(list, seed)...))
+		if err := b.WaitJoined(t.Context()); err != nil {
+			t.Error(err)
+		}
+		// The living one is in the third lot.
+		if took, most := time.Since(began), 3*b.cfg.StreamTimeout; took > most {
+			t.Errorf("it has joined after %v, want at most %v", took, most)
+		}
+		closeAll(t, a, b)
+	})
+}
+
 func TestWaitJoinedNamesTheSeedsThatDoNotAnswer(t *testing.T) {
 	bubble.Nodes(t, func(t *testing.T) {
 		p := start(t, config(memnet.New(), "b", 7, "10.0.0.2:7946", seed, "10.0.0.9:1"))

@@ -119,6 +119,14 @@ func (g *Gossip) noteMismatch(err error) {
 	if errors.As(err, &v) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.mismatch = v
+		if len(g.mismatches) < maxRefused {
+			g.mismatches = append(g.mismatches, v)
+		}
 	}
+}
+
+func (g *Gossip) forgetMismatches() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mismatches = nil
 }

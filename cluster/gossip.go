@@ -63,15 +63,15 @@ type Gossip struct {
 	joined chan struct{} // closed when the cluster is reached
 	failed chan struct{} // closed when err is set
 
-	mu       sync.Mutex
-	err      error // why this node cannot be a member
-	refused  map[string]bool
-	seeds    []SeedError   // last errors
-	mismatch *VersionError // found while merging
-	double   string        // where this very process is said to be too; empty: nowhere
-	met      time.Time     // when the cluster was reached
-	leaving  bool
-	closed   bool
+	mu         sync.Mutex
+	err        error // why this node cannot be a member
+	refused    map[string]bool
+	seeds      []SeedError     // last errors
+	mismatches []*VersionError // found while merging, since the last attempt began
+	double     string          // where this very process is said to be too; empty: nowhere
+	met        time.Time       // when the cluster was reached
+	leaving    bool
+	closed     bool
 
 	// lifecycle holds a token that Leave and memberlist's shutdown take: what is to be gossiped
 	// after the shutdown waits in vain. Not a mutex, because it is held for long: waiters must

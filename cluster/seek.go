@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -103,11 +104,17 @@ func (g *Gossip) announceJoined() {
 // leads to a living node.
 func (g *Gossip) attempt(entries []Entry, storeErr error) bool {
 	seeds, errs := g.resolveSeeds()
-	for _, addr := range g.roster.missing(seeds, time.Now()) {
-		if g.ctx.Err() != nil || g.isLeaving() {
-			return false
+	missing := g.roster.missing(seeds, time.Now())
+	g.forgetMismatches()
+	results := g.joinAll(missing)
+	if g.ctx.Err() != nil || g.isLeaving() {
+		return false
+	}
+	for i, addr := range missing {
+		err := results[i]
+		if err == nil {
+			err = g.recognize(addr)
 		}
-		err := g.reach(addr)
 		var v *VersionError
 		switch {
 		case errors.As(err, &v):
@@ -135,12 +142,17 @@ func (g *Gossip) attempt(entries []Entry, storeErr error) bool {
 	return reached
 }
 
-// reach joins the node at addr. That may turn out to be this node itself, under another address.
+// reach joins the node at addr.
 func (g *Gossip) reach(addr string) error {
-	err := g.join(addr)
-	switch {
-	case err != nil:
+	if err := g.join(addr); err != nil {
 		return err
+	}
+	return g.recognize(addr)
+}
+
+// recognize finds out whom this node has joined at addr. That may be itself, under another address.
+func (g *Gossip) recognize(addr string) error {
+	switch {
 	case !g.roster.alone():
 		return nil
 	case g.answers(addr, g.self):
@@ -165,21 +177,42 @@ func (g *Gossip) complain() {
 	g.log.Log(g.ctx, level, "no node to join by answers", "cluster", g.cfg.Cluster, "error", g.joinError())
 }
 
+// maxJoins bounds the nodes that are tried at once. One that doesn't answer takes a StreamTimeout.
+const maxJoins = 16
+
+// joinAll joins several nodes, and returns an error for each.
+func (g *Gossip) joinAll(addrs []string) []error {
+	errs := make([]error, len(addrs))
+	slots := make(chan struct{}, maxJoins)
+	var running sync.WaitGroup
+	for i, addr := range addrs {
+		slots <- struct{}{}
+		if g.ctx.Err() != nil || g.isLeaving() {
+			break // and nobody looks at the errors
+		}
+		running.Go(func() {
+			errs[i] = g.join(addr)
+			<-slots
+		})
+	}
+	running.Wait()
+	return errs
+}
+
 // join exchanges all that is known with the node at addr.
 func (g *Gossip) join(addr string) error {
-	g.mu.Lock()
-	g.mismatch = nil
-	g.mu.Unlock()
 	_, err := g.list.Join([]string{addr})
 	if err == nil {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// memberlist doesn't wrap errors. The mismatch may be of a node that tried to join us just now;
+	// memberlist doesn't wrap errors. A mismatch may be of a node that tried to join us just now;
 	// it is ours only if our Join ended with its text.
-	if g.mismatch != nil && strings.Contains(err.Error(), g.mismatch.Error()) {
-		return g.mismatch
+	for _, v := range g.mismatches {
+		if strings.Contains(err.Error(), v.Error()) {
+			return v
+		}
 	}
 	return plainJoinError(err)
 }
