@@ -229,6 +229,31 @@ func TestAConflictThatShowsLaterEndsTheLaterNode(t *testing.T) {
 	})
 }
 
+func TestANameIsRefusedToAHostWhoseClockIsBehind(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
+		network := memnet.New()
+		peers := startAll(t, network, 3)
+		pass(2 * settleTime)
+		// By its clock it was there before n2#7.
+		late := start(t, config(network, "n2", 5, "10.0.0.9:7946", seed))
+		select {
+		case <-late.Failed():
+		case <-time.After(2 * settleTime):
+			t.Error("two nodes live under one name")
+		}
+		var conflict *ConflictError
+		if err := late.Err(); !errors.As(err, &conflict) || conflict.Addr != "10.0.0.2:7946" {
+			t.Errorf("got %v", err)
+		}
+		for _, p := range peers {
+			if p.Err() != nil || p.heard("n2#7 failed") || p.heard("n2#7 left") {
+				t.Errorf("error %v, heard %v", p.Err(), p.events)
+			}
+		}
+		closeAll(t, append(peers, late)...)
+	})
+}
+
 func TestAnotherVersionIsRefusedByName(t *testing.T) {
 	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()

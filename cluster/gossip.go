@@ -54,8 +54,10 @@ type Gossip struct {
 	published context.Context
 	unpublish context.CancelFunc
 
-	itself     []string  // addresses at which this node reached itself; the seeker's own
-	complained time.Time // when it was last warned that no seed answers; the seeker's own
+	// The seeker's own:
+	itself     []string             // addresses at which this node reached itself
+	complained time.Time            // when it was last warned that no seed answers
+	later      map[string]time.Time // processes of this node's name that are to go, by when they were seen
 
 	poke chan struct{} // wakes the seeker
 	// Closed after the first attempt to join with the store's answer, or that joined.
@@ -149,6 +151,7 @@ func newGossip(cfg Config, h Handler) *Gossip {
 		self: Member{Node: cfg.Node, Incarnation: cfg.Incarnation, Path: cfg.Path},
 		poke: make(chan struct{}, 1), tried: make(chan struct{}), joined: make(chan struct{}), failed: make(chan struct{}),
 		lifecycle: make(chan struct{}, 1), refused: map[string]bool{},
+		later: map[string]time.Time{},
 	}
 }
 

@@ -295,30 +295,36 @@ func (g *Gossip) settled() bool {
 // checkRivals finds out whether this node's name belongs to a living process that was there first. One
 // that died a moment ago, and was restarted as this one, doesn't answer.
 func (g *Gossip) checkRivals() {
-	if g.settled() {
-		return
-	}
+	settled := g.settled()
 	g.mu.Lock()
 	double := g.double
 	g.double = ""
 	g.mu.Unlock()
-	if double != "" && g.answers(double, g.self) {
+	if double != "" && !settled && g.answers(double, g.self) {
 		g.fail(&ConflictError{Node: g.self.Node, Addr: double})
 	}
 	for _, r := range g.roster.rivals() {
 		if r.Addr == g.self.Addr || g.Err() != nil {
 			continue // it had our address: it is dead
 		}
-		if r.Incarnation > g.self.Incarnation {
-			if g.complainOnce(r.process()) {
-				g.log.Warn("another node has this node's name; it started later and is to go", "address", r.Addr)
-			}
-			continue
-		}
-		if g.answers(r.Addr, r) {
+		if g.yields(r, settled) && g.answers(r.Addr, r) {
 			g.fail(&ConflictError{Node: g.self.Node, Addr: r.Addr})
 		}
 	}
+}
+
+// yields reports whether this node gives way to another process of its name if that lives. One that
+// started later, as its clock says, is to go. If it stays, it has settled: it was there first.
+func (g *Gossip) yields(r Member, settled bool) bool {
+	if r.Incarnation < g.self.Incarnation {
+		return !settled
+	}
+	since, waited := g.later[r.process()]
+	if !waited && !settled && len(g.later) < maxRefused {
+		g.later[r.process()] = time.Now()
+		g.log.Warn("another node has this node's name; it started later and is to go", "address", r.Addr)
+	}
+	return waited && time.Since(since) > settleTime
 }
 
 // answers asks whether this very process is at addr.
