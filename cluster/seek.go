@@ -314,7 +314,8 @@ func (g *Gossip) checkRivals() {
 }
 
 // yields reports whether this node gives way to another process of its name if that lives. One that
-// started later, as its clock says, is to go. If it stays, it has settled: it was there first.
+// started later, as its clock says, is to go. If it stays, it has settled: it was there first. That is
+// looked at for a while only: whoever comes up with it much later was not there.
 func (g *Gossip) yields(r Member, settled bool) bool {
 	if r.Incarnation < g.self.Incarnation {
 		return !settled
@@ -324,7 +325,8 @@ func (g *Gossip) yields(r Member, settled bool) bool {
 		g.later[r.process()] = time.Now()
 		g.log.Warn("another node has this node's name; it started later and is to go", "address", r.Addr)
 	}
-	return waited && time.Since(since) > settleTime
+	age := time.Since(since)
+	return waited && settleTime < age && age < 2*settleTime
 }
 
 // answers asks whether this very process is at addr.
