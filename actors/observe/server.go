@@ -67,7 +67,7 @@ func Listen(cfg Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = &limited{Listener: l, slots: make(chan struct{}, maxConnections)}
+	l = &limited{Listener: l}
 	if cfg.TLS != nil {
 		l = tls.NewListener(l, cfg.TLS)
 	}
@@ -213,42 +213,4 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(s.source.Status(ctx, membership.Full)) // the caller has gone
-}
-
-// limited bounds the connections that are open at once: those in excess wait in the kernel.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: c, slots: l.slots}, nil
-}
-
-type limitedConn struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-// Write implements net.Conn. Who takes nothing loses the connection: it would keep its slot for ever.
-func (c *limitedConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
-}
-
-// Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.slots })
-	return err
 }

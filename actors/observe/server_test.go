@@ -70,3 +70,42 @@ func TestABodyThatDoesNotComeKeepsNoConnection(t *testing.T) {
 		}
 	}
 }
+
+// Idle connections, of which each is asked for now and then, must not keep others out.
+func TestManyConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
+	l, err := Listen(Config{Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := l.Serve(nothing{})
+	defer s.Close()
+	ask := func(from string) net.Conn {
+		t.Helper()
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil { // without the rule: a minute
+			t.Fatal(err)
+		}
+		return c
+	}
+	healthy := func(c net.Conn) {
+		t.Helper()
+		if _, err := fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", s.Addr()); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("answered with %v, %v", answer, err)
+		}
+	}
+	first := ask("127.0.0.2")
+	healthy(first)
+	for range maxConnections + 10 {
+		healthy(ask("127.0.0.1"))
+	}
+	healthy(first) // it is older than all of them
+}

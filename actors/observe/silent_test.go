@@ -35,7 +35,7 @@ func TestAnAnswerThatNobodyTakesKeepsNoConnection(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := &pipes{make(chan net.Conn), make(chan struct{})}
 		l := &Listener{Config{Token: "0123456789abcdef", Log: slog.New(slog.DiscardHandler)},
-			&limited{Listener: p, slots: make(chan struct{}, maxConnections)}}
+			&limited{Listener: p}}
 		s := l.Serve(nothing{})
 		defer s.Close()
 		here, there := net.Pipe()
