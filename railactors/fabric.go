@@ -51,6 +51,7 @@ type Fabric struct {
 	epochs   atomic.Int64   // of actors
 	children sync.WaitGroup // peer and pair actors that run
 	quiet    quietRails
+	turned   turnedDown
 	board    *board.Board    // nil: nothing is shown
 	knocks   <-chan struct{} // of who shows something
 

@@ -319,7 +319,8 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 			_ = writeMessage(conn, wire.KindRefuse, &messages.Refuse{Code: r.code, Reason: r.reason})
 		}
 		conn.Close()
-		f.log.Info("connection turned down", "rail", f.rails[rail].name, "from", conn.RemoteAddr(), "reason", err)
+		f.log.Log(f.ctx, f.turned.level(hostOf(conn.RemoteAddr()), time.Now()), "connection turned down",
+			"rail", f.rails[rail].name, "from", conn.RemoteAddr(), "reason", err)
 	}
 	h, err := readHello(conn)
 	if !f.rails[rail].lobby.leave(conn) {

@@ -1,8 +1,10 @@
 package railactors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -145,6 +147,39 @@ func TestConnectionsThatSayNothingAreLimitedAndEnd(t *testing.T) {
 		}
 		for _, c := range conns {
 			c.Close()
+		}
+	})
+}
+
+func TestConnectionsThatAreTurnedDownDoNotFillTheLog(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		var log bytes.Buffer
+		b.tune = func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+		n := b.start("a")[0]
+		turn := func(host string, count int) int {
+			before := bytes.Count(log.Bytes(), []byte("turned down"))
+			for range count {
+				c := strangerAt(b.t, net, host, n)
+				c.Close()
+				synctest.Wait()
+			}
+			return bytes.Count(log.Bytes(), []byte("turned down")) - before
+		}
+		if got := turn("x", 100); got != maxTurnedDownPerHost {
+			t.Errorf("%d lines of one address", got)
+		}
+		if got := turn("y", 1); got != 1 {
+			t.Errorf("%d lines of another one", got)
+		}
+		for i := range 100 {
+			turn(fmt.Sprint("z", i), 1)
+		}
+		if got := bytes.Count(log.Bytes(), []byte("turned down")); got != maxTurnedDown {
+			t.Errorf("%d lines of all", got)
+		}
+		<-time.After(turnedDownWindow)
+		if got := turn("x", 1); got != 1 {
+			t.Errorf("%d lines a minute later", got)
 		}
 	})
 }
