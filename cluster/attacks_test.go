@@ -274,6 +274,33 @@ func TestCompressedMessagesAreNotUnpacked(t *testing.T) {
 }
 
 // Members are made up whose hosts never answer: whoever lives is served no later for that.
+// Whoever claims a long name in a ping is not heard out.
+func TestALongPingIsNotRead(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
+		network := memnet.New()
+		peers := startAll(t, network, 1)
+		a := newAttacker(t, network, "10.0.0.9:7946")
+		for _, kind := range []byte{msgPing, msgAck, msgError} {
+			c, err := a.DialTimeout(seed, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := append(gossipOf("polyrail", kind), 0x81, 0xa4, 'N', 'o', 'd', 'e', 0xdb, 0x7f, 0xff, 0xff, 0xff)
+			_, err = c.Write(begin)
+			taken := 0
+			for n := 0; err == nil && taken < 2*maxStateBytes; taken += n {
+				n, err = c.Write(make([]byte, 4096))
+			}
+			if taken > 2*maxShortBytes {
+				t.Errorf("%d bytes of a message of type %d were read", taken, kind)
+			}
+			c.Close()
+		}
+		closeAll(t, peers...)
+		a.Shutdown()
+	})
+}
+
 func TestMadeUpMembersHoldUpNobody(t *testing.T) {
 	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()

@@ -202,11 +202,14 @@ func (g *guard) message(b []byte, now time.Time) error {
 const (
 	maxStateNodes = 16384 // of an exchange of states
 	maxStateBytes = 8 << 20
+	maxShortBytes = 16 << 10 // of a ping, an answer to one, or an error
 
 	// sealVersion is how memberlist seals. Another one that it knows panics where the padding is wrong.
 	sealVersion = 1
 	// leastSealed is a sealed byte, with version, nonce and tag: memberlist reads one without a look.
 	leastSealed = 1 + 12 + 1 + 16
+	// sealedHeader is what comes before what its length counts.
+	sealedHeader = 5
 )
 
 // guardedStream checks the beginning of a stream as soon as somebody reads from it.
@@ -216,7 +219,8 @@ type guardedStream struct {
 	label   string // that it begins with; empty: none
 	host    string // that opened it
 	checked bool
-	head    bytes.Buffer // what was read to check it
+	head    bytes.Buffer     // what was read to check it
+	rest    io.LimitedReader // what may follow it
 	err     error
 }
 
@@ -233,7 +237,7 @@ func (s *guardedStream) Read(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	return s.Conn.Read(b)
+	return s.rest.Read(b)
 }
 
 func (s *guardedStream) Close() error {
@@ -253,7 +257,8 @@ func (s *guardedStream) check(now time.Time) error {
 		}
 	}
 	// What is read beyond that is kept, too: a read for each value would cost more than the check.
-	in := bufio.NewReader(io.TeeReader(&io.LimitedReader{R: s.Conn, N: maxStateBytes}, &s.head))
+	s.rest = io.LimitedReader{R: s.Conn, N: maxStateBytes + sealedHeader}
+	in := bufio.NewReader(io.TeeReader(&s.rest, &s.head))
 	if s.guard.sealed {
 		return sealedStream(in)
 	}
@@ -263,6 +268,7 @@ func (s *guardedStream) check(now time.Time) error {
 	}
 	switch kind[0] {
 	case msgPing, msgAck, msgError:
+		s.rest.N = min(s.rest.N, maxShortBytes)
 		return nil
 	case msgUser:
 		var h struct{ UserMsgLen int }
@@ -282,7 +288,7 @@ func (s *guardedStream) check(now time.Time) error {
 // sealedStream checks what a sealed stream begins with: what it says it is, its length, and how it is
 // sealed. Whether it is authentic is memberlist's to judge.
 func sealedStream(in io.Reader) error {
-	var h [6]byte
+	var h [sealedHeader + 1]byte
 	if _, err := io.ReadFull(in, h[:1]); err != nil {
 		return err
 	}
