@@ -87,7 +87,7 @@ func TestManyConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil { // without the rule: a minute
+		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil { // without the rule: a minute
 			t.Fatal(err)
 		}
 		return c
