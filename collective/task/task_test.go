@@ -19,6 +19,7 @@ func anySetup(t *rapid.T) setup {
 		n:       rapid.IntRange(1, maxRanks).Draw(t, "n"),
 		window:  rapid.IntRange(1, 4).Draw(t, "window"),
 		inPlace: rapid.Bool().Draw(t, "inPlace"),
+		mixed:   rapid.Bool().Draw(t, "mixed"),
 		eager:   rapid.Bool().Draw(t, "eager"),
 		ordered: rapid.Bool().Draw(t, "ordered"),
 		weights: rapid.SliceOfN(rapid.Uint32Range(0, 3), 1, maxLanes).Draw(t, "weights"),

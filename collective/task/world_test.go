@@ -24,6 +24,7 @@ type setup struct {
 	weights   []uint32
 	window    int
 	inPlace   bool
+	mixed     bool // some ranks work in place, others don't
 	eager     bool
 	ordered   bool // frames of one pair and lane arrive in the order they were sent in
 	abort     int  // number of the move from which on ranks abort; 0: never
@@ -65,6 +66,7 @@ type world struct {
 type node struct {
 	*world
 	rank             op.Rank
+	inPlace          bool
 	plan             *plan.Plan
 	lanes            []*lane
 	src, dst         []byte
@@ -114,10 +116,10 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) 
 	}
 	for r := range s.n {
 		n := &node{world: w, rank: op.Rank(r), input: inputs[r], last: map[link]bool{},
-			lastUser: map[link]bool{}}
+			inPlace: s.inPlace != (s.mixed && w.rng.IntN(2) == 0), lastUser: map[link]bool{}}
 		n.allocate()
 		spec := schedule.Spec{Kind: s.kind, Algorithm: s.algorithm, Rank: n.rank, N: s.n,
-			Root: op.Rank(s.root), Base: s.base, InPlace: s.inPlace, Hosts: s.places()}
+			Root: op.Rank(s.root), Base: s.base, InPlace: n.inPlace, Hosts: s.places()}
 		p, err := schedule.Build(spec)
 		if err != nil {
 			t.Fatalf("%v", err)
@@ -131,7 +133,7 @@ func newWorld(t fataler, s setup, seed uint64, tasks *[maxRanks][maxLanes]Task) 
 				continue
 			}
 			x := &lane{node: n, index: i, task: &tasks[r][i], held: map[int]int{}}
-			x.task.Reset(Config{Program: p, Plan: n.plan, Lane: i, InPlace: s.inPlace,
+			x.task.Reset(Config{Program: p, Plan: n.plan, Lane: i, InPlace: n.inPlace,
 				Eager: s.eager, Window: s.window})
 			x.arena = bytes.Repeat([]byte{0xcc}, x.task.ScratchBytes())
 			n.lanes = append(n.lanes, x)
