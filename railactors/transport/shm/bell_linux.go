@@ -41,7 +41,8 @@ func newBells(socket *net.UnixConn) (*bells, error) {
 	b := &bells{socket: socket, raw: raw, done: make(chan struct{})}
 	for k, what := range map[*knocker]byte{&b.input: bellInput, &b.room: bellRoom} {
 		k.what[0] = what
-		// An error means that the other end is gone, which listen finds, or has bells enough to hear.
+		// An error means that the other end is gone, or has as many bytes to hear as the socket takes.
+		// listen finds out about both.
 		k.knock = func(fd uintptr) { _ = sendByte(int(fd), &k.what) }
 	}
 	return b, nil
@@ -84,7 +85,9 @@ func (b *bells) listen(heard func(input, room, shown bool)) (end error) {
 		case n == 0:
 			return io.EOF
 		}
-		var input, room, shown bool
+		// A byte that found the socket full was not sent. Many wait there then.
+		missed := n == len(buf)
+		input, room, shown := missed, missed, missed
 		for _, what := range buf[:n] {
 			input = input || what == bellInput
 			room = room || what == bellRoom
