@@ -295,3 +295,43 @@ func TestLeaderRefusesWhatNoRankSends(t *testing.T) {
 		}
 	}
 }
+
+// What is added to a seq near the end of its range is none: every proposal would be too late.
+func TestLeaderRefusesSeqsThatNoRankReaches(t *testing.T) {
+	for _, next := range []uint64{1<<64 - 1, 1<<64 - 2, 1<<62 + 1} {
+		for what, answer := range map[string]func(*Leader) ([]Action, error){
+			"too late": func(l *Leader) ([]Action, error) { return l.TooLate(1, 2, next) },
+			"departed": func(l *Leader) ([]Action, error) { return l.Departed(1, next-1) },
+		} {
+			m := NewMember(weights(10))
+			for range uint64(5000) {
+				m.Begin()
+			}
+			l := NewLeader(2, m)
+			_, actions, err := l.Propose(weights(20))
+			prepare(t, m, one(t, actions, err).Prepare, VerdictReady)
+			if actions, err = answer(l); err == nil {
+				t.Errorf("%s, next seq %d: no error, then %+v", what, next, actions[0].Prepare)
+			}
+		}
+	}
+}
+
+func TestTablesThatAreNotInForceYetAreBounded(t *testing.T) {
+	m := NewMember(weights(10))
+	for version := uint32(2); ; version++ {
+		_, err := m.Prepare(proposalOf(version, 20, uint64(version)))
+		if err != nil {
+			if version < 1000 || !strings.Contains(err.Error(), "not in force yet") {
+				t.Errorf("version %d: %v", version, err)
+			}
+			return
+		}
+		if _, err := m.Commit(Commit{Version: version, Effective: uint64(version)}); err != nil {
+			t.Fatal(err)
+		}
+		if version > 10_000 {
+			t.Fatalf("%d tables are kept", len(m.tables))
+		}
+	}
+}

@@ -12,6 +12,10 @@ const (
 	maxLead = 1024
 )
 
+// maxSeq is far beyond what a communicator's operations reach. Above it a seq that a rank names is
+// refused: what is added to it must not overflow.
+const maxSeq = 1 << 62
+
 // Leader is rank 0's side of the agreement: one proposal at a time, at most one waiting
 // behind it. It is not safe for concurrent use, and shares its caller's lock with the Member.
 //
@@ -88,6 +92,9 @@ func (l *Leader) TooLate(rank int, version uint32, next uint64) ([]Action, error
 	if p == nil {
 		return nil, err
 	}
+	if next > maxSeq {
+		return nil, fmt.Errorf("rank %d says that seq %d is its next", rank, next)
+	}
 	l.fastest = max(l.fastest, next)
 	l.lead = min(2*l.lead, maxLead)
 	if l.waiting == nil {
@@ -100,6 +107,9 @@ func (l *Leader) TooLate(rank int, version uint32, next uint64) ([]Action, error
 // Departed notes that a rank begins nothing after seq last. Nobody waits for its answers any more: it
 // is too late for an open proposal that it has gone past, and ready for every other one.
 func (l *Leader) Departed(rank int, last uint64) ([]Action, error) {
+	if last >= maxSeq {
+		return nil, fmt.Errorf("rank %d says that seq %d was its last", rank, last)
+	}
 	l.departed[rank] = true
 	l.fastest = max(l.fastest, last+1)
 	if l.open == nil {

@@ -2,6 +2,10 @@ package table
 
 import "fmt"
 
+// maxTables bounds the tables that are to take over at a rank which begins no operations, while
+// others run ahead of it.
+const maxTables = 1024
+
 // Member is one rank's side of the agreement: it numbers the operations, gives each
 // its table, and holds new ones back while a table is being agreed on. It is not safe
 // for concurrent use.
@@ -9,8 +13,8 @@ type Member struct {
 	rails int
 	next  uint64 // seq of the next operation
 
-	// tables[0] is in force for seq next; the others take over later, in this order.
-	// They are few: the Leader looks at most maxLead operations ahead.
+	// tables[0] is in force for seq next; the others take over later, in this order. They are few:
+	// the Leader looks at most maxLead operations ahead, of ranks that run ahead of this one.
 	tables    []activation
 	committed uint32 // version of the last of tables
 	seen      uint32 // highest version of any Prepare: lower ones are stale
@@ -111,7 +115,14 @@ func (m *Member) check(p *Prepare) error {
 	if err := p.Table.Validate(m.rails); err != nil {
 		return fmt.Errorf("prepare of table version %d: %w", p.Version(), err)
 	}
-	if p.Version() <= m.seen || !m.lacks(p) {
+	if p.Version() <= m.seen {
+		return nil
+	}
+	if len(m.tables) > maxTables {
+		return fmt.Errorf("prepare of table version %d, while %d tables are not in force yet",
+			p.Version(), len(m.tables)-1)
+	}
+	if !m.lacks(p) {
 		return nil
 	}
 	if err := p.Committed.Validate(m.rails); err != nil {
