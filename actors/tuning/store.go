@@ -69,12 +69,16 @@ func (s *Store) Keys() (keys []Key) {
 }
 
 // Put replaces a key's entry, here and in the file. What another process has written about
-// other keys since Open is kept.
+// other keys since Open is kept. What could not be read again is refused: it would take the whole file
+// with it. Timings come from other ranks, which may say anything.
 func (s *Store) Put(k Key, saved balance.Saved, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
 		return s.broken
+	}
+	if err := saved.Validate(len(k.Rails)); err != nil {
+		return fmt.Errorf("tuning file %s: what was learned is impossible: %w", s.file, err)
 	}
 	tunings, err := read(s.file)
 	if err != nil {

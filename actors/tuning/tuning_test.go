@@ -207,6 +207,26 @@ func TestWhatCannotBeReadOrWrittenIsNamed(t *testing.T) {
 	}
 }
 
+// One communicator's figures must not cost the others theirs.
+func TestWhatCouldNotBeReadAgainIsNotWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tuning.yaml")
+	s, err := Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, bad := example(2), example(3)
+	if err := s.Put(good.Key, good.Saved, good.At); err != nil {
+		t.Fatal(err)
+	}
+	bad.Saved.Samples[0].Elapsed = 1000 * time.Hour // as a rank may say
+	if err := s.Put(bad.Key, bad.Saved, bad.At); err == nil || !strings.Contains(err.Error(), "1000h") {
+		t.Errorf("impossible figures: %v", err)
+	}
+	if again, err := Open(file); err != nil || len(again.Keys()) != 1 {
+		t.Errorf("then the file has %v, %v", again.Keys(), err)
+	}
+}
+
 // FuzzDecode: whatever a file holds, it is refused or can be used, and then reads back as written.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, example(2), example(3)))
