@@ -2,12 +2,15 @@ package polyrail_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/railactors/transport/fault"
 )
 
 // The root of broadcasts may close before the others call them. It answers no table any more. Of 20
@@ -57,6 +60,41 @@ func TestATableIsAgreedOnWithoutRanksThatHaveClosed(t *testing.T) {
 				})
 				if err := <-set; err != nil {
 					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A call that is held while a table is agreed on has no number yet. Rank 0, which would commit the
+// table, has closed after the last operation before it.
+func TestACallHeldForATableEndsWhenRankZeroHasClosed(t *testing.T) {
+	for what, after := range map[string]time.Duration{
+		"held, then closed": 15 * time.Millisecond, "closed, then called": 40 * time.Millisecond,
+	} {
+		t.Run(what, func(t *testing.T) {
+			slow, _ := shapedRails(fault.Options{Delay: 10 * time.Millisecond}, func(*Config) {})
+			inBed(t, 2, 1, slow, func(b *bed) {
+				comms := b.form("train")
+				go func() { _ = comms[0].SetTable(b.t.Context(), comms[0].Table()) }()
+				synctest.Wait() // rank 1 hears of it after 10 ms, and its answer arrives after 20
+				b.each(func(i int) error { // the last two before the table
+					for range 2 {
+						if _, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 10), Sum); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				go func() {
+					ctx, cancel := context.WithTimeout(b.t.Context(), 13*time.Millisecond)
+					defer cancel()
+					_ = comms[0].Close(ctx)
+				}()
+				<-time.After(after)
+				err := b.returned("the call", time.Second, func() error { return comms[1].Barrier(b.t.Context()) })
+				if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "node0") {
+					t.Errorf("%v, want that node0 has closed", err)
 				}
 			})
 		})

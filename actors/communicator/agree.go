@@ -37,6 +37,7 @@ func (c *coordinator) agree(ctx actor.Context, m *Control) {
 		if c.leader != nil {
 			actions, err = c.leader.Departed(int(m.From), b.Leave.GetLast())
 		}
+		c.checkHeld()
 	}
 	if err != nil {
 		c.group.Fail(fmt.Errorf("table agreement with rank %d (node %q): %w", m.From,

@@ -100,9 +100,21 @@ func (c *coordinator) start(ctx actor.Context, m *startOperation) {
 	if !ok {
 		c.since = time.Now()
 		c.held = append(c.held, m)
+		c.checkHeld()
 		return
 	}
 	c.run(ctx, m, seq, t)
+}
+
+// checkHeld ends what is held if a rank has closed before it, since rank 0 may be the one: it commits
+// no table then.
+func (c *coordinator) checkHeld() {
+	if len(c.held) == 0 {
+		return
+	}
+	if err := c.group.Unreached(c.member.Next()); err != nil {
+		c.group.Fail(err, c.member.Next())
+	}
 }
 
 // resume starts what was held.
@@ -138,6 +150,7 @@ func (c *coordinator) run(ctx actor.Context, m *startOperation, seq uint64, t *t
 	if err != nil {
 		if c.group.ShutError() == nil {
 			c.group.Fail(err, seq)
+			err = c.group.Err()
 		}
 		m.answer(nil, err)
 		return

@@ -145,6 +145,23 @@ func (g *Group) HasDeparted(rank op.Rank) bool {
 	return ok
 }
 
+// Unreached is why no operation of this seq can finish, or nil: a rank has closed the communicator
+// before it.
+func (g *Group) Unreached(seq uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unreached(seq)
+}
+
+func (g *Group) unreached(seq uint64) error {
+	for rank, last := range g.departed {
+		if seq > last {
+			return g.departure(rank, last)
+		}
+	}
+	return nil
+}
+
 func (g *Group) departure(rank op.Rank, last uint64) error {
 	return &fault.AbortError{Rank: rank, Node: g.Nodes[rank], Code: fault.CodeClosed,
 		Reason: fmt.Sprintf("it closed the communicator after seq %d", last)}

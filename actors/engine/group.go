@@ -199,10 +199,8 @@ func (g *Group) Number(seq uint64) (*Operation, error) {
 	if g.broken != nil {
 		return nil, g.broken
 	}
-	for rank, last := range g.departed {
-		if seq > last {
-			return nil, g.departure(rank, last)
-		}
+	if err := g.unreached(seq); err != nil {
+		return nil, err
 	}
 	g.numbered = seq
 	o := g.open[seq]
