@@ -64,6 +64,24 @@ func (t *Transfer) of() (*engine.Transfer, error) {
 	return t.inner, nil
 }
 
+func (t *Trace) of() (*engine.Trace, error) {
+	if t == nil || t.trace == nil {
+		return nil, fmt.Errorf("%w: the trace is nil", fault.ErrArgument)
+	}
+	return t.trace, nil
+}
+
+// apply changes a call's request by its options.
+func apply(r *engine.Request, opts []Option) error {
+	for i, option := range opts {
+		if option == nil {
+			return fmt.Errorf("%w: option %d of %d is nil", fault.ErrArgument, i+1, len(opts))
+		}
+		option(r)
+	}
+	return nil
+}
+
 // ended is the Done channel of no operation, and of no message.
 var ended = func() <-chan struct{} {
 	c := make(chan struct{})

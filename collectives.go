@@ -113,8 +113,8 @@ func (c *Communicator) start(ctx context.Context, r *engine.Request, opts []Opti
 	if !slices.Contains(op.Kinds, r.Kind) && r.Kind != KindAllToAllV {
 		return nil, fmt.Errorf("%w: %v is no kind of operation that carries data", fault.ErrArgument, r.Kind)
 	}
-	for _, option := range opts {
-		option(r)
+	if err := apply(r, opts); err != nil {
+		return nil, err
 	}
 	return c.begin(ctx, inner, r)
 }

@@ -198,8 +198,8 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 // StartBarrier begins a Barrier; see Start.
 func (c *Communicator) StartBarrier(ctx context.Context, opts ...Option) (*Work, error) {
 	r := engine.NewRequest()
-	for _, option := range opts {
-		option(r)
+	if err := apply(r, opts); err != nil {
+		return nil, err
 	}
 	w, err := c.barrier(ctx, r)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -251,6 +252,8 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 		var w *Work
 		var m *Transfer
 		var n *Node
+		var noTrace *Trace
+		alone := b.form("train")[0]
 		var noContext context.Context
 		ctx := b.t.Context()
 		for what, call := range map[string]func(ctx context.Context) error{
@@ -265,8 +268,16 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 			"RunBatch": func(ctx context.Context) error {
 				return c.RunBatch(ctx, Batch{DType: op.F32, Op: Sum})
 			},
-			"WaitAll": func(ctx context.Context) error { return WaitAll(ctx, w) },
-			"Send":    func(ctx context.Context) error { return Send(ctx, c, []float32{1}, 0, 1) },
+			"nil option": func(ctx context.Context) error {
+				return AllReduce(ctx, alone, []float32{1}, Sum, WithName("a"), nil)
+			},
+			"nil option of a barrier": func(ctx context.Context) error {
+				_, err := alone.StartBarrier(ctx, nil)
+				return err
+			},
+			"Trace.Write": func(context.Context) error { noTrace.Stop(); return noTrace.Write(io.Discard) },
+			"WaitAll":     func(ctx context.Context) error { return WaitAll(ctx, w) },
+			"Send":        func(ctx context.Context) error { return Send(ctx, c, []float32{1}, 0, 1) },
 			"Recv": func(ctx context.Context) error {
 				_, err := Recv(ctx, c, []float32{1}, 0, 1)
 				return err
@@ -313,6 +324,10 @@ func TestWhatLacksItsArgumentIsAnError(t *testing.T) {
 					t.Errorf("%s: %v, want an argument missed", what, err)
 				}
 			}
+		}
+		if err := AllReduce(ctx, alone, []float32{1}, UserOp[float32]("none", nil)); err == nil ||
+			!strings.Contains(err.Error(), "needs a name and a function") {
+			t.Errorf("an operator without a function: %v", err)
 		}
 		if c.Name() != "" || c.Rank() != -1 || c.Size() != 0 || c.Nodes() != nil || c.Seq() != 0 ||
 			len(c.Table().Entries) != 0 || w.Seq() != 0 ||

@@ -89,6 +89,9 @@ func ParseOp(name string) (Op, error) { return op.Parse(name) }
 // slices; dst may be the same memory as a or b. It must be associative and commutative and
 // is called on goroutines of the runtime. Ranks compare the name.
 func UserOp[T Element](name string, f func(dst, a, b []T)) Op {
+	if f == nil { // calls with it say so
+		return op.User(name, op.DTypeOf[T](), nil)
+	}
 	return op.User(name, op.DTypeOf[T](), func(dst, a, b []byte) error {
 		f(elements[T](dst), elements[T](a), elements[T](b))
 		return nil
@@ -123,7 +126,8 @@ var (
 	ErrTimeout  = fault.ErrTimeout  // it took too long
 	ErrRail     = fault.ErrRail     // a rail failed or cannot be used
 	ErrConfig   = fault.ErrConfig   // the configuration has faults
-	// A call lacks its context, communicator, node, operation or message: one of them is nil.
+	// A call lacks its context, communicator, node, operation, message, trace or an option: one of
+	// them is nil.
 	ErrArgument = fault.ErrArgument
 	ErrView     = fault.ErrView     // a communicator could not be formed
 	ErrMinority = fault.ErrMinority // too few members are left of a communicator to go on

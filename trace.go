@@ -42,13 +42,21 @@ func (c *Communicator) Trace(events int) (*Trace, error) {
 }
 
 // Stop ends the recording. What was recorded can still be written.
-func (t *Trace) Stop() { t.trace.Stop() }
+func (t *Trace) Stop() {
+	if inner, err := t.of(); err == nil {
+		inner.Stop()
+	}
+}
 
 // Write writes what was recorded so far in Chrome's trace event format, for https://ui.perfetto.dev
 // or chrome://tracing. Times are those of this host's clock, so that traces of several ranks can be
 // put side by side.
 func (t *Trace) Write(w io.Writer) error {
+	inner, err := t.of()
+	if err != nil {
+		return err
+	}
 	timeline := t.timeline
-	timeline.Events, timeline.Lost = t.trace.Events()
+	timeline.Events, timeline.Lost = inner.Events()
 	return timeline.Write(w)
 }
