@@ -23,8 +23,8 @@ import (
 // and so do later calls. Buffers of in-place operations are undefined then.
 //
 // Every call returns when its context ends. One whose context is over before it has no effect: it
-// is as if it had not been made. A nil communicator has no name, no members and ErrArgument as its
-// error.
+// is as if it had not been made. Close alone closes all the same. A nil communicator has no name, no
+// members and ErrArgument as its error.
 type Communicator struct {
 	inner  *communicator.Communicator
 	node   *membership.Node
@@ -123,7 +123,8 @@ func (c *Communicator) sibling(inner *communicator.Communicator) *Communicator {
 }
 
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
-// for the context, which ends what is in flight with an error.
+// for the context, which ends what is in flight with an error. Where it is over already, and nothing
+// is in flight, Close only tells the other ranks: what this one has called they can finish.
 func (c *Communicator) Close(ctx context.Context) error {
 	inner, err := c.with(ctx)
 	if err != nil {

@@ -370,3 +370,33 @@ func TestAContextThatIsOverBeforeTheCallHasNoEffect(t *testing.T) {
 		}
 	})
 }
+
+// Whoever closes with a context that is over waits for nobody. What it has called is the others' to
+// finish all the same.
+func TestACloseWithoutTimeLeavesTheOthersWhatWasCalled(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		over, cancel := context.WithCancel(b.t.Context())
+		cancel()
+		for k := range 10 {
+			comms := b.form(fmt.Sprint("train", k))
+			if err := Broadcast(b.t.Context(), comms[0], operand(0, 10), 0); err != nil {
+				t.Fatal(err)
+			}
+			_ = comms[0].Close(over)
+			<-time.After(time.Second)
+			buf := make([]float32, 10)
+			if err := Broadcast(b.t.Context(), comms[1], buf, 0); err != nil {
+				t.Errorf("close %d: %v", k, err)
+				break
+			}
+			if err := checkSum(buf, 1); err != nil {
+				t.Error(err)
+			}
+			err := b.returned("a call that is not the other's", time.Second,
+				func() error { return comms[1].Barrier(b.t.Context()) })
+			if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "node0") {
+				t.Errorf("close %d: %v, want that node0 has closed", k, err)
+			}
+		}
+	})
+}

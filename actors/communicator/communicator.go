@@ -150,6 +150,7 @@ func (c *communicator) control(ctx actor.Context, m *Control) {
 
 // leave says farewell; the answers arrive as LeaveAck.
 func (c *communicator) leave(m *closeCommunicator) {
+	defer close(m.said)
 	g := c.group
 	last := g.Seq()
 	g.left.Store(true) // before it is looked who is connected: see Parting
@@ -271,18 +272,24 @@ func (c *Communicator) Close(ctx context.Context) error {
 	}
 	defer close(c.closed)
 	var err error
-	select {
-	case <-g.Quiet():
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-		g.Fail(fmt.Errorf("%w: %w", fault.ErrClosed, err), 0)
-		<-g.Quiet()
+	if quiet := g.Quiet(); g.InFlight() > 0 {
+		select {
+		case <-quiet:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+			g.Fail(fmt.Errorf("%w: %w", fault.ErrClosed, err), 0)
+			<-quiet
+		}
 	}
 	g.Balance.KeepTuning()
-	done := make(chan error, 1)
-	n.tell(c.PID, &closeCommunicator{done})
+	m := &closeCommunicator{said: make(chan struct{}), done: make(chan error, 1)}
+	n.tell(c.PID, m)
+	select { // also without time: others may wait for this rank, and it is about to be forgotten
+	case <-m.said:
+	case <-g.gone:
+	}
 	select {
-	case failed := <-done:
+	case failed := <-m.done:
 		err = cmp.Or(err, failed)
 	case <-g.gone: // the node closes too, and has told the others
 		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name,

@@ -55,8 +55,12 @@ type Control struct {
 	Body *messages.Control
 }
 
-// closeCommunicator starts the farewell. Answered on done when every member has acknowledged.
-type closeCommunicator struct{ done chan error }
+// closeCommunicator starts the farewell. said is closed when it is on its way; answered on done when
+// every member has acknowledged.
+type closeCommunicator struct {
+	said chan struct{}
+	done chan error
+}
 
 // MemberGone says that a rank's node is lost or has left, and answers no farewell. From the node to
 // the communicator actor.
