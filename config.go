@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/polyrail/polyrail/cluster"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
@@ -305,8 +307,8 @@ func FormatCPUs(cores []int) string { return affinity.Format(cores) }
 func (c Config) Validate() error {
 	var faults []error
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.Name == "" || len(c.Name) > 128 {
-		add("name %q: needs 1 to 128 bytes", c.Name)
+	if !cluster.ValidNode(c.Name) {
+		add("name %q: needs 1 to %d bytes of printable text without blanks, '#' and '/'", c.Name, view.MaxNode)
 	}
 	if c.Cluster == "" || len(c.Cluster) > 128 {
 		add("cluster %q: needs 1 to 128 bytes", c.Cluster)
@@ -387,14 +389,17 @@ func (c Config) validateRails() (faults []error) {
 		switch {
 		case r.Device == "auto" && len(c.Rails) > 1:
 			faults = append(faults, fmt.Errorf("rail %q: auto takes every interface, and must be the only rail", r.Name))
-		case r.Name == "" || len(r.Name) > 128:
-			faults = append(faults, fmt.Errorf("rail %q: a name needs 1 to 128 bytes", r.Name))
+		case r.Name == "" || len(r.Name) > view.MaxRail || !utf8.ValidString(r.Name):
+			faults = append(faults, fmt.Errorf("rail %q: a name needs 1 to %d bytes of text", r.Name, view.MaxRail))
 		case names[r.Name]:
 			faults = append(faults, fmt.Errorf("rail %q: named twice", r.Name))
 		case r.Transport == nil && r.Protocol != "tcp" && r.Protocol != protocolSharp:
 			faults = append(faults, fmt.Errorf("rail %q: unknown protocol %q (there are tcp and sharp)", r.Name, r.Protocol))
 		case r.Device == "":
 			faults = append(faults, fmt.Errorf("rail %q: no device", r.Name))
+		}
+		if r.Weight > table.MaxWeight {
+			faults = append(faults, fmt.Errorf("rail %q: weight %d is above %d", r.Name, r.Weight, table.MaxWeight))
 		}
 		if err := affinity.Check(r.CPUs); err != nil {
 			faults = append(faults, fmt.Errorf("rail %q: %w", r.Name, err))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/railactors"
@@ -90,8 +91,8 @@ func (c Config) shm() shm.Options {
 
 // validateHosts lists what is wrong with where the node is said to run.
 func (c Config) validateHosts() (faults []error) {
-	if len(c.Host) > view.MaxHost {
-		faults = append(faults, fmt.Errorf("host %q: needs at most %d bytes", c.Host, view.MaxHost))
+	if len(c.Host) > view.MaxHost || !utf8.ValidString(c.Host) {
+		faults = append(faults, fmt.Errorf("host %q: needs at most %d bytes of text", c.Host, view.MaxHost))
 	}
 	for _, r := range c.Rails {
 		if c.SharedMemory && r.Name == railactors.MemoryRail {

@@ -285,8 +285,16 @@ func TestConfigListsEveryFault(t *testing.T) {
 			t.Errorf("%v, want %q in it", err, word)
 		}
 	}
+	cfg.Name, cfg.Host = "two words", "\xff"
+	cfg.Rails = []Rail{{Name: "b\xff", Protocol: "tcp", Device: "x"}, {Name: "c", Protocol: "tcp", Device: "x", Weight: 1<<24 + 1}}
+	err = cfg.Validate() // what would fail when rails are up, or break the agreement on a communicator
+	for _, word := range []string{`name "two words"`, `host "\xff"`, `rail "b\xff"`, `rail "c": weight 16777217`} {
+		if !strings.Contains(fmt.Sprint(err), word) {
+			t.Errorf("%v, want %q in it", err, word)
+		}
+	}
 	cfg = DefaultConfig()
-	cfg.Rails = []Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1"}}
+	cfg.Rails = []Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1", Weight: 1 << 24}}
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}

@@ -120,7 +120,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	add(ValidPath(c.Path), "path %q: names with a slash between any two, at most %d bytes", c.Path, MaxPath)
-	add(validNode(c.Node), "node name %q: 1 to %d bytes of printable text without blanks, '#' and '/'", c.Node, view.MaxNode)
+	add(ValidNode(c.Node), "node name %q: 1 to %d bytes of printable text without blanks, '#' and '/'", c.Node, view.MaxNode)
 	add(c.Incarnation > 0, "incarnation 0")
 	add(c.Cluster != "" && len(c.Cluster) <= memberlist.LabelMaxSize, "cluster name %q: 1 to %d bytes", c.Cluster, memberlist.LabelMaxSize)
 	if err := checkAddr(c.Bind, true); err != nil {
@@ -180,7 +180,8 @@ func validCluster(name string) bool {
 	return name != "" && len(name) <= memberlist.LabelMaxSize && utf8.ValidString(name)
 }
 
-func validNode(name string) bool {
+// ValidNode reports whether a name can be a node's.
+func ValidNode(name string) bool {
 	return name != "" && len(name) <= view.MaxNode && utf8.ValidString(name) &&
 		strings.IndexFunc(name, func(r rune) bool {
 			return r == '#' || r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r)
