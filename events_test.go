@@ -3,6 +3,7 @@ package polyrail_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,36 @@ func TestASlowSubscriberMissesEventsAndLearnsHowMany(t *testing.T) {
 		}
 		if got := collect(events); len(got) != 1 || got[0].Missed != 44 {
 			t.Errorf("%+v, want 44 missed", got)
+		}
+	})
+}
+
+// watchedContext counts those who wait for its end.
+type watchedContext struct {
+	context.Context
+	done  chan struct{}
+	watch atomic.Int32
+}
+
+func (w *watchedContext) Done() <-chan struct{} { return w.done }
+
+func (w *watchedContext) AfterFunc(func()) (stop func() bool) {
+	w.watch.Add(1)
+	return func() bool { return w.watch.Add(-1) >= 0 }
+}
+
+func TestANodeThatClosedIsNotKeptByTheContextOfItsEvents(t *testing.T) {
+	inBed(t, 1, 1, nil, func(b *bed) {
+		ctx := &watchedContext{Context: context.Background(), done: make(chan struct{})}
+		events := b.Nodes[0].Events(ctx)
+		if ctx.watch.Load() != 1 {
+			t.Fatal("the context is not watched")
+		}
+		b.close()
+		for range events { // till it is closed
+		}
+		if watch := ctx.watch.Load(); watch != 0 {
+			t.Errorf("%d watches of the context after the node's end", watch)
 		}
 	})
 }

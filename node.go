@@ -277,9 +277,7 @@ func (n *Node) Events(ctx context.Context) <-chan Event {
 		close(none)
 		return none
 	}
-	events, cancel := inner.Subscribe()
-	context.AfterFunc(ctx, cancel)
-	return events
+	return inner.Events(ctx)
 }
 
 // Communicator waits until size nodes, this one included, have asked for the name, and returns the

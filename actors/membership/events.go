@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -88,10 +89,11 @@ type events struct {
 type subscriber struct {
 	events chan Event
 	missed uint64
+	stop   func() bool // ends the watch of a context
 }
 
-// subscribe opens a subscription; cancel ends it and closes the channel.
-func (e *events) subscribe() (_ <-chan Event, cancel func()) {
+// subscribe opens a subscription; cancel, or the end of the context, ends it and closes the channel.
+func (e *events) subscribe(ctx context.Context) (_ <-chan Event, cancel func()) {
 	s := &subscriber{events: make(chan Event, maxEvents)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,14 +105,22 @@ func (e *events) subscribe() (_ <-chan Event, cancel func()) {
 		e.all = make(map[*subscriber]struct{})
 	}
 	e.all[s] = struct{}{}
-	return s.events, func() {
+	cancel = func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if _, open := e.all[s]; open {
-			delete(e.all, s)
-			close(s.events)
+			e.end(s)
 		}
 	}
+	s.stop = context.AfterFunc(ctx, cancel)
+	return s.events, cancel
+}
+
+// end closes a subscription. A context that lives on must not keep its node in memory. Under mu.
+func (e *events) end(s *subscriber) {
+	s.stop()
+	delete(e.all, s)
+	close(s.events)
 }
 
 // emit may be called with any lock held.
@@ -137,14 +147,21 @@ func (e *events) close() {
 	defer e.mu.Unlock()
 	e.closed = true
 	for s := range e.all {
-		close(s.events)
+		e.end(s)
 	}
-	clear(e.all)
 }
 
 // Subscribe opens a subscription to what happens from now on. The channel is closed by cancel and
 // by Close.
-func (n *Node) Subscribe() (_ <-chan Event, cancel func()) { return n.events.subscribe() }
+func (n *Node) Subscribe() (_ <-chan Event, cancel func()) {
+	return n.events.subscribe(context.Background())
+}
+
+// Events is Subscribe until a context ends.
+func (n *Node) Events(ctx context.Context) <-chan Event {
+	events, _ := n.events.subscribe(ctx)
+	return events
+}
 
 // watchPair tells subscribers what the rails report, and the balancers that what they measure just
 // now doesn't count.
