@@ -78,7 +78,8 @@ func TestACallHeldForATableEndsWhenRankZeroHasClosed(t *testing.T) {
 				comms := b.form("train")
 				go func() { _ = comms[0].SetTable(b.t.Context(), comms[0].Table()) }()
 				synctest.Wait() // rank 1 hears of it after 10 ms, and its answer arrives after 20
-				b.each(func(i int) error { // the last two before the table
+				// The last two before the table.
+				b.each(func(i int) error {
 					for range 2 {
 						if _, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 10), Sum); err != nil {
 							return err

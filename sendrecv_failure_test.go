@@ -68,7 +68,7 @@ func TestCallsThatCannotBeRunAreErrorsHereAlone(t *testing.T) {
 		end()
 		for what, err := range map[string]error{
 			"no rank 2":   Send(ctx, comms[0], letter(0, 0, 1), 2, 0),
-			"no rank -1":  Send(ctx, comms[0], letter(0, 0, 1), AnySource, 0),
+			"to rank -1,": Send(ctx, comms[0], letter(0, 0, 1), AnySource, 0),
 			"tag must be": Send(ctx, comms[0], letter(0, 0, 1), 1, AnyTag),
 			"0 … 2147":    Send(ctx, comms[0], letter(0, 0, 1), 1, MaxTag+1),
 			"no whole":    SendBytes(ctx, comms[0], make([]byte, 7), DTypes()[9], 1, 0),
@@ -81,6 +81,10 @@ func TestCallsThatCannotBeRunAreErrorsHereAlone(t *testing.T) {
 		}
 		if _, err := Recv(ctx, comms[0], make([]int32, 1), -2, 0); err == nil {
 			t.Error("there is no rank -2")
+		}
+		if _, err := Recv(ctx, comms[0], make([]int32, 1), 1, -2); err == nil ||
+			strings.Contains(err.Error(), "2147483648") {
+			t.Errorf("%v, which names a tag that nobody gave", err)
 		}
 		b.each(func(i int) error { return comms[i].Barrier(ctx) })
 	})

@@ -233,14 +233,17 @@ func (t *Transfer) named(err error) error {
 		call = "receive from"
 	}
 	switch {
-	case m.Rank == p2p.AnySource:
+	case m.Rank == p2p.AnySource && t.receives:
 		other = "any rank"
 	case m.Rank >= 0 && int(m.Rank) < g.Size:
 		other += fmt.Sprintf(" (node %q)", g.Nodes[m.Rank])
 	}
 	tag := fmt.Sprintf("tag %d", m.Tag)
-	if m.Tag == p2p.AnyTag {
+	switch m.Tag {
+	case p2p.AnyTag:
 		tag = "any tag"
+	case p2p.NoTag: // the caller's own is none of the type
+		tag = "no valid tag"
 	}
 	return fmt.Errorf("communicator %q, %s %s, %s: %w", g.Name, call, other, tag, err)
 }
