@@ -240,8 +240,8 @@ func TestARankThatStopsInTheMiddleOfAFrameIsNamed(t *testing.T) {
 		})
 		for _, err := range errs[:2] {
 			var lost *RankLostError
-			if !errors.As(err, &lost) || lost.Node != "node2" || time.Since(start) > 2500*time.Millisecond {
-				t.Errorf("%v after %v, want node2 lost", err, time.Since(start))
+			if !errors.As(err, &lost) || lost.Rank != 2 || lost.Node != "node2" || time.Since(start) > 2500*time.Millisecond {
+				t.Errorf("%v after %v, want rank 2, node2, lost", err, time.Since(start))
 			}
 		}
 		for _, r := range rails {

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -96,6 +98,16 @@ func (g *Group) ClosedError() error {
 // Has reports whether a rank is of this node here. An error may name a rank of another communicator.
 func (g *Group) Has(rank op.Rank, node string) bool {
 	return node != "" && g.nodeOf(rank) == node
+}
+
+// Named is a cause that the rails give, which know of nodes alone, with the rank of a lost node.
+func (g *Group) Named(cause error) error {
+	lost := (*fault.RankLostError)(nil)
+	if !errors.As(cause, &lost) {
+		return cause
+	}
+	rank := slices.Index(g.Nodes, lost.Node)
+	return &fault.RankLostError{Rank: op.Rank(rank), Node: lost.Node, Reason: lost.Reason}
 }
 
 // nodeOf is a rank's name; "" where the communicator has no such rank.

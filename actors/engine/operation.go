@@ -305,7 +305,7 @@ func (o *Operation) Released(f *railactors.Frame, err error) {
 	ref, lane, _ := untag(f.Tag)
 	recycle(f)
 	if err != nil && err != railactors.ErrRevoked {
-		o.fail(err)
+		o.fail(o.group.Named(err))
 	}
 	o.step(lane, task.Event{Kind: task.Released, Ref: ref})
 }

@@ -359,7 +359,7 @@ func (t *Transfer) Released(f *railactors.Frame, err error) {
 	rail, length := int(f.Tag), len(f.Payload)
 	recycle(f)
 	_ = t.transfers.do(func(c *p2p.Core[*Transfer], fx *p2p.Effects[*Transfer]) error {
-		c.Released(t.send, rail, length, err, fx)
+		c.Released(t.send, rail, length, t.transfers.group.Named(err), fx)
 		return nil
 	})
 }

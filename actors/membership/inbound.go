@@ -1,14 +1,12 @@
 package membership
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/polyrail/polyrail/actors/balancing"
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
-	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
@@ -212,10 +210,7 @@ func (n *node) PeerLeft(p *railactors.Peer, err error) {
 }
 
 func (n *node) rankLost(m *member, rank op.Rank, p *railactors.Peer, err error) {
-	cause := err
-	if lost := (*fault.RankLostError)(nil); errors.As(err, &lost) {
-		cause = &fault.RankLostError{Rank: rank, Node: lost.Node, Reason: lost.Reason}
-	}
+	cause := m.group.Named(err)
 	m.group.Fail(cause, 0)
 	n.happened(Event{Kind: RankLost, Communicator: m.group.Name, Rank: int(rank), Node: p.Node(),
 		Err: cause})
