@@ -22,12 +22,12 @@ const (
 )
 
 // newSegment makes so many bytes of memory of this end's own.
-func newSegment(size int) (s *segment, err error) {
+func newSegment(size int) (_ *segment, err error) {
 	fd, err := unix.MemfdCreate("polyrail", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)
 	}
-	s = &segment{file: os.NewFile(uintptr(fd), "memfd")}
+	s := &segment{file: os.NewFile(uintptr(fd), "memfd")}
 	defer func() {
 		if err != nil {
 			s.release()
