@@ -13,7 +13,7 @@ const (
 	answerIn  = 5 * time.Second        // a node's answer, and the ranks' to connect to it
 	minRetry  = 100 * time.Millisecond // after a failure, twice as long each time
 	maxRetry  = time.Second            // so a tree whose node fails again and again is back within 2 s
-	maxSeek   = 10 * time.Second       // where nobody aggregates
+	maxSeek   = 10 * time.Second       // where nobody aggregates, or all refuse
 	forgiving = 10 * time.Second       // a tree that has served for so long is no failure
 )
 
@@ -135,7 +135,6 @@ func (l *Leader) ask(now time.Time, fresh uint64, out []LeaderAction) []LeaderAc
 		l.unserved++
 		return out
 	}
-	l.unserved = 0
 	l.state, l.until = asking, now.Add(answerIn)
 	l.await(len(l.layout))
 	for _, j := range l.layout {
@@ -188,6 +187,7 @@ func (l *Leader) Answer(now time.Time, node string, group uint64, refusal string
 	case !l.heard(i):
 		return out
 	}
+	l.unserved = 0
 	l.state, l.until = opening, now.Add(answerIn)
 	l.await(len(l.ranks))
 	return append(out, LeaderAction{Kind: Open, Group: l.group})

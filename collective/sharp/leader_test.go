@@ -111,20 +111,30 @@ func TestALeaderAsksAllNodesOfATree(t *testing.T) {
 		release("A"))
 }
 
-func TestALeaderAsksLessAndLessOftenWhereNobodyAggregates(t *testing.T) {
-	b := newLeaderBed(t)
-	last, longest := b.now, time.Duration(0)
-	for range 30 {
-		b.expect(b.wake(), LeaderAction{Kind: Seek})
-		pause := b.now.Sub(last)
-		if pause < longest || pause > maxSeek+seekFor {
-			t.Fatalf("a pause of %v after one of %v", pause, longest)
-		}
-		last, longest = b.now, pause
-		b.expect(b.wake())
-	}
-	if longest < maxSeek {
-		t.Errorf("it asks every %v", longest)
+func TestALeaderAsksLessAndLessOftenWhereNobodyServes(t *testing.T) {
+	for name, refuses := range map[string]bool{"nobody aggregates": false, "the only node refuses": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newLeaderBed(t)
+			last, longest := b.now, time.Duration(0)
+			for range 30 {
+				b.expect(b.wake(), LeaderAction{Kind: Seek})
+				pause := b.now.Sub(last)
+				if pause < longest || pause > maxSeek+seekFor {
+					t.Fatalf("a pause of %v after one of %v", pause, longest)
+				}
+				last, longest = b.now, pause
+				if refuses {
+					b.l.Offer(Offer{Site{"a", ""}, 0})
+					b.expect(b.wake(), LeaderAction{Kind: Ask, Node: "a", Group: b.fresh})
+					b.expect(b.l.Answer(b.now, "a", b.fresh, "full", 1, nil))
+				} else {
+					b.expect(b.wake())
+				}
+			}
+			if longest < maxSeek {
+				t.Errorf("it asks every %v", longest)
+			}
+		})
 	}
 }
 
