@@ -147,3 +147,32 @@ func TestATreeThatFailsIsTakenOutOfTheTableThatWasSet(t *testing.T) {
 		sums(b, comms, 100_000, 1, true)
 	})
 }
+
+// Rank 0 gives a tree up while gossip takes its node for dead: no message of gossip's reaches that. The
+// node keeps nothing of it: its quota holds one group of the job, and another tree is made.
+func TestANodeThatGossipLostKeepsNoGroup(t *testing.T) {
+	const ranks, node = 3, 3
+	adapt, rail := shapedRails(fault.Options{Delay: 50 * time.Microsecond}, func(c *Config) {
+		c.Trees, c.AggregateGroups = TreesAlways, 1
+	})
+	inGrove(t, ranks, 1, 1, adapt, func(b *bed, comms []*Communicator) {
+		operations := func() {
+			for i := range uint64(8) {
+				smallSums(b, comms, 100, i)
+			}
+		}
+		untilTree(b, comms[0], true)
+		operations()
+		b.Gossip.Partition([]string{b.Configs[node].Bind})
+		for len(b.Nodes[0].Members()) > ranks {
+			<-time.After(10 * time.Millisecond)
+		}
+		rail(node, 0).Stall(600 * time.Millisecond)
+		operations()
+		untilTree(b, comms[0], false)
+		<-time.After(time.Second)
+		b.Gossip.Heal()
+		untilTree(b, comms[0], true)
+		operations()
+	})
+}

@@ -1900,7 +1900,8 @@ func (x *TreeRepair) GetFrom() uint64 {
 	return 0
 }
 
-// TreeRevoked: from an aggregation node to its neighbours: it serves the group no more.
+// TreeRevoked: from an aggregation node to its neighbours: it serves the group no more. From a rank to
+// its node: the group was given up.
 type TreeRevoked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`

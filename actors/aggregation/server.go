@@ -112,17 +112,22 @@ func (s *Server) Granted(from *railactors.Peer, h *wire.Header) error {
 	return nil
 }
 
-// Revoked ends a group that a neighbour serves no more, and reports whether it is one of this
-// server's.
+// Revoked ends a group that a neighbour serves no more, or that a rank has given up, and reports
+// whether it is one of this server's.
 func (s *Server) Revoked(from *railactors.Peer, m *messages.TreeRevoked) bool {
 	g := s.group(m.GetGroup())
 	if g == nil {
 		return false
 	}
-	if _, child := g.children[from]; !child && from != g.parent {
+	child, below := g.children[from]
+	if !below && from != g.parent {
 		return true
 	}
-	text := fmt.Sprintf("node %q serves it no more: %s", from.Node(), clip(m.GetReason()))
+	does := "serves"
+	if below && g.ranks[child] >= 0 {
+		does = "uses"
+	}
+	text := fmt.Sprintf("node %q %s it no more: %s", from.Node(), does, clip(m.GetReason()))
 	if m.GetMismatch() {
 		g.end(&disagreement{clip(m.GetReason())}, tellOthers)
 	} else {

@@ -123,6 +123,7 @@ func (t *trees) switched(groups []uint64) {
 // fence gives a group up, as rank 0 says; quiet follows.
 func (t *trees) fence(group uint64, reason string) {
 	o := t.open[group]
+	t.abandon(group, o, reason)
 	if o == nil || o.tree == nil { // this rank was not ready: no table has named it
 		if o != nil {
 			t.close(group, o)
@@ -137,6 +138,20 @@ func (t *trees) fence(group uint64, reason string) {
 	t.group.Failovers.Add(1) // what is timed now doesn't count
 	n, self := t.group.node, t.self
 	o.tree.Fence(func(settled uint64) { n.tell(self, &treeQuiet{group, settled}) })
+}
+
+// abandon tells a node that its group was given up, over rails: it may have failed for gossip alone,
+// which then brings it no Relinquish. Without this it would keep the group's memory.
+func (t *trees) abandon(group uint64, o *openTree, reason string) {
+	if o == nil || o.over {
+		return
+	}
+	m := &messages.TreeRevoked{Group: group, Reason: WireText(reason)}
+	if err := o.config.Node.SendControl(&messages.Control{Comm: t.group.ID,
+		Body: &messages.Control_TreeRevoked{TreeRevoked: m}}); err != nil {
+		t.group.node.Log.Debug("node of a tree that was given up not told", "communicator", t.group.Name,
+			"node", o.config.Node.Node(), "error", err)
+	}
 }
 
 // quiet: nothing here holds memory of a fenced group.
