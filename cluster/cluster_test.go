@@ -97,6 +97,23 @@ func TestWaitJoinedNamesTheSeedsThatDoNotAnswer(t *testing.T) {
 	})
 }
 
+func TestWhoHasJoinedWaitsForNothingEverAfter(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
+		peers := startAll(t, memnet.New(), 2)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		<-time.After(peers[0].cfg.JoinTimeout + time.Second) // virtual
+		for range 50 {
+			for _, p := range peers {
+				if err := p.WaitJoined(ended); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		closeAll(t, peers...)
+	})
+}
+
 func TestAKilledNodeIsSeenToFailSoon(t *testing.T) {
 	bubble.Nodes(t, func(t *testing.T) {
 		peers := startAll(t, memnet.New(), 6)

@@ -229,6 +229,9 @@ func (g *Gossip) Failed() <-chan struct{} { return g.failed }
 // returns Err's error, a *JoinError that names the seeds once JoinTimeout has passed
 // since the start, or what ended the context. The search goes on in any case.
 func (g *Gossip) WaitJoined(ctx context.Context) error {
+	if g.Unjoined() == nil {
+		return nil // however long ago
+	}
 	timeout := time.NewTimer(time.Until(g.started.Add(g.cfg.JoinTimeout)))
 	defer timeout.Stop()
 	select {
