@@ -315,7 +315,8 @@ typedef struct {
 	char text[1024];
 } polyrail_event;
 
-/* Collects what happens to a node from now on. The descriptor is as a queue's. */
+/* Collects what happens to a node from now on. The descriptor is as a queue's. When the node is closed
+ * it becomes readable, and what follows the last event is POLYRAIL_CLOSED. */
 int polyrail_events_open(polyrail_node node, polyrail_events *events, polyrail_error *error);
 int polyrail_events_fd(polyrail_events events); /* -1: no such subscription */
 int polyrail_events_take(polyrail_events events, polyrail_event *list, int max, int *count,

@@ -6,7 +6,7 @@ import ctypes
 import select
 from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union
 
-from ._abi import EVENTS, CError, CEvent, CRail, check, lib
+from ._abi import EVENTS, OK, CError, CEvent, CRail, check, lib
 from ._comm import Communicator
 from ._spec import whole
 from ._work import call, finish
@@ -120,10 +120,11 @@ class Node:
         return Communicator(r.handle)
 
     def events(self, timeout: Optional[float] = None) -> Iterator[Event]:
-        """What happens to the node from now on. It ends when timeout seconds pass without any."""
-        handle, error = ctypes.c_uint64(), CError()
-        check(lib.events_open(self._handle, ctypes.byref(handle), ctypes.byref(error)), error)
-        return _events(handle.value, timeout)
+        """What happens to the node from now on.
+
+        It ends when the node is closed, or when timeout seconds pass without any.
+        """
+        return _events(_Subscription(self._handle), timeout)
 
     def close(self, timeout: Optional[float] = 5) -> None:
         """Leaves the cluster. Communicators that are open break. Closing again does nothing."""
@@ -132,26 +133,38 @@ class Node:
             finish(lib.node_close, handle, timeout=timeout)
 
 
-def _events(handle: int, timeout: Optional[float]) -> Iterator[Event]:
+class _Subscription:
+    """The library's handle of a subscription. Who drops an iterator, also before its first event, drops it."""
+
+    def __init__(self, node: int) -> None:
+        self.handle = 0
+        handle, error = ctypes.c_uint64(), CError()
+        check(lib.events_open(node, ctypes.byref(handle), ctypes.byref(error)), error)
+        self.handle = handle.value
+
+    def __del__(self) -> None:
+        if self.handle:
+            lib.events_close(self.handle, None)
+
+
+def _events(subscription: _Subscription, timeout: Optional[float]) -> Iterator[Event]:
     poll, events, count = select.poll(), (CEvent * 16)(), ctypes.c_int()
-    poll.register(lib.events_fd(handle), select.POLLIN)
-    try:
-        while poll.poll(None if timeout is None else timeout * 1000):
-            lib.events_take(handle, events, len(events), ctypes.byref(count), None)
-            for e in events[: count.value]:
-                yield Event(
-                    e.time_ns / 1e9,
-                    EVENTS.get(e.kind, "unknown"),
-                    e.node.decode(errors="replace"),
-                    e.rail.decode(errors="replace"),
-                    e.communicator.decode(errors="replace"),
-                    e.rank,
-                    e.version,
-                    e.text.decode(errors="replace"),
-                    e.missed,
-                )
-    finally:
-        lib.events_close(handle, None)
+    poll.register(lib.events_fd(subscription.handle), select.POLLIN)
+    while poll.poll(None if timeout is None else timeout * 1000):
+        if lib.events_take(subscription.handle, events, len(events), ctypes.byref(count), None) != OK:
+            return  # the node is closed
+        for e in events[: count.value]:
+            yield Event(
+                e.time_ns / 1e9,
+                EVENTS.get(e.kind, "unknown"),
+                e.node.decode(errors="replace"),
+                e.rail.decode(errors="replace"),
+                e.communicator.decode(errors="replace"),
+                e.rank,
+                e.version,
+                e.text.decode(errors="replace"),
+                e.missed,
+            )
 
 
 def _values(value: Any) -> list[str]:

@@ -416,6 +416,22 @@ class Alone(unittest.TestCase):
             with self.assertRaises(polyrail.ArgumentError):
                 comm.barrier()
 
+    def test_events_end_with_their_node_and_leave_no_descriptor(self):
+        with node("x") as n:
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(20):
+                n.events()  # nobody iterates
+            self.assertLess(len(os.listdir("/proc/self/fd")), before + 10)
+            seen = []
+            watcher = threading.Thread(target=lambda: seen.extend(e.kind for e in n.events()), daemon=True)
+            events = n.events()
+            watcher.start()
+            with n.communicator("one", 1):
+                pass
+        self.assertIn("communicator formed", [e.kind for e in events])
+        watcher.join(30)
+        self.assertFalse(watcher.is_alive(), seen)
+
     def test_buffers_are_used_where_they_are(self):
         x = array.array("d", [1, 2, 3])
         for b, writable in ((x, True), (memoryview(x), True), (memoryview(x).toreadonly(), False)):

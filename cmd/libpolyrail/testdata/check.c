@@ -248,7 +248,9 @@ static void wrong_calls(void)
 int main(int argc, char **argv)
 {
 	polyrail_rail rails[4];
-	int n;
+	polyrail_event happened[4];
+	polyrail_events events;
+	int n, code;
 
 	node = open_rank(argc, argv, "rail=x=tcp:127.0.0.1\nrail=y=tcp:127.0.0.2\n", "check");
 	CHECK(rank == (argv[1][0] == 'b') && polyrail_comm_size(comm) == 2);
@@ -263,8 +265,15 @@ int main(int argc, char **argv)
 
 	OK(polyrail_node_rails(node, rails, 4, &n, &error));
 	CHECK(n == 2 && !strcmp(rails[0].name, "x") && rails[1].up && rails[1].bytes_sent > 0);
+	OK(polyrail_events_open(node, &events, &error));
 	OK(polyrail_comm_close(comm, NULL, &error));
 	OK(polyrail_node_close(node, NULL, &error));
+	do {
+		wait_readable(polyrail_events_fd(events));
+		code = polyrail_events_take(events, happened, 4, &n, &error);
+	} while (code == POLYRAIL_OK);
+	CHECK(code == POLYRAIL_CLOSED && n == 0 && readable(polyrail_events_fd(events)));
+	OK(polyrail_events_close(events, &error));
 	puts("done");
 	return 0;
 }

@@ -11,6 +11,7 @@ import (
 type mailbox[T any] struct {
 	mu     sync.Mutex
 	fd     int
+	ended  bool // there will be no other item; the descriptor stays readable
 	closed bool
 	items  []T
 }
@@ -48,10 +49,27 @@ func (m *mailbox[T]) take(dst []T) int {
 	left := copy(m.items, m.items[n:])
 	clear(m.items[left:])
 	m.items = m.items[:left]
-	if left == 0 && !m.closed {
+	if left == 0 && !m.closed && !m.ended {
 		drain(m.fd)
 	}
 	return n
+}
+
+// end notes that no item follows.
+func (m *mailbox[T]) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+	if !m.closed && len(m.items) == 0 {
+		signal(m.fd)
+	}
+}
+
+// over reports whether all has been taken that there will be.
+func (m *mailbox[T]) over() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended && len(m.items) == 0
 }
 
 // close ends the mailbox and its descriptor.
@@ -108,7 +126,7 @@ type Events struct {
 // maxEvents wait for one subscriber here; as many again do in the runtime, which counts the rest.
 const maxEvents = 256
 
-// collect runs until the subscription ends.
+// collect runs until the subscription or its node ends.
 func (e *Events) collect(events <-chan polyrail.Event) {
 	var missed uint64
 	for v := range events {
@@ -118,18 +136,24 @@ func (e *Events) collect(events <-chan polyrail.Event) {
 			missed = v.Missed + 1
 		}
 	}
+	e.end()
 }
 
-// TakeEvents moves what has happened into dst, oldest first.
+// TakeEvents moves what has happened into dst, oldest first. After the last event of a node that was
+// closed it fails.
 func (b *Bridge) TakeEvents(h Handle, dst []polyrail.Event) (int, error) {
 	e, err := lookup[*Events](b, h)
 	if err != nil {
 		return 0, err
 	}
-	return e.take(dst), nil
+	n := e.take(dst)
+	if n == 0 && e.over() {
+		return 0, fmt.Errorf("%w: there are no more events", polyrail.ErrClosed)
+	}
+	return n, nil
 }
 
-// Descriptor is readable while a queue or a subscription holds something.
+// Descriptor is readable while a queue or a subscription holds something, or its node is closed.
 func (b *Bridge) Descriptor(h Handle) (int, error) {
 	if q, err := lookup[*Queue](b, h); err == nil {
 		return q.fd, nil
