@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"time"
 	"unsafe"
 
@@ -77,16 +78,34 @@ func fill(r *C.polyrail_result, v bridge.Result) {
 // maxCount bounds the elements of one buffer, so that no length overflows.
 const maxCount = 1 << 48
 
-// memory views C's memory as bytes. NULL is empty, whatever its length: it may be a buffer that the
-// call ignores, and where it is not, the runtime reports the length.
-func memory(p unsafe.Pointer, count C.uint64_t, d polyrail.DType) ([]byte, error) {
-	if count > maxCount {
+// memory views C's memory as bytes. NULL is no memory of a length, unless the call ignores the buffer.
+func memory(p unsafe.Pointer, count C.uint64_t, d polyrail.DType, ignored bool) ([]byte, error) {
+	switch {
+	case count > maxCount:
 		return nil, argument("%d elements: there may be %d", uint64(count), uint64(maxCount))
-	}
-	if p == nil {
+	case p == nil && count > 0 && !ignored:
+		return nil, argument("a buffer of %d elements is NULL", uint64(count))
+	case p == nil:
 		return nil, nil
 	}
 	return unsafe.Slice((*byte)(p), int(count)*d.Size()), nil
+}
+
+// number reads one of polyrail.h's numbers, whose type is narrower in Go.
+func number[T ~uint8, N ~int32](what string, n N) (T, error) {
+	if n < 0 || n > math.MaxUint8 {
+		return 0, argument("%d is no %s", int32(n), what)
+	}
+	return T(n), nil
+}
+
+// elementType reads an element type.
+func elementType(n C.int) (polyrail.DType, error) {
+	d, err := number[polyrail.DType]("element type", n)
+	if err == nil && !d.Valid() {
+		err = argument("%d is no element type", int(n))
+	}
+	return d, err
 }
 
 // counts views numbers by rank as Go's; NULL is none.
@@ -110,14 +129,7 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 		return op, nil, argument("an operation of %d bytes, not %d: size is not set, or polyrail.h is of another version",
 			uint32(o.size), unsafe.Sizeof(*o))
 	}
-	op = polyrail.Operation{Kind: polyrail.Kind(o.kind), DType: polyrail.DType(o.dtype), Root: int(o.root)}
-	if op.Op, err = operator(o.op); err != nil {
-		return op, nil, err
-	}
-	if op.Dst, err = memory(o.dst, o.dst_count, op.DType); err != nil {
-		return op, nil, err
-	}
-	if op.Src, err = memory(o.src, o.src_count, op.DType); err != nil {
+	if op, err = described(o); err != nil {
 		return op, nil, err
 	}
 	if op.Kind == polyrail.KindAllToAllV || o.counts != nil {
@@ -136,9 +148,34 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 		opts = append(opts, polyrail.WithName(C.GoString(o.name)))
 	}
 	if o.algorithm != 0 {
-		opts = append(opts, polyrail.WithAlgorithm(polyrail.Algorithm(o.algorithm)))
+		algorithm, err := number[polyrail.Algorithm]("algorithm", o.algorithm)
+		if err != nil {
+			return op, nil, err
+		}
+		opts = append(opts, polyrail.WithAlgorithm(algorithm))
 	}
 	return op, opts, nil
+}
+
+// described reads what all kinds of operation have. Some ranks need no target, or no source.
+func described(o *C.polyrail_operation) (op polyrail.Operation, err error) {
+	op.Root = int(o.root)
+	if op.Kind, err = number[polyrail.Kind]("kind of operation", o.kind); err != nil {
+		return op, err
+	}
+	if op.DType, err = elementType(C.int(o.dtype)); err != nil {
+		return op, err
+	}
+	if op.Op, err = operator(o.op); err != nil {
+		return op, err
+	}
+	noTarget := op.Kind == polyrail.KindReduce || op.Kind == polyrail.KindGather
+	if op.Dst, err = memory(o.dst, o.dst_count, op.DType, noTarget); err != nil {
+		return op, err
+	}
+	noSource := op.Kind == polyrail.KindScatter || op.Kind == polyrail.KindBroadcast
+	op.Src, err = memory(o.src, o.src_count, op.DType, noSource)
+	return op, err
 }
 
 // operators are the built-in ones by their numbers.

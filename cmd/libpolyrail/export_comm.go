@@ -16,8 +16,12 @@ import (
 //export go_polyrail_comm_sub
 func go_polyrail_comm_sub(c C.polyrail_comm, ranks *C.int, count C.int, a *C.polyrail_async, r *C.polyrail_result, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
-	members := make([]int, 0, max(0, int(count)))
-	for _, rank := range list(ranks, int(count)) {
+	listed, err := entries(ranks, count)
+	if err != nil {
+		return fail(err, e)
+	}
+	members := make([]int, 0, len(listed))
+	for _, rank := range listed {
 		members = append(members, int(*rank))
 	}
 	o, err := lib.Sub(bridge.Handle(c), members, call(a))
@@ -118,9 +122,17 @@ func go_polyrail_batch(c C.polyrail_comm, buffers *C.polyrail_buffer, count, dty
 	if err != nil {
 		return fail(err, e)
 	}
-	batch := polyrail.Batch{DType: polyrail.DType(dtype), Op: op}
-	for _, b := range list(buffers, int(count)) {
-		buf, err := memory(b.data, b.count, batch.DType)
+	elements, err := elementType(dtype)
+	if err != nil {
+		return fail(err, e)
+	}
+	listed, err := entries(buffers, count)
+	if err != nil {
+		return fail(err, e)
+	}
+	batch := polyrail.Batch{DType: elements, Op: op}
+	for _, b := range listed {
+		buf, err := memory(b.data, b.count, elements, false)
 		if err != nil {
 			return fail(err, e)
 		}
@@ -137,25 +149,35 @@ func go_polyrail_barrier(c C.polyrail_comm, a *C.polyrail_async, e *C.polyrail_e
 	return finish(o, err, a, nil, e)
 }
 
+// message is the memory of a message.
+func message(data unsafe.Pointer, count C.uint64_t, dtype C.int) ([]byte, polyrail.DType, error) {
+	elements, err := elementType(dtype)
+	if err != nil {
+		return nil, 0, err
+	}
+	buf, err := memory(data, count, elements, false)
+	return buf, elements, err
+}
+
 //export go_polyrail_send
 func go_polyrail_send(c C.polyrail_comm, data unsafe.Pointer, count C.uint64_t, dtype, to, tag C.int, a *C.polyrail_async, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
-	buf, err := memory(data, count, polyrail.DType(dtype))
+	buf, elements, err := message(data, count, dtype)
 	if err != nil {
 		return fail(err, e)
 	}
-	o, err := lib.Send(bridge.Handle(c), buf, polyrail.DType(dtype), int(to), int(tag), call(a))
+	o, err := lib.Send(bridge.Handle(c), buf, elements, int(to), int(tag), call(a))
 	return finish(o, err, a, nil, e)
 }
 
 //export go_polyrail_recv
 func go_polyrail_recv(c C.polyrail_comm, data unsafe.Pointer, count C.uint64_t, dtype, from, tag C.int, a *C.polyrail_async, r *C.polyrail_result, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
-	buf, err := memory(data, count, polyrail.DType(dtype))
+	buf, elements, err := message(data, count, dtype)
 	if err != nil {
 		return fail(err, e)
 	}
-	o, err := lib.Recv(bridge.Handle(c), buf, polyrail.DType(dtype), int(from), int(tag), call(a))
+	o, err := lib.Recv(bridge.Handle(c), buf, elements, int(from), int(tag), call(a))
 	return finish(o, err, a, r, e)
 }
 

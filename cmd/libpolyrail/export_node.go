@@ -87,6 +87,14 @@ func list[T any](first *T, n int) []*T {
 	return places
 }
 
+// entries are those of a list that a call needs.
+func entries[T any](first *T, n C.int) ([]*T, error) {
+	if n < 0 || n > 0 && first == nil {
+		return nil, argument("a list of %d at %p", int(n), first)
+	}
+	return list(first, int(n)), nil
+}
+
 //export go_polyrail_comm_form
 func go_polyrail_comm_form(n C.polyrail_node, name *C.char, size C.int, a *C.polyrail_async, r *C.polyrail_result, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)

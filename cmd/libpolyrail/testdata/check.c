@@ -231,7 +231,12 @@ static void breaks(void)
 
 static void wrong_calls(void)
 {
+	int8_t x[1] = {0};
+	polyrail_buffer list[2] = {{x, 1}, {NULL, 1}};
+	polyrail_operation o = {.size = sizeof o, .op = POLYRAIL_SUM, .dst = x, .src = x, .dst_count = 1, .src_count = 1};
 	polyrail_result r;
+	int i;
+
 	CHECK(polyrail_node_open("name=x\nnonsense=1\n", NULL, &r, &error) == POLYRAIL_CONFIG);
 	CHECK(strstr(error.text, "nonsense") && r.handle == 0);
 	CHECK(polyrail_node_open("name=x\n", NULL, &r, &error) == POLYRAIL_CONFIG); /* no rails */
@@ -241,6 +246,27 @@ static void wrong_calls(void)
 	CHECK(polyrail_barrier((polyrail_comm)node, NULL, &error) == POLYRAIL_ARGUMENT);
 	CHECK(strstr(error.text, "a node, not a communicator"));
 	CHECK(polyrail_barrier(12345, NULL, NULL) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_barrier(0, NULL, &error) == POLYRAIL_ARGUMENT && strstr(error.text, "closed or never made"));
+	/* None of these reaches the other rank. */
+	CHECK(polyrail_send(comm, NULL, 5, POLYRAIL_INT8, 0, 0, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_recv(comm, NULL, 5, POLYRAIL_INT8, 0, 0, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_allreduce(comm, NULL, NULL, 5, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(strstr(error.text, "a buffer of 5 elements is NULL"));
+	for (i = -256; i <= 256; i += 512) { /* 8 bits of these are right */
+		CHECK(polyrail_send(comm, x, 1, POLYRAIL_INT8 + i, 0, 0, NULL, &error) == POLYRAIL_ARGUMENT);
+		o.kind = POLYRAIL_ALLREDUCE + i, o.dtype = POLYRAIL_INT8, o.algorithm = 0;
+		CHECK(polyrail_run(comm, &o, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+		o.kind = POLYRAIL_ALLREDUCE, o.dtype = POLYRAIL_INT8 + i;
+		CHECK(polyrail_run(comm, &o, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+		o.dtype = POLYRAIL_INT8, o.algorithm = 1 + i;
+		CHECK(polyrail_run(comm, &o, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+	}
+	CHECK(polyrail_send(comm, x, 1, 99, 0, 0, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_batch(comm, list, -1, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_batch(comm, NULL, 1, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_batch(comm, list, 2, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_comm_sub(comm, NULL, 2, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_comm_sub(comm, &rank, -1, NULL, &r, &error) == POLYRAIL_ARGUMENT);
 	CHECK(!strcmp(polyrail_code_text(POLYRAIL_RANK_LOST), "rank lost") && polyrail_code_text(-1));
 	CHECK(polyrail_abi() == POLYRAIL_ABI);
 }

@@ -69,6 +69,8 @@ func lookup[T any](b *Bridge, h Handle) (T, error) {
 	b.mu.RUnlock()
 	t, ok := v.(T)
 	switch {
+	case h == 0:
+		return t, fmt.Errorf("%w: it is 0, as that of what was closed or never made", ErrHandle)
 	case !found:
 		return t, fmt.Errorf("%w: %d was never given, or has been released", ErrHandle, h)
 	case !ok:
