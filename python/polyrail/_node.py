@@ -8,7 +8,7 @@ from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union
 
 from ._abi import EVENTS, OK, CError, CEvent, CRail, check, lib
 from ._comm import Communicator
-from ._spec import whole
+from ._spec import text_of, whole
 from ._work import call, finish
 
 
@@ -68,14 +68,14 @@ class Node:
         order="free". What is left out comes from the environment (POLYRAIL_RANK_TIMEOUT) and from
         the file that config names. log_level says what is logged to standard error ("warn").
         """
-        lines = []
+        lines = b""
         for key, value in {"name": name, "bind": bind, "join": join, "rail": rails, **settings}.items():
             for item in _values(value):
                 if "\n" in item:
                     raise ValueError(f"{key} holds more than one line")
-                lines.append(f"{key.replace('_', '-')}={item}\n")
+                lines += text_of(key, f"{key.replace('_', '-')}={item}\n")
         self._handle = 0
-        self._handle = call(lib.node_open, "".join(lines).encode(), timeout=timeout).handle
+        self._handle = call(lib.node_open, lines, timeout=timeout).handle
 
     def __enter__(self) -> Node:
         return self
@@ -116,7 +116,7 @@ class Node:
 
         After timeout seconds it raises Timeout, which says who is missing.
         """
-        r = call(lib.comm_form, self._handle, name.encode(), whole("size", size), timeout=timeout)
+        r = call(lib.comm_form, self._handle, text_of("name", name), whole("size", size), timeout=timeout)
         return Communicator(r.handle)
 
     def events(self, timeout: Optional[float] = None) -> Iterator[Event]:

@@ -68,6 +68,15 @@ def whole(name: str, value: Any, bits: int = 32) -> int:
     return n
 
 
+def text_of(name: str, value: Any) -> bytes:
+    """An argument that is a string, as C can have it: a 0 byte would end it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {value!r}")
+    if "\0" in value:
+        raise ValueError(f"{name} holds a 0 byte: {value!r}")
+    return value.encode()
+
+
 def wholes(name: str, values: Sequence[Any], bits: int) -> list[int]:
     """An argument that is a list of whole numbers."""
     return [whole(name, v, bits) for v in values]
@@ -98,9 +107,7 @@ def call_of(comm: int, rank: int, size: int, spec: Spec) -> Call:
         keep += (out, in_)
         sent, received = ctypes.addressof(out), ctypes.addressof(in_)
     if name is not None:
-        if not isinstance(name, str):
-            raise TypeError(f"name must be a string, not {name!r}")
-        keep += (string := ctypes.create_string_buffer(name.encode()),)
+        keep += (string := ctypes.create_string_buffer(text_of("name", name)),)
         text = ctypes.addressof(string)
     c = new_call()
     _fill(c.operation, 0, _OPERATION_SIZE, kind, elements or others, op, root, 0,

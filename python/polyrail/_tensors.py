@@ -97,4 +97,6 @@ def operator_of(op: Any, dtype: torch.dtype) -> tuple[str, int]:
         return _BOOL_OPS[name], _BYTE
     if dtype not in DTYPES:
         raise ValueError(f"reductions of {dtype} are not supported by polyrail")
+    if dtype.is_floating_point and name.startswith("bit"):
+        raise ValueError(f"{name} is not defined on {dtype}, only on integers")
     return name, DTYPES[dtype]

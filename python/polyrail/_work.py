@@ -177,7 +177,7 @@ class Work:
     @property
     def done(self) -> bool:
         """Whether the call has ended, right or with an error."""
-        return self._wait(0)
+        return self._result is not None or self._look()
 
     def wait(self, timeout: Optional[float] = None) -> None:
         """Waits for the end, and raises the call's error.

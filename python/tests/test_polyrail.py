@@ -482,8 +482,13 @@ class Alone(unittest.TestCase):
                         call(wrong)
                 with self.assertRaisesRegex(ValueError, f"^{name} is "):
                     call(1 << 63)
-            with self.assertRaisesRegex(TypeError, "^name must be a string, not 7"):
-                comm.all_reduce(x, name=7)
+            for call in (lambda v: comm.all_reduce(x, name=v), lambda v: n.communicator(v, 1)):
+                with self.assertRaisesRegex(TypeError, "^name must be a string, not 7"):
+                    call(7)
+                with self.assertRaisesRegex(ValueError, "^name holds a 0 byte"):
+                    call("one\0two")
+            with self.assertRaisesRegex(ValueError, "^cluster holds a 0 byte"):
+                node("y", cluster="one\0two")
             comm.broadcast(x, root=Zero())  # as numpy's numbers are
             with self.assertRaisesRegex(ValueError, "counts has 2 numbers for 1 ranks"):
                 comm.all_gather(x, x, counts=[4, 4])
@@ -531,6 +536,18 @@ work = node.communicator("one", 1).start_recv(bytearray(8))
             comm.send(b"hi", 0, 5)
             works[0].wait()
             self.assertEqual(buffer, b"hi")
+
+    def test_whether_a_call_has_ended_is_said_while_another_thread_waits(self):
+        with node("x") as n, n.communicator("one", 1) as comm:
+            work = comm.start_recv(bytearray(1))
+            with work._lock:  # as a thread in work.wait
+                looker = threading.Thread(target=lambda: work.done, daemon=True)
+                looker.start()
+                looker.join(30)
+                self.assertFalse(looker.is_alive())
+            comm.send(bytearray(1), 0)
+            work.wait()
+            self.assertTrue(work.done)
 
     def test_calls_that_nobody_waits_for_are_let_go(self):
         with node("x") as n, n.communicator("one", 1) as comm:

@@ -218,7 +218,7 @@ def lazy(rank, n, pipe):
 
 
 def types(rank, n, pipe):
-    """Types that differ are refused before anything is written behind the output."""
+    """Types that differ, or that an operator has not, are refused before anything is done."""
     guard = torch.zeros(64)
     out, wide = guard[:4], torch.ones(4 * n, dtype=torch.float64)
     for call in (lambda: dist.all_gather_into_tensor(out, wide),
@@ -236,6 +236,15 @@ def types(rank, n, pipe):
         else:
             raise AssertionError("a call with two types was made")
         equal(guard, 0)
+    for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            try:
+                dist.all_reduce(torch.ones(4, dtype=dtype), op)
+            except ValueError as e:
+                assert f"not defined on {dtype}, only on integers" in str(e), e
+            else:
+                raise AssertionError(f"{op} of {dtype}")
+    dist.barrier()  # the group lives
 
 
 def limits(rank, n, pipe):
