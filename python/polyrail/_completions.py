@@ -198,13 +198,23 @@ class Completions:
 
 _shared_lock = threading.Lock()
 _shared: Optional[Completions] = None
-_shared_pid = 0
 
 
 def completions() -> Completions:
-    """Those of this process. One that was forked has none of its parent's threads."""
-    global _shared, _shared_pid
+    """Those of this process."""
+    global _shared
     with _shared_lock:
-        if _shared is None or _shared_pid != os.getpid():
-            _shared, _shared_pid = Completions(), os.getpid()
+        if _shared is None:
+            _shared = Completions()
         return _shared
+
+
+def _forget() -> None:
+    """A process that was forked has none of its parent's threads, and nobody gives the locks back."""
+    global _shared, _shared_lock
+    if _shared is not None:
+        atexit.unregister(_shared.close)
+    _shared, _shared_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

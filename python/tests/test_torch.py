@@ -1,5 +1,6 @@
 """The backend of torch.distributed: processes on this host, which meet through torch's store."""
 
+import atexit
 import multiprocessing
 import os
 import tempfile
@@ -443,6 +444,25 @@ def callbacks(rank, n, pipe):
     dist.barrier()
 
 
+def forked(rank, n, pipe):
+    """A fork ends as a program does, at once, also where its parent was about to tell of a call."""
+    from polyrail._completions import completions
+
+    with completions()._lock:
+        child = os.fork()
+        if child == 0:
+            atexit._run_exitfuncs()
+            os._exit(7)
+    limit = time.monotonic() + 30
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > limit:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            raise AssertionError("the fork does not end")
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(ended[1]) == 7
+
+
 def small(rank, n, pipe):
     """What ends at once needs no other thread."""
     x = torch.ones(8)
@@ -483,6 +503,9 @@ class Torch(unittest.TestCase):
 
     def test_a_small_operation_ends_where_it_is_called(self):
         self.run_ranks("small", 1)
+
+    def test_a_fork_ends(self):
+        self.run_ranks("forked", 1)
 
     def test_messages(self):
         self.run_ranks("messages", 3)
