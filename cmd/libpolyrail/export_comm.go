@@ -109,6 +109,9 @@ func go_polyrail_run(c C.polyrail_comm, p *C.polyrail_operation, a *C.polyrail_a
 	defer recovered(&code, e)
 	op, opts, err := operation(bridge.Handle(c), p)
 	if err != nil {
+		if _, stale := lib.Comm(bridge.Handle(c)); stale != nil {
+			err = stale // polyrail.h's functions multiply by its size, which is -1 then
+		}
 		return fail(err, e)
 	}
 	o, err := lib.Collective(bridge.Handle(c), op, call(a), opts...)

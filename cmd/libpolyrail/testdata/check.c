@@ -247,6 +247,8 @@ static void wrong_calls(void)
 	CHECK(strstr(error.text, "a node, not a communicator"));
 	CHECK(polyrail_barrier(12345, NULL, NULL) == POLYRAIL_ARGUMENT);
 	CHECK(polyrail_barrier(0, NULL, &error) == POLYRAIL_ARGUMENT && strstr(error.text, "closed or never made"));
+	CHECK(polyrail_allgather(12345, x, x, 1, POLYRAIL_INT8, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(strstr(error.text, "no such handle"));
 	/* None of these reaches the other rank. */
 	CHECK(polyrail_send(comm, NULL, 5, POLYRAIL_INT8, 0, 0, NULL, &error) == POLYRAIL_ARGUMENT);
 	CHECK(polyrail_recv(comm, NULL, 5, POLYRAIL_INT8, 0, 0, NULL, &r, &error) == POLYRAIL_ARGUMENT);
