@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,12 @@ func TestAllToAllVsThatDifferAreNamed(t *testing.T) {
 			}
 			return AllToAllV(ctx, c, make([]float32, 30), counts, make([]float32, 30), counts)
 		},
+		// Equal in all else: a rank that has mixed two calls up would get the other one's data.
+		"names": func(ctx context.Context, c *Communicator, r int) error {
+			counts := []int{10, 10, 10}
+			return AllToAllV(ctx, c, make([]float32, 30), counts, make([]float32, 30), counts,
+				WithName([]string{"keys", "values", "keys"}[r]))
+		},
 		"own counts": func(ctx context.Context, c *Communicator, r int) error {
 			return AllToAllV(ctx, c, make([]float32, 3), []int{1, 1, 1}, make([]float32, 3), []int{1, 1, 2})
 		},
@@ -105,6 +112,9 @@ func TestAllToAllVsThatDifferAreNamed(t *testing.T) {
 					}
 					if !errors.Is(err, fault.ErrMismatch) && !errors.Is(err, fault.ErrAborted) {
 						t.Errorf("rank %d: %v", r, err)
+					}
+					if differs := "the operation's name"; name == "names" && !strings.Contains(err.Error(), differs) {
+						t.Errorf("rank %d: %v, which does not say that it is %s", r, err, differs)
 					}
 				}
 			})

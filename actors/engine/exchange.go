@@ -14,14 +14,15 @@ type Exchange struct {
 	failed    chan error // the first failure
 }
 
-// Exchange begins all messages of the collective with number seq; their tags are ignored.
-// They get one of the runtime's own, so that callers' receives don't meet them. If it fails
-// nothing is left of them.
-func (x *Transfers) Exchange(ctx context.Context, seq uint64, sends, recvs []Message) (*Exchange, error) {
+// Exchange begins all messages of a collective; their tags are ignored. They get one of the runtime's
+// own, which follows from id, so that callers' receives don't meet them, nor do other collectives'.
+// If it fails nothing is left of them.
+func (x *Transfers) Exchange(ctx context.Context, id uint64, sends, recvs []Message) (*Exchange, error) {
+	tag := p2p.Reserved + p2p.Tag(id)%p2p.Reserved
 	e := &Exchange{transfers: make([]*Transfer, 0, len(sends)+len(recvs)), failed: make(chan error, 1)}
 	add := func(start func(context.Context, Message) (*Transfer, error), all []Message) error {
 		for _, m := range all {
-			m.Tag, m.Exact, m.exchange = p2p.Reserved+p2p.Tag(seq), true, e
+			m.Tag, m.Exact, m.exchange = tag, true, e
 			t, err := start(ctx, m)
 			if err != nil {
 				return err

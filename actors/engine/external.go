@@ -68,8 +68,9 @@ func (o *Operation) runExternal() {
 	}()
 }
 
+// exchange: the messages of ranks that called something else don't meet, and both will ask (past.go).
 func (o *Operation) exchange(sends, recvs []Message) error {
-	e, err := o.group.Transfers.Exchange(context.Background(), o.Seq, sends, recvs)
+	e, err := o.group.Transfers.Exchange(context.Background(), o.shape.digest+o.Seq, sends, recvs)
 	if err != nil {
 		return err
 	}

@@ -94,24 +94,22 @@ func (g *Group) askStalled() {
 	}
 }
 
-// ask tells the ranks at the ends of the operation's links what was called here.
+// ask tells the ranks that the operation has to do with what was called here.
 func (o *Operation) ask() {
 	program := o.shape.config.Program
-	links := [][]op.Rank{program.From, program.To}
-	if o.shown.active {
-		links = [][]op.Rank{slices.Collect(ranksOf(o.group.boards.others))}
-	}
-	told := make(map[op.Rank]bool)
-	for _, ranks := range links {
-		for _, rank := range ranks {
-			if told[rank] {
-				continue
+	ranks := slices.Concat(program.From, program.To)
+	if o.shown.active || o.request.External != nil {
+		for rank, p := range o.group.Peers {
+			if p != nil {
+				ranks = append(ranks, op.Rank(rank))
 			}
-			told[rank] = true
-			f := frames.Get().(*railactors.Frame)
-			f.Header, f.Owner = o.header(wire.KindGrant), o.group.engine.copies
-			f.Header.Flags &^= wire.FlagEager
-			o.group.Peers[rank].Send(f)
 		}
+	}
+	slices.Sort(ranks)
+	for _, rank := range slices.Compact(ranks) {
+		f := frames.Get().(*railactors.Frame)
+		f.Header, f.Owner = o.header(wire.KindGrant), o.group.engine.copies
+		f.Header.Flags &^= wire.FlagEager
+		o.group.Peers[rank].Send(f)
 	}
 }

@@ -238,14 +238,15 @@ func (t *Transfer) named(err error) error {
 	case m.Rank >= 0 && int(m.Rank) < g.Size:
 		other += fmt.Sprintf(" (node %q)", g.Nodes[m.Rank])
 	}
-	tag := fmt.Sprintf("tag %d", m.Tag)
-	switch m.Tag {
-	case p2p.AnyTag:
-		tag = "any tag"
-	case p2p.NoTag: // the caller's own is none of the type
-		tag = "no valid tag"
+	switch {
+	case m.Tag == p2p.AnyTag:
+		other += ", any tag"
+	case m.Tag == p2p.NoTag: // the caller's own is none of the type
+		other += ", no valid tag"
+	case m.Tag < p2p.Reserved: // a caller has given it
+		other += fmt.Sprintf(", tag %d", m.Tag)
 	}
-	return fmt.Errorf("communicator %q, %s %s, %s: %w", g.Name, call, other, tag, err)
+	return fmt.Errorf("communicator %q, %s %s: %w", g.Name, call, other, err)
 }
 
 // Done is closed when the transfer has ended, right or with an error.
