@@ -97,7 +97,8 @@ type Config struct {
 	// EagerBytes is the largest operation that is sent before the receiver has called it. Where all
 	// ranks share memory, it is four times as large.
 	EagerBytes int
-	// SplitBytes is the smallest operation that is divided over several rails.
+	// SplitBytes is the smallest operation that is divided over several rails. All nodes must have the
+	// same.
 	SplitBytes int
 	// MaxInFlight is the number of operations of one communicator at which Start blocks.
 	MaxInFlight int
@@ -209,7 +210,7 @@ type Rail struct {
 	// every usable interface that is not loopback, each a rail named like its interface.
 	Device string
 	// Weight is the share of a divided operation, against the other rails'. 0 means 1, and leaves
-	// the shares to measurement (Config.Balance).
+	// the shares to measurement (Config.Balance). All nodes must have the same.
 	Weight uint32
 	// CPUs are the cores that the rail's reader and writer threads are bound to, among those that
 	// the process may use; none: any. Small frames are written by whoever sends them, wherever that

@@ -2,6 +2,7 @@ package polyrail_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -193,4 +194,36 @@ func TestANodeStartsWithoutTheRailWhoseInterfaceIsDown(t *testing.T) {
 			b.t.Errorf("status %+v", s)
 		}
 	})
+}
+
+// Ranks that differ in these would wait for each other's probe, or have no place for a frame.
+func TestNodesThatAreConfiguredDifferentlyAreNamed(t *testing.T) {
+	for setting, differ := range map[string]func(*Config){
+		"rail weights [7 1]": func(c *Config) { c.Rails[0].Weight = 7 },
+		"balance static":     func(c *Config) { c.Balance = BalanceStatic },
+		"order free":         func(c *Config) { c.Order = OrderFree },
+		"probe false":        func(c *Config) { c.Probe = false },
+		"split bytes 1":      func(c *Config) { c.SplitBytes = 1 },
+	} {
+		t.Run(setting, func(t *testing.T) {
+			adapt := func(c *Config) {
+				if c.Balance = BalanceMeasured; c.Name == testbed.NodeName(1) {
+					differ(c)
+				}
+			}
+			inBed(t, 3, 2, adapt, func(b *bed) {
+				for i, err := range b.failures(func(i int) error {
+					return b.returned(fmt.Sprint("node ", i), 5*time.Second, func() error {
+						_, err := b.Nodes[i].Communicator(b.t.Context(), "train", 3)
+						return err
+					})
+				}) {
+					want := fmt.Sprintf("node %q: is configured with %s, node %q with", "node1", setting, "node0")
+					if !errors.Is(err, ErrView) || !strings.Contains(err.Error(), want) {
+						t.Errorf("node %d: %v", i, err)
+					}
+				}
+			})
+		})
+	}
 }

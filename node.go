@@ -1,6 +1,7 @@
 package polyrail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			JobBytes: cfg.AggregateQuota, JobGroups: cfg.AggregateGroups},
 		SharpRails: cfg.sharp(), TreeFragment: cfg.TreeFragment, TreeRadix: cfg.TreeRadix,
 		TreeResults: cfg.TreeResults,
-		Node:        cfg.Name, Incarnation: incarnation, Host: cfg.host(),
+		Node:        cfg.Name, Incarnation: incarnation, Host: cfg.host(), Settings: cfg.settings(),
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
 	})
@@ -174,6 +175,23 @@ func (c Config) ranges() (ranges []balance.Range) {
 func (c Config) measured() bool {
 	weighted := slices.ContainsFunc(c.Rails, func(r Rail) bool { return r.Weight > 0 })
 	return c.Balance == BalanceMeasured && !weighted
+}
+
+// settings are those that all members of a communicator need alike: ranks that differ would wait for
+// each other, or divide an operation otherwise.
+func (c Config) settings() []string {
+	rails := slices.SortedFunc(slices.Values(c.Rails), func(a, b Rail) int { return cmp.Compare(a.Name, b.Name) })
+	weights := make([]uint32, len(rails))
+	for i, r := range rails {
+		weights[i] = max(r.Weight, 1)
+	}
+	balance := BalanceStatic
+	if c.measured() {
+		balance = BalanceMeasured
+	}
+	return []string{fmt.Sprintf("rail weights %v", weights), fmt.Sprintf("balance %v", balance),
+		fmt.Sprintf("order %v", c.Order), fmt.Sprintf("probe %v", c.Probe),
+		fmt.Sprintf("split bytes %d", c.SplitBytes)}
 }
 
 // Close leaves the cluster, closes every connection and waits for what the node started, or for the

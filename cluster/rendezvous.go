@@ -20,7 +20,7 @@ func RendezvousOf(m view.Message, incarnation uint64) *messages.Rendezvous {
 		r.Body = &messages.Rendezvous_Announce{Announce: &messages.ViewAnnounce{
 			Name: m.Name, Ask: m.Ask, Size: uint32(m.Size), Rails: railsToWire(m.Rails), Believed: m.Believed,
 			TtlMs: uint32(min(m.TTL.Milliseconds(), math.MaxUint32)), Uneven: rangeToWire(m.Uneven),
-			Host: hostToWire(m.Host), Lowest: m.Lowest,
+			Host: hostToWire(m.Host), Lowest: m.Lowest, Settings: m.Settings,
 		}}
 	case *view.Withdraw:
 		r.Body = &messages.Rendezvous_Withdraw{Withdraw: &messages.ViewWithdraw{Name: m.Name, Ask: m.Ask, Absent: m.Absent}}
@@ -62,7 +62,7 @@ func viewMessage(r *messages.Rendezvous) (view.Message, error) {
 		}
 		return &view.Announce{Name: a.GetName(), Ask: a.GetAsk(), Size: int(a.GetSize()), Rails: rails,
 			Believed: a.GetBelieved(), TTL: time.Duration(a.GetTtlMs()) * time.Millisecond, Uneven: rangeFromWire(a.GetUneven()),
-			Host: hostFromWire(a.GetHost()), Lowest: a.GetLowest()}, nil
+			Host: hostFromWire(a.GetHost()), Lowest: a.GetLowest(), Settings: a.GetSettings()}, nil
 	case *messages.Rendezvous_Withdraw:
 		return &view.Withdraw{Name: b.Withdraw.GetName(), Ask: b.Withdraw.GetAsk(), Absent: b.Withdraw.GetAbsent()}, nil
 	case *messages.Rendezvous_Propose:

@@ -858,7 +858,9 @@ type ViewAnnounce struct {
 	Uneven *ViewSeqRange `protobuf:"bytes,7,opt,name=uneven,proto3" json:"uneven,omitempty"`
 	Host   *ViewHost     `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
 	// The lowest node that the sender knows to ask, itself included.
-	Lowest        string `protobuf:"bytes,9,opt,name=lowest,proto3" json:"lowest,omitempty"`
+	Lowest string `protobuf:"bytes,9,opt,name=lowest,proto3" json:"lowest,omitempty"`
+	// That all members need alike, in words.
+	Settings      []string `protobuf:"bytes,10,rep,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -954,6 +956,13 @@ func (x *ViewAnnounce) GetLowest() string {
 		return x.Lowest
 	}
 	return ""
+}
+
+func (x *ViewAnnounce) GetSettings() []string {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
 }
 
 // ViewWithdraw: the sender's ask ended, one way or another.
@@ -2100,7 +2109,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06uneven\x18\x05 \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\"8\n" +
 	"\fViewSeqRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x04R\x04last\"\x95\x02\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\"\xb1\x02\n" +
 	"\fViewAnnounce\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x12\n" +
@@ -2110,7 +2119,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x06 \x01(\rR\x05ttlMs\x12.\n" +
 	"\x06uneven\x18\a \x01(\v2\x16.polyrail.ViewSeqRangeR\x06uneven\x12&\n" +
 	"\x04host\x18\b \x01(\v2\x12.polyrail.ViewHostR\x04host\x12\x16\n" +
-	"\x06lowest\x18\t \x01(\tR\x06lowest\"L\n" +
+	"\x06lowest\x18\t \x01(\tR\x06lowest\x12\x1a\n" +
+	"\bsettings\x18\n" +
+	" \x03(\tR\bsettings\"L\n" +
 	"\fViewWithdraw\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12\x16\n" +

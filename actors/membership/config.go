@@ -18,7 +18,8 @@ import (
 type Config struct {
 	Node        string
 	Incarnation uint64
-	Host        string // where it runs; empty: unknown
+	Host        string   // where it runs; empty: unknown
+	Settings    []string // see view.Ask
 	Engine      engine.Config
 	Balancing   balancing.Config
 	Aggregation aggregation.Config // no rails: it aggregates for nobody

@@ -132,7 +132,8 @@ func (a *nodeActor) call(m *communicatorCall) {
 	rand.Read(random[:]) // never fails
 	nonce := binary.LittleEndian.Uint64(random[:])
 	if m.old == nil {
-		a.step(view.Ask{Call: m.id, Name: m.name, Size: m.size, Nonce: nonce})
+		a.step(view.Ask{Call: m.id, Name: m.name, Size: m.size, Nonce: nonce,
+			Settings: a.node.config.Settings})
 		return
 	}
 	a.shrink(m, nonce)

@@ -24,7 +24,7 @@ func (c *Core) ask(e Ask) {
 			Err: &fault.ViewError{Name: e.Name, Node: c.self.Node, Reason: reason}})
 		return
 	}
-	c.begin(e.Name, &call{token: e.Call, size: e.Size, nonce: e.Nonce})
+	c.begin(e.Name, &call{token: e.Call, size: e.Size, nonce: e.Nonce, settings: e.Settings})
 }
 
 // noCall says why no call can begin under this name now, or "".
@@ -186,7 +186,7 @@ func (c *Core) announceTo(n *naming, to string) {
 	m := &Announce{
 		Name: n.name, Ask: n.call.ask, Size: n.call.size, Rails: c.self.Rails, Host: c.self.Host,
 		TTL:    3*n.call.pause + time.Second, // two announcements may get lost
-		Lowest: c.lowest(n),
+		Lowest: c.lowest(n), Settings: n.call.settings,
 	}
 	if a := n.asks[to]; a != nil {
 		m.Believed = a.number
@@ -203,7 +203,8 @@ func (c *Core) announceTo(n *naming, to string) {
 
 func (c *Core) announced(from string, incarnation uint64, m *Announce) {
 	if !ValidName(m.Name) || m.Size < 1 || m.Size > MaxMembers || m.Ask == 0 || m.TTL <= 0 ||
-		validateRails(m.Rails) != nil || m.Host.validate() != nil || !validText(from, MaxNode) {
+		validateRails(m.Rails) != nil || m.Host.validate() != nil || !validSettings(m.Settings) ||
+		!validText(from, MaxNode) {
 		return
 	}
 	n := c.naming(m.Name)
@@ -249,7 +250,8 @@ func (c *Core) remember(n *naming, from string, incarnation uint64, m *Announce)
 	case incarnation < old.incarnation || incarnation == old.incarnation && m.Ask < old.number:
 		return false
 	}
-	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails, host: m.Host, uneven: m.Uneven,
+	n.asks[from] = &ask{incarnation: incarnation, number: m.Ask, size: m.Size, rails: m.Rails, host: m.Host,
+		settings: m.Settings, uneven: m.Uneven,
 		expires: c.now.Add(min(m.TTL, time.Minute))}
 	if expires := n.asks[from].expires; n.expires.IsZero() || expires.Before(n.expires) {
 		n.expires = expires

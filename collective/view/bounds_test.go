@@ -11,16 +11,18 @@ import (
 
 func TestWrongCallsFailAtOnce(t *testing.T) {
 	s := newStage(t, "a", "b")
-	for _, e := range []Ask{{1, "", 2, 0}, {1, strings.Repeat("x", MaxName+1), 2, 0}, {1, "\xff", 2, 0}, {1, "x", 0, 0}, {1, "x", MaxMembers + 1, 0}} {
+	for _, e := range []Ask{{Name: "", Size: 2}, {Name: strings.Repeat("x", MaxName+1), Size: 2},
+		{Name: "\xff", Size: 2}, {Name: "x"}, {Name: "x", Size: MaxMembers + 1}} {
+		e.Call = 1
 		delete(s.failed, "a")
 		s.step("a", e)
 		s.expectFailed("a", `node "a"`)
 	}
 	s.ask("x", 2, "a")
-	s.step("a", Ask{2, "x", 2, 0})
+	s.step("a", Ask{Call: 2, Name: "x", Size: 2})
 	s.expectFailed("a", "waits for this name already")
 	for i := range MaxCalls {
-		s.step("b", Ask{uint64(i), fmt.Sprint("name", i), 2, 0})
+		s.step("b", Ask{Call: uint64(i), Name: fmt.Sprint("name", i), Size: 2})
 	}
 	s.ask("one more", 2, "b")
 	s.expectFailed("b", "1024 calls")
@@ -95,7 +97,8 @@ func TestHostileMessagesDoNoHarm(t *testing.T) {
 			switch rapid.IntRange(0, 7).Draw(rt, "kind") {
 			case 0:
 				m = &Announce{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.IntRange(-1, 5000).Draw(rt, "size"),
-					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, Host{strings.Repeat("h", rapid.IntRange(0, 300).Draw(rt, "host")), "m"}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl")), SeqRange{}, node.Draw(rt, "lowest")}
+					[]Rail{{"eth0", "x"}, {"eth1", "y"}}, Host{strings.Repeat("h", rapid.IntRange(0, 300).Draw(rt, "host")), "m"}, number.Draw(rt, "believed"), time.Duration(rapid.Int64().Draw(rt, "ttl")), SeqRange{}, node.Draw(rt, "lowest"),
+					rapid.SliceOfN(node, 0, MaxSettings+1).Draw(rt, "settings")}
 			case 1:
 				m = &Withdraw{name.Draw(rt, "name"), number.Draw(rt, "ask"), rapid.Bool().Draw(rt, "absent")}
 			case 2:

@@ -59,6 +59,7 @@ type call struct {
 	token      uint64
 	ask        uint64
 	size       int
+	settings   []string
 	shrink     *shrink // nil: the call is for any nodes that ask
 	nonce      uint64
 	began      time.Time
@@ -81,6 +82,7 @@ type ask struct {
 	size        int
 	rails       []Rail
 	host        Host
+	settings    []string
 	uneven      SeqRange // where it shrinks
 	expires     time.Time
 }

@@ -45,11 +45,11 @@ func TestDifferentSizesUnderOneNameFailBothCallsNamingBoth(t *testing.T) {
 	for name, together := range map[string]bool{"together": true, "one after the other": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, "a", "b")
-			s.step("a", Ask{1, "x", 2, 1})
+			s.step("a", Ask{Call: 1, Name: "x", Size: 2, Nonce: 1})
 			if !together {
 				s.run()
 			}
-			s.step("b", Ask{1, "x", 3, 1})
+			s.step("b", Ask{Call: 1, Name: "x", Size: 3, Nonce: 1})
 			s.run()
 			for _, node := range []string{"a", "b"} {
 				s.expectFailed(node, `node "a"`, `node "b"`, "asked for", "2", "3")
@@ -61,7 +61,7 @@ func TestDifferentSizesUnderOneNameFailBothCallsNamingBoth(t *testing.T) {
 func TestAnOldAskOfAnotherSizeFailsNobody(t *testing.T) {
 	s := newStage(t, "a", "b")
 	// b's call has ended; its announcement comes late.
-	s.step("a", Ask{1, "x", 2, 1})
+	s.step("a", Ask{Call: 1, Name: "x", Size: 2, Nonce: 1})
 	s.step("a", Received{"b", 1, &Announce{Name: "x", Ask: 1, Size: 7, Rails: s.cores["b"].self.Rails, TTL: time.Second}})
 	s.run()
 	if s.failed["a"] != nil {

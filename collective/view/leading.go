@@ -54,7 +54,11 @@ func (c *Core) consider(n *naming) {
 		}
 		members = append(members, m)
 	}
-	if node, reason := railMismatch(members); node != "" {
+	node, reason := railMismatch(members)
+	if node == "" {
+		node, reason = c.settingMismatch(n, members)
+	}
+	if node != "" {
 		for _, m := range members[1:] {
 			c.send(m.Node, &Reject{Name: n.name, Ask: m.Ask, Node: node, Reason: reason})
 		}
@@ -62,6 +66,19 @@ func (c *Core) consider(n *naming) {
 		return
 	}
 	c.propose(n, members)
+}
+
+// settingMismatch finds a member that has a setting other than this node, and says so; or "".
+func (c *Core) settingMismatch(n *naming, members []Member) (node, reason string) {
+	for _, m := range members[1:] {
+		theirs := n.asks[m.Node].settings
+		for i, mine := range n.call.settings {
+			if i < len(theirs) && theirs[i] != mine {
+				return m.Node, fmt.Sprintf("is configured with %s, node %q with %s", theirs[i], c.self.Node, mine)
+			}
+		}
+	}
+	return "", ""
 }
 
 func (c *Core) propose(n *naming, members []Member) {

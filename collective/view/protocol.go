@@ -13,6 +13,9 @@ type (
 		Name  string
 		Size  int    // members, this node included
 		Nonce uint64 // random; distinguishes this call's views from all others ever
+		// Settings are those that all members need alike, in words: "probe on". The same ones in the same
+		// order on all nodes.
+		Settings []string
 	}
 	// Shrink: a caller of this node wants the communicator of those who are left of an old one. It ends
 	// with Formed or Failed of the same Call. Lost follows for members that are lost already.
@@ -160,6 +163,7 @@ type (
 		TTL      time.Duration // forget it after that long without another
 		Uneven   SeqRange      // the sender's own, where it shrinks
 		Lowest   string        // the lowest node that the sender knows to ask, itself included
+		Settings []string      // of the Ask
 	}
 	// Withdraw: the sender's ask with this number, or a lower one, has ended.
 	Withdraw struct {

@@ -205,7 +205,7 @@ func TestWrongShrinksFailAtOnce(t *testing.T) {
 	s.shrink(v, nil, "b")
 	s.step("b", Shrink{Call: 3, Old: Old{ID: v.ID, Title: v.Name, Members: v.Members}})
 	s.expectFailed("b", "waits")
-	s.step("c", Ask{1, ShrinkName(v.ID), 3, 9})
+	s.step("c", Ask{Call: 1, Name: ShrinkName(v.ID), Size: 3, Nonce: 9})
 	s.expectFailed("c", "begun by")
 	if v, ok := ShrinkOf("train"); ok {
 		t.Errorf("%x", v)

@@ -27,6 +27,8 @@ const (
 	MaxAddr      = 256   // bytes of a rail's address
 	MaxHost      = 256   // bytes of a host's name, as of its address
 	MaxReason    = 1024  // bytes of a text that a peer sends
+	MaxSettings  = 16    // of an ask
+	MaxSetting   = 400   // bytes; two of them, and names, are a reason
 	MaxCalls     = 1024  // waiting calls of this node
 	MaxKnownAsks = 16384 // asks of other nodes that are remembered
 	MaxBallot    = 1 << 62
@@ -170,6 +172,11 @@ func ValidName(name string) bool { return validText(name, MaxName) }
 // validText: messages carry UTF-8 only.
 func validText(s string, maxBytes int) bool {
 	return s != "" && len(s) <= maxBytes && utf8.ValidString(s)
+}
+
+func validSettings(settings []string) bool {
+	return len(settings) <= MaxSettings &&
+		!slices.ContainsFunc(settings, func(s string) bool { return !validText(s, MaxSetting) })
 }
 
 func validateRails(rails []Rail) error {
