@@ -95,14 +95,14 @@ type Config struct {
 	TuningFile string
 
 	// EagerBytes is the largest operation that is sent before the receiver has called it. Where all
-	// ranks share memory, it is four times as large.
+	// ranks share memory, it is four times as large. All nodes must have the same.
 	EagerBytes int
 	// SplitBytes is the smallest operation that is divided over several rails. All nodes must have the
 	// same.
 	SplitBytes int
 	// MaxInFlight is the number of operations of one communicator at which Start blocks.
 	MaxInFlight int
-	// BcubeBase is the largest group of the Bcube algorithm.
+	// BcubeBase is the largest group of the Bcube algorithm. All nodes must have the same.
 	BcubeBase int
 	// Algorithms overrides the choice of an algorithm by size; ranges ascend.
 	Algorithms []AlgorithmRange

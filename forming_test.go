@@ -204,6 +204,8 @@ func TestNodesThatAreConfiguredDifferentlyAreNamed(t *testing.T) {
 		"order free":         func(c *Config) { c.Order = OrderFree },
 		"probe false":        func(c *Config) { c.Probe = false },
 		"split bytes 1":      func(c *Config) { c.SplitBytes = 1 },
+		"eager bytes 1":      func(c *Config) { c.EagerBytes = 1 },
+		"bcube base 3":       func(c *Config) { c.BcubeBase = 3 },
 	} {
 		t.Run(setting, func(t *testing.T) {
 			adapt := func(c *Config) {

@@ -191,7 +191,8 @@ func (c Config) settings() []string {
 	}
 	return []string{fmt.Sprintf("rail weights %v", weights), fmt.Sprintf("balance %v", balance),
 		fmt.Sprintf("order %v", c.Order), fmt.Sprintf("probe %v", c.Probe),
-		fmt.Sprintf("split bytes %d", c.SplitBytes)}
+		fmt.Sprintf("split bytes %d", c.SplitBytes), fmt.Sprintf("eager bytes %d", c.EagerBytes),
+		fmt.Sprintf("bcube base %d", c.BcubeBase)}
 }
 
 // Close leaves the cluster, closes every connection and waits for what the node started, or for the
