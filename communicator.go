@@ -265,8 +265,8 @@ func (c *Communicator) Balance(ctx context.Context) (BalanceReport, error) {
 }
 
 // SaveTuning writes what rank 0 has learned to Config.TuningFile now, without waiting for Close. It
-// is an error elsewhere, one that names rank 0, and where the file is something that may not be
-// overwritten.
+// is an error elsewhere, one that names rank 0, and where the file can't be written or is something
+// that may not be overwritten.
 func (c *Communicator) SaveTuning(ctx context.Context) error {
 	inner, err := c.with(ctx)
 	if err != nil {

@@ -155,7 +155,7 @@ func (g *Group) SaveTuning(ctx context.Context) error {
 	if err := g.Over(ctx); err != nil {
 		return err
 	}
-	if err := g.node.tuning.Check(); err != nil {
+	if err := g.node.tuning.Writable(); err != nil { // also where there is nothing to write yet
 		return err
 	}
 	return g.writeTuning(ctx)

@@ -104,6 +104,21 @@ func (s *Store) Check() error {
 	return s.broken
 }
 
+// Writable is why Put could write nothing now, or nil. It leaves the file as it is.
+func (s *Store) Writable() error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	f, _, err := beside(s.file)
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("tuning file %s: %w", s.file, err)
+	}
+	return nil
+}
+
 // same ignores nothing: rails are ordered by name on every node.
 func same(a, b Key) bool { return a.Ranks == b.Ranks && slices.Equal(a.Rails, b.Rails) }
 
@@ -135,18 +150,15 @@ func read(file string) ([]Tuning, error) {
 }
 
 // replace puts text in the file's place: whoever reads it sees the old text or the new one, also
-// after a crash. A link stays one, and who may read the file stays as it was.
+// after a crash. Who may read the file stays as it was.
 func replace(file string, text []byte) error {
-	mode := fs.FileMode(0o644)
-	if linked, err := filepath.EvalSymlinks(file); err == nil {
-		file = linked
-	}
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	f, file, err := beside(file)
 	if err != nil {
 		return err
+	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
 	}
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
@@ -157,4 +169,13 @@ func replace(file string, text []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// beside makes a new file where the text of file is, which is returned too: a link stays one.
+func beside(file string) (f *os.File, target string, err error) {
+	if linked, err := filepath.EvalSymlinks(file); err == nil {
+		file = linked
+	}
+	f, err = os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	return f, file, err
 }

@@ -200,6 +200,9 @@ func TestWhatCannotBeReadOrWrittenIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Writable(); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("before there is anything to write: %v, want an error that names the file", err)
+	}
 	if e := example(2); s.Put(e.Key, e.Saved, e.At) == nil {
 		t.Error("a file in no directory was written")
 	} else if err := s.Put(e.Key, e.Saved, e.At); !strings.Contains(err.Error(), file) {

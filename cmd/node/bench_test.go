@@ -160,6 +160,17 @@ func TestBenchOverProcesses(t *testing.T) {
 			}
 		}
 	})
+	t.Run("tuning says whether it is kept", func(t *testing.T) {
+		for _, name := range []string{"none/tuning.yaml", "short.yaml"} { // 1 ns is no time for a window
+			file := filepath.Join(t.TempDir(), name)
+			tune := exec.CommandContext(t.Context(), program, "tune", "--local", "2", "--tuning", file, "--sizes", "8", "--max-time", "1ns")
+			out, err := tune.CombinedOutput()
+			_, missing := os.Stat(file)
+			if said := strings.Contains(string(out), "Written"); said != (missing == nil) || said != (err == nil) || !strings.Contains(string(out), file) {
+				t.Errorf("%v, and of the file: %v\n%s", err, missing, out)
+			}
+		}
+	})
 	t.Run("rendezvous", func(t *testing.T) { benchByRendezvous(t, program) })
 	t.Run("every operation", func(t *testing.T) {
 		out := bench(t, "--op", "all", "--json", "--sizes", "8,100KiB", "--root", "1", "--warmup", "2", "--min-time", "1ms")

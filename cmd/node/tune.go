@@ -168,9 +168,15 @@ func (f *tuneFlags) run(ctx context.Context, cfg polyrail.Config, stdout io.Writ
 		if err := explainTo(ctx, stdout, c, node); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "# Written to %s for %d ranks on these rails.\n", cfg.TuningFile, f.ranks)
 	}
-	return c.Close(ctx)
+	if err := c.Close(ctx); err != nil || c.Rank() != 0 {
+		return err
+	}
+	if !t.measured {
+		return fmt.Errorf("nothing was measured that %s could keep: --max-time %v is too short for a window", cfg.TuningFile, f.maxTime)
+	}
+	fmt.Fprintf(stdout, "# Written to %s for %d ranks on these rails.\n", cfg.TuningFile, f.ranks)
+	return nil
 }
 
 // tuning is the measurement, as one rank goes through it.
@@ -178,6 +184,7 @@ type tuning struct {
 	*group
 	maxTime  time.Duration
 	progress progress // rank 0's
+	measured bool     // something was, on rank 0
 }
 
 // size runs operations of one size until rank 0 has seen enough.
@@ -199,6 +206,7 @@ func (t *tuning) size(ctx context.Context, bytes int) error {
 		if took < t.maxTime && !(c.Settled && c.Sets >= first+tuneWindows) {
 			return batch(done, took), nil
 		}
+		t.measured = t.measured || c.Sets > 0
 		t.progress.done(sized{bytes, done, took, c, t.shares(bytes)})
 		return 0, t.SaveTuning(ctx)
 	}
