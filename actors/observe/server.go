@@ -136,7 +136,7 @@ func (s *Server) handler() http.Handler {
 	closed.HandleFunc("GET /api/status", s.status)
 	closed.HandleFunc("GET /api/live", s.live)
 	closed.Handle("GET /", page())
-	closed.Handle("GET /debug/vars", expvar.Handler())
+	closed.HandleFunc("GET /debug/vars", variables)
 	s.routeProfiles(closed)
 	open.Handle("/", s.access.guard(closed))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -205,6 +205,18 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	for _, o := range obstacles {
 		_, _ = w.Write([]byte(o + "\n"))
 	}
+}
+
+// variables are those of expvar, but for the command line: it may hold a token or a password.
+func variables(w http.ResponseWriter, _ *http.Request) {
+	shown := make(map[string]json.RawMessage)
+	expvar.Do(func(v expvar.KeyValue) {
+		if v.Key != "cmdline" {
+			shown[v.Key] = json.RawMessage(v.Value.String())
+		}
+	})
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(shown) // the caller has gone
 }
 
 // status is a snapshot as JSON.
