@@ -79,6 +79,9 @@ func (f *chartFlags) run(files []string) error {
 		}
 		rows = append(rows, r...)
 	}
+	if err := plots.CheckFile(f.out); err != nil {
+		return usagef("--out %s: %w", f.out, err)
+	}
 	o := &chosen(f.op)[0]
 	chart := plots.Chart{Op: f.op}
 	for _, r := range rows {

@@ -53,12 +53,31 @@ func TestAChartThatCannotBeDrawnNamesTheCulprit(t *testing.T) {
 		{[]string{out, file, "--op", "all"}, exitUsage, "--op all"},
 		{[]string{out, file, "--limit", "1,2,3"}, exitUsage, "--limit"},
 		{[]string{out, file, "--limit", "-1"}, exitUsage, `"-1"`},
-		{[]string{file, "--out", filepath.Join(dir, "r.bmp")}, exitFailure, "r.bmp"},
+		{[]string{file, "--out", filepath.Join(dir, "r.bmp")}, exitUsage, "r.bmp"},
+		{[]string{file, "--out", "/no/such/r.svg"}, exitUsage, "--out /no/such/r.svg"},
 	} {
 		code, _, errs := node(t, append([]string{"chart"}, c.args...)...)
 		if code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d, %q, want %q", c.args, code, errs, c.want)
 		}
+	}
+}
+
+// A logarithmic axis with one value has a length, too.
+func TestOnePointIsDrawn(t *testing.T) {
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "r.csv"), filepath.Join(dir, "r.SVG")
+	write(t, file, "system,network,op,ranks,bytes,p50_us\npolyrail,equal,allreduce,4,1,100\n")
+	for _, args := range [][]string{
+		{"chart", file, "--out", out},
+		{"simulate", "--op", "barrier", "--hosts", "4", "--plot", out},
+		{"simulate", "--hosts", "1", "--sizes", "8", "--begin", "500ns", "--plot", out},
+	} {
+		code, _, errs := node(t, args...)
+		if picture, err := os.ReadFile(out); code != exitOK || err != nil || !strings.Contains(string(picture), "<svg") {
+			t.Errorf("%v: exit code %d, %s, %v", args, code, errs, err)
+		}
+		_ = os.Remove(out)
 	}
 }
 

@@ -1,10 +1,12 @@
 package osu
 
 import (
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -49,13 +51,23 @@ type Row struct {
 	P50Micros           float64
 }
 
-// maxRows bounds a file.
-const maxRows = 100_000
+// Limits of a file.
+const (
+	maxRows     = 100_000
+	maxCSVBytes = 64 << 20
+)
 
 // ReadCSV reads results, of any program. The columns of Row must be there, in any order. Files may be
 // put together: the header may come again.
 func ReadCSV(r io.Reader) (rows []Row, err error) {
-	in := csv.NewReader(r)
+	text, err := io.ReadAll(io.LimitReader(r, maxCSVBytes+1))
+	if err == nil && len(text) > maxCSVBytes {
+		err = fmt.Errorf("more than %d bytes", maxCSVBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	in := csv.NewReader(bytes.NewReader(text))
 	in.Comment = '#'
 	header, err := in.Read()
 	if errors.Is(err, io.EOF) {
@@ -69,7 +81,7 @@ func ReadCSV(r io.Reader) (rows []Row, err error) {
 			return nil, fmt.Errorf("line 1: no column %q", name)
 		}
 	}
-	for len(rows) < maxRows {
+	for {
 		fields, err := in.Read()
 		if errors.Is(err, io.EOF) {
 			return rows, nil
@@ -88,10 +100,11 @@ func ReadCSV(r io.Reader) (rows []Row, err error) {
 		if err := errors.Join(faults[:]...); err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
-		if row.Ranks < 1 || row.Bytes < 1 || !(row.P50Micros > 0) {
-			return nil, fmt.Errorf("line %d: ranks, bytes and p50_us must be positive", line)
+		if row.Ranks < 1 || row.Bytes < 1 || !(row.P50Micros > 0 && row.P50Micros <= math.MaxFloat64) {
+			return nil, fmt.Errorf("line %d: ranks, bytes and p50_us must be positive, and finite", line)
 		}
-		rows = append(rows, row)
+		if rows = append(rows, row); len(rows) > maxRows {
+			return nil, fmt.Errorf("more than %d lines", maxRows)
+		}
 	}
-	return nil, fmt.Errorf("more than %d lines", maxRows)
 }

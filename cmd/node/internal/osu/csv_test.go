@@ -34,12 +34,18 @@ func TestACSVFileThatCannotBeDrawnIsToldByLine(t *testing.T) {
 		"":                                "empty",
 		"system,network,op,ranks,bytes\n": "p50_us",
 		header + "a,b,allreduce,x,8,1\n":  "line 2",
-		header + "a,b,allreduce,2,8,1\na,b,allreduce,2,0,1\n": "line 3",
-		header + "a,b,allreduce,2,8,NaN\n":                    "line 2",
-		header + "a,b\n":                                      "line 2",
+		header + "a,b,allreduce,2,8,1\na,b,allreduce,2,0,1\n":       "line 3",
+		header + "a,b,allreduce,2,8,NaN\n":                          "line 2",
+		header + "a,b,allreduce,2,8,Inf\n":                          "line 2",
+		header + strings.Repeat("a,b,allreduce,2,8,1\n", maxRows+1): "100000 lines",
+		strings.Repeat("x", maxCSVBytes+1):                          "67108864 bytes",
+		header + "a,b\n":                                            "line 2",
 	} {
 		if _, err := ReadCSV(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("%.80q: %v, want %q", text, err, want)
 		}
+	}
+	if rows, err := ReadCSV(strings.NewReader(header + strings.Repeat("a,b,allreduce,2,8,1\n", maxRows))); len(rows) != maxRows {
+		t.Errorf("%d rows of %d: %v", len(rows), maxRows, err)
 	}
 }

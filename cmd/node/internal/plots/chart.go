@@ -49,10 +49,7 @@ const (
 
 // Draw writes the chart to a file, in the format that its name ends in: svg, png or pdf.
 func (c *Chart) Draw(file string, size func(int) string) error {
-	format := strings.TrimPrefix(filepath.Ext(file), ".")
-	if !slices.Contains([]string{"svg", "png", "pdf"}, format) {
-		return fmt.Errorf("%s: its name must end in .svg, .png or .pdf", file)
-	}
+	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(file), "."))
 	width := panelWidth * vg.Length(len(c.Panels))
 	canvas, err := draw.NewFormattedCanvas(width, chartHeight, format)
 	if err != nil {
@@ -171,10 +168,19 @@ func (p *Panel) plot(systems []string, top float64, size func(int) string) (*plo
 		}
 		out.Add(line, points)
 	}
+	widen(&out.X)
 	if p.Limit > 0 {
 		return out, p.drawLimit(out)
 	}
 	return out, nil
+}
+
+// widen gives a logarithmic axis on which there is one value room below and above it. By itself gonum
+// makes that 1 less and 1 more, and a logarithm of what is not positive.
+func widen(a *plot.Axis) {
+	if a.Min == a.Max {
+		a.Min, a.Max = a.Min/2, a.Max*2
+	}
 }
 
 // drawLimit draws what the network could carry, and says so.

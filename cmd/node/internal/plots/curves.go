@@ -60,6 +60,8 @@ func (c *Curves) Draw(file string) error {
 		p.Legend.Add(l.Name, line, points)
 	}
 	p.X.Tick.Marker = marks
+	widen(&p.X)
+	widen(&p.Y)
 	return p.Save(16*vg.Centimeter, 11*vg.Centimeter, file)
 }
 
