@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -175,6 +173,9 @@ func (t *simTable) validate() error {
 			fault("--sizes: %w", err)
 		}
 	}
+	if f.node.Fragment%simulatedType.Size() != 0 {
+		fault("--tree-fragment: %d bytes are not a whole number of %v elements", f.node.Fragment, simulatedType)
+	}
 	for _, rail := range f.treeRails {
 		if rail < 0 || rail >= len(f.rails) {
 			fault("--tree-rails %d: there are rails 0 to %d", rail, len(f.rails)-1)
@@ -230,8 +231,11 @@ func (t *simTable) validateTotals() (faults []error) {
 		for _, size := range f.sizes {
 			most := 0
 			for _, a := range f.algorithms {
-				n, _ := t.simulated(hosts, size, a)
-				most = max(most, n)
+				n, a := t.simulated(hosts, size, a)
+				if most = max(most, n); n < hosts && n < leastLine {
+					return []error{fmt.Errorf("--hosts %d, --per-host %d: %v is simulated up to %d ranks, and for more of them there can be %d on a host",
+						hosts, f.cluster.PerHost, a, mostSteps, mostSteps/leastLine)}
+				}
 			}
 			if f.tree != "none" {
 				most = hosts
@@ -249,36 +253,6 @@ func (t *simTable) validateTotals() (faults []error) {
 func (t *simTable) bytes(hosts, size int) int {
 	s := setting{kind: t.kind, dtype: simulatedType, n: hosts * t.flags.cluster.PerHost, bytes: size}
 	return s.shape().Bytes
-}
-
-// simRow is a line of the table: a time for each column.
-type simRow struct {
-	hosts, ranks, size, bytes int // bytes: what the ranks have of an operation of the size
-	cells                     []simCell
-}
-
-// simCell is one simulated time.
-type simCell struct {
-	took       time.Duration
-	stretched  bool // by a line through smaller ones
-	simulation simulate.Result
-}
-
-// simTable is what was simulated.
-type simTable struct {
-	flags *simulateFlags
-	kind  op.Kind
-	rows  []simRow
-}
-
-func (t *simTable) columns() (names []string) {
-	for _, a := range t.flags.algorithms {
-		names = append(names, a.String())
-	}
-	if t.flags.tree != "none" {
-		names = append(names, map[string]string{"switch": "tree of switches", "host": "tree of hosts"}[t.flags.tree])
-	}
-	return names
 }
 
 func (t *simTable) add(ctx context.Context, hosts, size int) error {
@@ -314,6 +288,10 @@ func wrongUse(ctx context.Context, err error) error {
 // each of them.
 const mostSteps = 1024
 
+// leastLine is the larger number of hosts that a line goes through, at least. The smaller one is half
+// of it: two hosts, as one alone uses no rail.
+const leastLine = 4
+
 // simulated is how many hosts an algorithm is simulated on: all of them, or as many as have
 // mostSteps ranks. It is the algorithm itself, too, where that was to be chosen.
 func (t *simTable) simulated(hosts, size int, a op.Algorithm) (int, op.Algorithm) {
@@ -321,8 +299,7 @@ func (t *simTable) simulated(hosts, size int, a op.Algorithm) (int, op.Algorithm
 	if a == op.Auto {
 		a = schedule.Choose(t.kind, int64(t.bytes(hosts, size)), hosts*c.PerHost, c.Places())
 	}
-	large := hosts*c.PerHost > mostSteps && c.PerHost <= mostSteps/2
-	if !large || a == op.Tree || a == op.Leaders || a == op.RecursiveDoubling {
+	if hosts*c.PerHost <= mostSteps || a == op.Tree || a == op.Leaders || a == op.RecursiveDoubling {
 		return hosts, a
 	}
 	return mostSteps / c.PerHost, a
@@ -373,81 +350,6 @@ func (t *simTable) cluster(hosts int, withTree bool) *simulate.Cluster {
 		c.Rails[i].Tree = &node
 	}
 	return &c
-}
-
-func (c *simCell) String() string {
-	mark := ""
-	if c.stretched {
-		mark = "~"
-	}
-	return mark + strconv.FormatFloat(micros(c.took), 'f', 1, 64)
-}
-
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-
-func (t *simTable) print(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(out, "# %s, times in microseconds, simulated\n", t.flags.op)
-	fmt.Fprintf(out, "hosts\tranks\tbytes\t%s\t", strings.Join(t.columns(), "\t"))
-	if t.flags.tree != "none" {
-		fmt.Fprint(out, "factor\t")
-	}
-	fmt.Fprintln(out)
-	for _, r := range t.rows {
-		fmt.Fprintf(out, "%d\t%d\t%d\t", r.hosts, r.ranks, r.bytes)
-		for i := range r.cells {
-			fmt.Fprintf(out, "%s\t", r.cells[i].String())
-		}
-		if t.flags.tree != "none" {
-			fmt.Fprintf(out, "%.2f\t", r.cells[0].took.Seconds()/r.cells[len(r.cells)-1].took.Seconds())
-		}
-		fmt.Fprintln(out)
-	}
-	return out.Flush()
-}
-
-func (t *simTable) csv(w io.Writer) error {
-	out := csv.NewWriter(w)
-	_ = out.Write([]string{"op", "hosts", "ranks", "bytes", "column", "us", "stretched", "frames", "bytes_carried", "resent"}) // Error tells
-	for _, r := range t.rows {
-		for i, name := range t.columns() {
-			c := &r.cells[i]
-			_ = out.Write([]string{t.flags.op, strconv.Itoa(r.hosts), strconv.Itoa(r.ranks), strconv.Itoa(r.bytes), name,
-				strconv.FormatFloat(micros(c.took), 'f', 3, 64), strconv.FormatBool(c.stretched),
-				strconv.FormatInt(c.simulation.Frames, 10), strconv.FormatInt(c.simulation.Carried, 10), strconv.FormatInt(c.simulation.Resent, 10)})
-		}
-	}
-	out.Flush()
-	return out.Error()
-}
-
-// curves are the times against hosts, or against sizes where there is one number of hosts.
-func (t *simTable) curves() *plots.Curves {
-	c := &plots.Curves{Title: t.flags.op + ", simulated", X: "hosts", Label: func(x float64) string { return strconv.Itoa(int(x)) }}
-	byHosts := len(t.flags.hosts) > 1
-	if !byHosts {
-		c.X, c.Label = fmt.Sprintf("size, of %d hosts", t.flags.hosts[0]), func(x float64) string { return settings.FormatSize(int(x)) }
-	}
-	for i, name := range t.columns() {
-		for k := range t.rows {
-			r := &t.rows[k]
-			line, x := name, float64(max(r.bytes, 1))
-			if byHosts {
-				x = float64(r.hosts)
-				if len(t.flags.sizes) > 1 {
-					line += ", " + settings.FormatSize(r.size)
-				}
-			}
-			at := slices.IndexFunc(c.Lines, func(l plots.Curve) bool { return l.Name == line })
-			if at < 0 {
-				c.Lines, at = append(c.Lines, plots.Curve{Name: line}), len(c.Lines)
-			}
-			if took := micros(r.cells[i].took); took > 0 {
-				c.Lines[at].Points = append(c.Lines[at].Points, plots.Moment{X: x, Micros: took})
-			}
-		}
-	}
-	return c
 }
 
 // measureProcessor is --calibrate.

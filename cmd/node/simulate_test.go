@@ -54,6 +54,19 @@ func TestSimulateMarksWhatItExtrapolates(t *testing.T) {
 	}
 }
 
+// A line through one host, which uses no rail, and several would lead nowhere.
+func TestALineGoesThroughSeveralHosts(t *testing.T) {
+	for _, c := range []struct {
+		hosts, perHost string
+		code           int
+	}{{"8", "256", exitOK}, {"8", "257", exitUsage}, {"2", "512", exitOK}} {
+		code, table, errs := node(t, "simulate", "--hosts", c.hosts, "--per-host", c.perHost, "--sizes", "8", "--algorithms", "chain", "--op", "broadcast")
+		if code != c.code {
+			t.Errorf("%s hosts of %s ranks: exit code %d, %s\n%s", c.hosts, c.perHost, code, errs, table)
+		}
+	}
+}
+
 func TestATreeOfOneRailLeavesTheOtherToTheRanks(t *testing.T) {
 	carried := func(args ...string) string {
 		args = append([]string{"simulate", "--hosts", "4", "--sizes", "1MiB", "--rails", "5us:1Gbit,5us:1Gbit", "--tree", "switch", "--csv"}, args...)
@@ -94,6 +107,13 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		{[]string{"--kill", "1"}, "RAIL@TIME"},
 		{[]string{"--tree", "host", "--tree-rails", "1"}, "rails 0 to 0"},
 		{[]string{"--kill", "0@1ms"}, "another"},
+		{[]string{"--rails", "5us:1Gbit,5us:1Gbit", "--kill", "5@1ms"}, "rails 0 to 1"},
+		{[]string{"--rails", "5us:1Gbit,5us:1Gbit", "--kill", "1@1ms", "--notice", "-1s"}, "noticed after -1s"},
+		{[]string{"--rails", "99999h:1Gbit"}, "startup 99999h0m0s"},
+		{[]string{"--rails", "5us:0.0001Mbit"}, "0.001Mbit"},
+		{[]string{"--switch", "99999h"}, "a switch takes 99999h0m0s"},
+		{[]string{"--tree", "switch", "--tree-fragment", "1"}, "--tree-fragment: 1 bytes"},
+		{[]string{"--hosts", "16", "--per-host", "600", "--algorithms", "ring"}, "ring is simulated up to 1024 ranks, and for more of them there can be 256"},
 		{[]string{"--op", "all"}, "one operation"},
 	} {
 		if code, _, errs := node(t, append([]string{"simulate"}, c.args...)...); code != exitUsage || !strings.Contains(errs, c.want) {

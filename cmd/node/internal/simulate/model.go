@@ -10,6 +10,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -107,10 +108,10 @@ func (c *Cluster) Check() error {
 		"%d hosts of %d ranks: 1 to %d ranks", c.Hosts, c.PerHost, schedule.MaxRanks)
 	add(len(c.Rails) >= 1 && len(c.Rails) <= maxRails, "%d rails: 1 to %d", len(c.Rails), maxRails)
 	link := func(name string, l Link) {
-		add(l.Startup >= 0 && l.Rate > 0 && l.Burst >= 0, "%s: startup %v, %g bytes/s, burst %v", name, l.Startup, l.Rate, l.Burst)
+		add(inTime(l.Startup, l.Burst) && l.Rate >= minRate, "%s: startup %v, %g bytes/s, burst %v: %s", name, l.Startup, l.Rate, l.Burst, bounds)
 	}
 	processor := func(name string, p Processor) {
-		add(p.Begin >= 0 && p.Frame >= 0 && p.Copy > 0 && p.Fold > 0, "%s: %+v: needs times and rates", name, p)
+		add(inTime(p.Begin, p.Frame) && p.Copy >= minRate && p.Fold >= minRate, "%s: %+v: %s", name, p, bounds)
 	}
 	for i, r := range c.Rails {
 		link(fmt.Sprintf("rail %d", i), r.Link)
@@ -124,16 +125,41 @@ func (c *Cluster) Check() error {
 		link("the link within a host", c.Local)
 	}
 	processor("the ranks", c.Ranks)
-	add(c.Shared >= 0 && c.HostsPerLeaf >= 0 && c.Switch >= 0, "shared processors, hosts of a switch and its time can't be negative")
+	add(c.Shared >= 0 && c.HostsPerLeaf >= 0, "shared processors and hosts of a switch can't be negative")
+	add(inTime(c.Switch), "a switch takes %v: %s", c.Switch, bounds)
+	faults = append(faults, c.checkFaults()...)
+	return errors.Join(faults...)
+}
+
+func (c *Cluster) checkFaults() (faults []error) {
 	dead := make(map[int]bool)
 	for _, f := range c.Faults {
+		add := func(ok bool, format string, args ...any) {
+			if !ok {
+				faults = append(faults, fmt.Errorf("fault of rail %d at %v: "+format, append([]any{f.Rail, f.At}, args...)...))
+			}
+		}
+		add(inTime(f.At, f.Notice), "it is noticed after %v: %s", f.Notice, bounds)
+		if f.Rail < 0 || f.Rail >= len(c.Rails) {
+			add(false, "there are rails 0 to %d", len(c.Rails)-1)
+			continue
+		}
 		dead[f.Rail] = true
-		add(f.Rail >= 0 && f.Rail < len(c.Rails) && len(dead) < len(c.Rails) && f.At >= 0 && f.Notice >= 0,
-			"fault of rail %d at %v: there has to be another one", f.Rail, f.At)
-		add(f.Rail < 0 || f.Rail >= len(c.Rails) || c.Rails[f.Rail].Tree == nil,
-			"fault of rail %d at %v: it has a tree, whose repair is not simulated", f.Rail, f.At)
+		add(len(dead) < len(c.Rails), "there has to be another one")
+		add(c.Rails[f.Rail].Tree == nil, "it has a tree, whose repair is not simulated")
 	}
-	return errors.Join(faults...)
+	return faults
+}
+
+// Bounds of times and of rates, in bytes per second: sums of them don't overflow.
+const (
+	maxTime = time.Hour
+	minRate = 125
+	bounds  = "times are 0 to 1h, rates 0.001Mbit or more"
+)
+
+func inTime(times ...time.Duration) bool {
+	return slices.Min(times) >= 0 && slices.Max(times) <= maxTime
 }
 
 const maxRails = 32
