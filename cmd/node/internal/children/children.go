@@ -27,8 +27,10 @@ type Child struct {
 // Run runs the program once for each child and waits for all of them. When one fails, or ctx
 // ends, the others are asked to end (SIGTERM) and after a grace of 5 s killed. The error
 // names the child that failed first and what became of it, or is the context's. Output that can't
-// be written ends them, too.
+// be written ends them, too. Of errors that they print when ctx has ended none is shown: they are of
+// its end, or of the others'.
 func Run(ctx context.Context, program string, children []Child, stdout, stderr io.Writer) error {
+	stderr = until{stderr, ctx}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	failed := func(err error) { cancel(fmt.Errorf("what processes print: %w", err)) }
@@ -76,6 +78,20 @@ func (l *lines) write(line []byte) {
 	if _, err := l.w.Write(line); err != nil {
 		l.failed(err)
 	}
+}
+
+// until writes until a context ends; what comes later is left out.
+type until struct {
+	io.Writer
+	ctx context.Context
+}
+
+// Write implements io.Writer.
+func (u until) Write(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return len(b), nil
+	}
+	return u.Writer.Write(b)
 }
 
 // maxLine bounds what is held back while a line is incomplete.

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 		signal.Notify(stop, syscall.SIGTERM)
 		fmt.Println("waiting")
 		<-stop
+		fmt.Fprintln(os.Stderr, "interrupted")
 	}
 }
 
@@ -83,9 +84,10 @@ func TestTheFirstFailureEndsAllAndIsNamed(t *testing.T) {
 func TestCancelEndsTheChildren(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	group := []Child{{Name: "a", Env: []string{"CHILD=wait"}}, {Name: "b", Env: []string{"CHILD=wait"}}}
-	err := Run(ctx, self(t), group, &cancelAt{cancel: cancel, writes: 2}, io.Discard)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want the context's", err)
+	var errs bytes.Buffer
+	err := Run(ctx, self(t), group, &cancelAt{cancel: cancel, writes: 2}, &errs)
+	if !errors.Is(err, context.Canceled) || errs.Len() > 0 {
+		t.Errorf("error %v, want the context's alone; and %q", err, errs.String())
 	}
 }
 
