@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -308,21 +307,12 @@ func FormatCPUs(cores []int) string { return affinity.Format(cores) }
 func (c Config) Validate() error {
 	var faults []error
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if !cluster.ValidNode(c.Name) {
-		add("name %q: needs 1 to %d bytes of printable text without blanks, '#' and '/'", c.Name, view.MaxNode)
-	}
+	gossip := cluster.DefaultConfig() // Start is to find nothing else when rails are open
+	gossip.Node, gossip.Incarnation, gossip.Cluster = c.Name, 1, "any"
+	gossip.Bind, gossip.Advertise, gossip.Join = c.Bind, c.Advertise, c.Join
+	faults = append(faults, gossip.Faults()...)
 	if c.Cluster == "" || len(c.Cluster) > 128 {
 		add("cluster %q: needs 1 to 128 bytes", c.Cluster)
-	}
-	for what, addresses := range map[string][]string{"bind": {c.Bind}, "advertise": {c.Advertise}, "join": c.Join} {
-		for _, a := range addresses {
-			if a == "" && what == "advertise" {
-				continue
-			}
-			if _, _, err := net.SplitHostPort(a); err != nil {
-				add("%s address %q: %w", what, a, err)
-			}
-		}
 	}
 	faults = append(faults, c.Rendezvous.faults()...)
 	if len(c.Rails) == 0 {

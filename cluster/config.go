@@ -113,14 +113,21 @@ func (c Config) ForNodes(n int) Config {
 
 // Validate lists every fault at once; the error matches fault.ErrConfig.
 func (c *Config) Validate() error {
-	var faults []error
+	if faults := c.Faults(); len(faults) > 0 {
+		return fmt.Errorf("%w: %w", fault.ErrConfig, errors.Join(faults...))
+	}
+	return nil
+}
+
+// Faults are what Validate lists.
+func (c *Config) Faults() (faults []error) {
 	add := func(ok bool, format string, args ...any) {
 		if !ok {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
 	add(ValidPath(c.Path), "path %q: names with a slash between any two, at most %d bytes", c.Path, MaxPath)
-	add(ValidNode(c.Node), "node name %q: 1 to %d bytes of printable text without blanks, '#' and '/'", c.Node, view.MaxNode)
+	add(validNode(c.Node), "node name %q: 1 to %d bytes of printable text without blanks, '#' and '/'", c.Node, view.MaxNode)
 	add(c.Incarnation > 0, "incarnation 0")
 	add(c.Cluster != "" && len(c.Cluster) <= memberlist.LabelMaxSize, "cluster name %q: 1 to %d bytes", c.Cluster, memberlist.LabelMaxSize)
 	if err := checkAddr(c.Bind, true); err != nil {
@@ -153,10 +160,7 @@ func (c *Config) Validate() error {
 	add(c.RetryMin <= c.RetryMax, "RetryMin %v is above RetryMax %v", c.RetryMin, c.RetryMax)
 	add(c.ProbeTimeout < c.ProbeInterval, "ProbeTimeout %v is not below ProbeInterval %v", c.ProbeTimeout, c.ProbeInterval)
 	add(c.SuspicionMult > 0, "SuspicionMult is %d, must be positive", c.SuspicionMult)
-	if len(faults) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", fault.ErrConfig, errors.Join(faults...))
+	return faults
 }
 
 func checkAddr(addr string, listen bool) error {
@@ -180,8 +184,8 @@ func validCluster(name string) bool {
 	return name != "" && len(name) <= memberlist.LabelMaxSize && utf8.ValidString(name)
 }
 
-// ValidNode reports whether a name can be a node's.
-func ValidNode(name string) bool {
+// validNode reports whether a name can be a node's.
+func validNode(name string) bool {
 	return name != "" && len(name) <= view.MaxNode && utf8.ValidString(name) &&
 		strings.IndexFunc(name, func(r rune) bool {
 			return r == '#' || r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r)

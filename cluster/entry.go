@@ -69,7 +69,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 		return Entry{}, fmt.Errorf("entry of format %d, not %d", j.Format, entryFormat)
 	case !validCluster(e.Cluster):
 		return Entry{}, fmt.Errorf("entry with cluster name of %d bytes", len(e.Cluster))
-	case !ValidNode(e.Node):
+	case !validNode(e.Node):
 		return Entry{}, errors.New("entry with a malformed node name")
 	case e.Incarnation == 0:
 		return Entry{}, errors.New("entry with incarnation 0")

@@ -89,7 +89,7 @@ func identify(self Member, n *memberlist.Node) (Member, error) {
 	}
 	incarnation, err := strconv.ParseUint(hex, 16, 64)
 	switch {
-	case !ok || err != nil || !ValidNode(name):
+	case !ok || err != nil || !validNode(name):
 		return bad("its name is malformed")
 	case len(n.Meta) < metaBytes || len(n.Meta) > metaBytes+MaxPath:
 		return bad(fmt.Sprintf("%d bytes of metadata", len(n.Meta)))

@@ -60,7 +60,7 @@ func (g *Gossip) receive(b []byte) {
 	if len(b) <= maxMessageBytes {
 		m, err = g.checked(b)
 	}
-	if err != nil || m.Body == nil || !ValidNode(m.From) || m.Incarnation == 0 {
+	if err != nil || m.Body == nil || !validNode(m.From) || m.Incarnation == 0 {
 		if n := g.undecodable.Add(1); n&(n-1) == 0 { // the 1st, 2nd, 4th …: a flood must not fill the log
 			g.log.Warn("undecodable rendezvous message", "bytes", len(b), "from", m.GetFrom(), "error", err, "count", n)
 		}

@@ -129,7 +129,7 @@ func FuzzIdentify(f *testing.F) {
 			return
 		}
 		same := encodeMeta(m.Version, m.Incarnation, meta[metaBytes-1], m.Path)
-		if !ValidNode(m.Node) || m.Version != self.Version || !bytes.Equal(same, meta) {
+		if !validNode(m.Node) || m.Version != self.Version || !bytes.Equal(same, meta) {
 			t.Errorf("%q, %x: %+v", name, meta, m)
 		}
 		if again, err := identify(self, &memberlist.Node{Name: m.process(), Meta: meta, Addr: net.IPv4(10, 0, 0, 2), Port: 7946}); err != nil || again != m {
