@@ -19,23 +19,26 @@ const chaosLong = `chaos starts a cluster in this process, with real sockets on 
 allreduce on it, and breaks it as a scenario says. It shows a time line, compares every element
 with a reference, and fails if anything came out otherwise than the scenario expects.
 
-A scenario is text, a statement a line:
+A scenario is text, a statement a line; # begins a comment:
 
-  nodes 4                           rails 2
-  operations 100                    at least; they go on until the last step
-  sizes 8 64KiB 1MiB                of the operations, in turn
-  pause 10ms                        between two of them
-  speed 100MiB                      a second, of each rail
-  at 1s cut node1 rail0             connections break, new ones are refused
-  at 2s heal node1 rail0            ends cut and silence
-  at 3s silence node1 rail*         bytes stay where they are, nobody is told
-  at 4s reset node2 rail1           connections break once
-  at 5s delay node0 rail0 5ms       at 5s rate node0 rail1 1MiB
-  at 5s duplicate node0 rail0       or corrupt, replay, stale: a frame comes that must not
-  at 5s panic node1 pair            or peer, rail, rails, node, coordinator, …: its actors panic
-  at 6s kill node3                  at 6s stop node3
-  at 7s part node0 node1            gossip passes within the parts only, until: at 8s unite
-  expect lost node3                 or expect broken node1; without it: expect done
+  nodes 4
+  rails 2
+  operations 100                    # at least; they go on until the last step
+  sizes 8 64KiB 1MiB                # of the operations, in turn
+  pause 10ms                        # between two of them
+  speed 100MiB                      # a second, of each rail
+  at 1s cut node1 rail0             # connections break, new ones are refused
+  at 2s heal node1 rail0            # ends cut and silence
+  at 3s silence node1 rail*         # bytes stay where they are, nobody is told
+  at 4s reset node2 rail1           # connections break once
+  at 5s delay node0 rail0 5ms
+  at 5s rate node0 rail1 1MiB
+  at 5s duplicate node0 rail0       # or corrupt, replay, stale: a frame comes that must not
+  at 5s panic node1 pair            # or peer, rail, rails, node, coordinator, …: its actors panic
+  at 6s kill node3                  # or stop
+  at 7s part node0 node1            # gossip passes within the parts only, until: unite
+  at 8s unite
+  expect lost node3                 # or expect broken node1; without it: expect done
 
 On loopback silence and stop hold what a node itself reads and writes. Without --scenario,
 --seed draws one.`

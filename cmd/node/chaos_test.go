@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/polyrail/polyrail/test/faults"
 )
 
 func TestChaosShowsATimeLine(t *testing.T) {
@@ -31,5 +33,17 @@ func TestChaosNamesAFaultyLine(t *testing.T) {
 		if code, _, errs := node(t, "chaos", "--scenario", name); code != exitUsage || !strings.Contains(errs, name) {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
+	}
+}
+
+func TestTheStatementsOfTheHelpAreThoseOfScenarios(t *testing.T) {
+	var scenario strings.Builder
+	for line := range strings.Lines(chaosLong) {
+		if strings.HasPrefix(line, "  ") {
+			scenario.WriteString(line)
+		}
+	}
+	if s, err := faults.Parse(scenario.String()); err != nil || s.Nodes != 4 || s.Rails != 2 || len(s.Steps) == 0 {
+		t.Errorf("%v: %v", s, err)
 	}
 }

@@ -138,6 +138,9 @@ func (f *watchFlags) ask(ctx context.Context) (*http.Response, error) {
 	}
 	scheme, way := "http://", &http.Transport{DisableKeepAlives: true}
 	if f.tls {
+		if f.keys.CA == "" || (f.keys.Cert == "") != (f.keys.Key == "") {
+			return nil, usagef("--http-tls on needs --tls-ca, and --tls-cert and --tls-key both or neither")
+		}
 		var err error
 		if way.TLSClientConfig, err = f.keys.DialHTTP(); err != nil {
 			return nil, err

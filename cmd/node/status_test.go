@@ -108,7 +108,7 @@ func TestStatusWithKeys(t *testing.T) {
 				{byToken, []string{"--http-tls", "on", "--tls-ca", f.CA, "--http-token", token}},
 				{turnedDown, []string{"--http-tls", "on", "--tls-ca", f.CA}},
 				{"unknown authority", []string{"--http-tls", "on", "--tls-ca", g.CA, "--http-token", token}},
-				{"needs a file of authorities", []string{"--http-tls", "on", "--tls-cert", f.Cert}},
+				{"needs --tls-ca", []string{"--http-tls", "on", "--tls-cert", f.Cert}},
 				{"400", []string{"--http-token", token}}, // in plain text
 			} {
 				var out bytes.Buffer

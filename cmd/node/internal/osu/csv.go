@@ -54,7 +54,7 @@ type Row struct {
 // Limits of a file.
 const (
 	maxRows     = 100_000
-	maxCSVBytes = 64 << 20
+	maxCSVBytes = 16 << 20
 )
 
 // ReadCSV reads results, of any program. The columns of Row must be there, in any order. Files may be

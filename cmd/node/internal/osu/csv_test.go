@@ -38,7 +38,7 @@ func TestACSVFileThatCannotBeDrawnIsToldByLine(t *testing.T) {
 		header + "a,b,allreduce,2,8,NaN\n":                          "line 2",
 		header + "a,b,allreduce,2,8,Inf\n":                          "line 2",
 		header + strings.Repeat("a,b,allreduce,2,8,1\n", maxRows+1): "100000 lines",
-		strings.Repeat("x", maxCSVBytes+1):                          "67108864 bytes",
+		strings.Repeat("x", maxCSVBytes+1):                          "16777216 bytes",
 		header + "a,b\n":                                            "line 2",
 	} {
 		if _, err := ReadCSV(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {

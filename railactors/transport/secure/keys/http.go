@@ -55,10 +55,10 @@ func (f Files) DialHTTP() (*tls.Config, error) {
 		t.Certificates = []tls.Certificate{c.certificate}
 	default:
 		text, err := readFile(f.CA)
-		if err == nil {
-			c.roots, err = pool(text)
-		}
 		if err != nil {
+			return nil, err // names it
+		}
+		if c.roots, err = pool(text); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrKeys, f.CA, err)
 		}
 	}
