@@ -25,12 +25,14 @@ func TestMain(m *testing.M) {
 	case "fail":
 		fmt.Fprintln(os.Stderr, "broken")
 		os.Exit(3)
-	case "wait": // until SIGTERM
+	case "wait", "complain": // until SIGTERM
 		stop := make(chan os.Signal, 1)
 		signal.Notify(stop, syscall.SIGTERM)
 		fmt.Println("waiting")
 		<-stop
-		fmt.Fprintln(os.Stderr, "interrupted")
+		if os.Getenv("CHILD") == "complain" {
+			fmt.Fprintln(os.Stderr, "interrupted")
+		}
 	}
 }
 
@@ -83,7 +85,7 @@ func TestTheFirstFailureEndsAllAndIsNamed(t *testing.T) {
 
 func TestCancelEndsTheChildren(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	group := []Child{{Name: "a", Env: []string{"CHILD=wait"}}, {Name: "b", Env: []string{"CHILD=wait"}}}
+	group := []Child{{Name: "a", Env: []string{"CHILD=complain"}}, {Name: "b", Env: []string{"CHILD=complain"}}}
 	var errs bytes.Buffer
 	err := Run(ctx, self(t), group, &cancelAt{cancel: cancel, writes: 2}, &errs)
 	if !errors.Is(err, context.Canceled) || errs.Len() > 0 {
