@@ -97,6 +97,7 @@ func (p *Peer) connected(rail int, generation uint64, conn transport.Conn) error
 	p.met.Add(rail)
 	p.predecessor = nil
 	p.nearReady()
+	p.fabric.rails[rail].astray.Store(nil)
 	p.fabric.group.Go(c.read)
 	p.fabric.group.Go(c.write)
 	p.unlock(fx)

@@ -1,8 +1,12 @@
 package railactors
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -14,8 +18,8 @@ import (
 	"github.com/polyrail/polyrail/railactors/transport/secure"
 )
 
-// This file opens the rails' devices: at the start, and later those that are absent then: an
-// interface that is down must not keep a node from using its other ones.
+// This file opens the rails' devices: at the start, and later those that are absent then, or whose
+// address changes. An interface that is down must not keep a node from using its other ones.
 
 // How long an absent device is left alone, and how often it is logged.
 const (
@@ -51,6 +55,9 @@ func (r *rail) addr() string {
 // chosen says which device it is, or why there is none.
 func (r *rail) chosen() string {
 	if d := r.device(); d != nil {
+		if why := r.astray.Load(); why != nil {
+			return fmt.Sprintf("%s (%v)", d.Chosen(), *why)
+		}
 		return d.Chosen()
 	}
 	return fmt.Sprintf("none (%v)", r.absence)
@@ -110,14 +117,59 @@ func (f *Fabric) openMemory() {
 	f.rails = append(f.rails, r)
 }
 
-// serve runs a rail: when its device is there, it is watched and listened on. It lives as long as
-// the fabric.
+// serve runs a rail: when its device is there, it is watched and listened on, and so is one that
+// takes its place. It lives as long as the fabric.
 func (f *Fabric) serve(i int) {
-	if f.rails[i].device() == nil && !f.reopen(i) {
+	r := f.rails[i]
+	if r.device() == nil && !f.reopen(i) {
 		return
 	}
-	f.group.Go(func() { f.watchLink(i) })
-	f.listen(i)
+	for {
+		device := r.device()
+		ctx, cancel := context.WithCancel(f.ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { f.watchLink(ctx, i, device) })
+		f.listen(i, device)
+		cancel()
+		watch.Wait()
+		if r.device() == device {
+			r.deaf.Store(true)
+			return
+		}
+	}
+}
+
+// strayed takes the news that a device's address is gone. If the rail's selector finds another
+// address of the family, a device there takes its place. Otherwise the old one stays: its address
+// may come back, and the peers know that one.
+func (f *Fabric) strayed(i int, old transport.Device, why error) {
+	r := f.rails[i]
+	r.moving.Lock()
+	defer r.moving.Unlock()
+	if r.device() != old {
+		return
+	}
+	if r.astray.Swap(&why) == nil {
+		f.log.Warn("rail lost its address", "rail", r.name, "error", why)
+	}
+	device, err := r.transport.Open(r.selector)
+	if err != nil {
+		return // the next attempt to connect looks again
+	}
+	if !elsewhere(old.Addr(), device.Addr()) {
+		device.Close()
+		return
+	}
+	r.astray.Store(nil)
+	f.came(i, device)
+	old.Close() // ends listen
+}
+
+// elsewhere reports whether an address is another one than that of a device, and of its family.
+func elsewhere(old, addr string) bool {
+	was, err := netip.ParseAddrPort(old)
+	is, errIs := netip.ParseAddrPort(addr)
+	return err == nil && errIs == nil && was.Addr() != is.Addr() && was.Addr().Is4() == is.Addr().Is4()
 }
 
 // reopen tries until an absent device can be opened. False if Close came first.
@@ -144,7 +196,7 @@ func (f *Fabric) reopen(i int) bool {
 	}
 }
 
-// came takes a device in that was absent, and tells the peers where it is.
+// came takes a device in that was absent or elsewhere, and tells the peers where it is.
 func (f *Fabric) came(i int, device transport.Device) bool {
 	r := f.rails[i]
 	r.open.Store(&opened{device})
@@ -154,7 +206,9 @@ func (f *Fabric) came(i int, device transport.Device) bool {
 	}
 	f.log.Info("rail is there", "rail", r.name, "device", device.Chosen(), "addr", device.Addr())
 	f.mu.Lock()
-	f.late = append(f.late, i)
+	if !slices.Contains(f.late, i) {
+		f.late = append(f.late, i)
+	}
 	f.mu.Unlock()
 	for _, p := range f.snapshot() {
 		p.tellOpened([]int{i})
@@ -163,8 +217,8 @@ func (f *Fabric) came(i int, device transport.Device) bool {
 	return true
 }
 
-// tellOpened tells the remote node where this one is reached on rails whose devices were absent at
-// the start.
+// tellOpened tells the remote node where this one is reached on rails whose devices were absent, or
+// elsewhere, at the start.
 func (p *Peer) tellOpened(rails []int) {
 	if !p.Awake() { // rouse tells it
 		return

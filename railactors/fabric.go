@@ -60,7 +60,7 @@ type Fabric struct {
 	peers    map[string]*Peer   // the latest of each node
 	all      map[*Peer]struct{} // that haven't finished
 	awaited  map[string]*awaiting
-	late     []int           // rails whose devices came after the start
+	late     []int           // rails whose devices came, or moved, after the start
 	losses   map[string]loss // the last one of each node
 	held     int
 	heldOf   map[string]int              // by address
@@ -161,13 +161,11 @@ func (f *Fabric) MemoryAddr() string {
 func (f *Fabric) RailName(i int) string { return f.rails[i].name }
 
 // listen accepts a rail's connections. It lives as long as the device, above whatever restarts.
-func (f *Fabric) listen(i int) {
+func (f *Fabric) listen(i int, device transport.Device) {
 	r := f.rails[i]
-	device := r.device()
 	for failures := 0; ; {
 		conn, err := device.Accept()
 		if errors.Is(err, net.ErrClosed) {
-			r.deaf.Store(true)
 			return
 		}
 		if err != nil {

@@ -253,7 +253,14 @@ func (p *Peer) attempt(ctx context.Context, rail int, probe bool) error {
 func (f *Fabric) connect(ctx context.Context, rail int, addr string) (transport.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(leastConnect, f.cfg.RankTimeout/4))
 	defer cancel()
-	return f.rails[rail].device().Dial(ctx, addr)
+	device := f.rails[rail].device()
+	conn, err := device.Dial(ctx, addr)
+	if errors.Is(err, transport.ErrAbsent) {
+		f.strayed(rail, device, err)
+	} else {
+		f.rails[rail].astray.Store(nil)
+	}
+	return conn, err
 }
 
 // offer makes the dialing side's part of the handshake and returns the generation that the

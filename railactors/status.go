@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -17,6 +18,8 @@ type rail struct {
 	selector  string                    // of the device
 	absence   error                     // why it could not be opened at the start
 	open      atomic.Pointer[opened]    // nil while the device is absent
+	moving    sync.Mutex                // held while another device may take its place
+	astray    atomic.Pointer[error]     // that its address is gone, as the last attempt to connect said
 	cpus      []int                     // that its readers and writers are bound to; none: any
 	pid       atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
 	lobby     lobby                     // accepted connections whose Hello isn't in yet
@@ -37,7 +40,7 @@ func newRail(name string, t transport.Transport) *rail {
 type RailStatus struct {
 	Name           string
 	Protocol       string // "tcp", and "tcp+tls" where it is sealed
-	Chosen         string // device, or why there is none
+	Chosen         string // device, or why there is none; and that its address is gone
 	Addr           string // where peers reach it; empty while the device is absent
 	CPUs           []int  // cores that its readers and writers are bound to; none: any
 	Up             bool   // it listens, its link isn't known to be down, and it is connected to some peer if there are any

@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,15 +18,15 @@ var errLinkDown = errors.New("its interface is down, or has no carrier")
 // What comes of either is a connection that is closed, and so a failover.
 
 // watchLink follows the state of a rail's link. Like listen, it lives as long as the device.
-func (f *Fabric) watchLink(i int) {
+func (f *Fabric) watchLink(ctx context.Context, i int, device transport.Device) {
 	r := f.rails[i]
-	w, ok := r.device().(transport.LinkWatcher)
+	w, ok := device.(transport.LinkWatcher)
 	if !ok {
 		return
 	}
 	for failures := 1; ; failures++ {
-		err := w.WatchLink(f.ctx, func(up bool) { f.linkChanged(i, up) })
-		if f.ctx.Err() != nil {
+		err := w.WatchLink(ctx, func(up bool) { f.linkChanged(i, up) })
+		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -35,7 +36,7 @@ func (f *Fabric) watchLink(i int) {
 		f.log.Warn("the link isn't watched, trying on", "rail", r.name, "error", err)
 		select {
 		case <-time.After(backoff(failures)):
-		case <-f.done:
+		case <-ctx.Done():
 			return
 		}
 	}

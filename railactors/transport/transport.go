@@ -47,7 +47,8 @@ type Device interface {
 	// Accept waits for the next connection. After Close it returns net.ErrClosed.
 	Accept() (Conn, error)
 	// Dial connects to a peer's Addr from this device's own address. Where the other host
-	// answers that nobody listens, the error is syscall.ECONNREFUSED (errors.Is).
+	// answers that nobody listens, the error is syscall.ECONNREFUSED (errors.Is). Where the address
+	// is no longer the device's, it matches ErrAbsent.
 	Dial(ctx context.Context, addr string) (Conn, error)
 	Close() error
 }

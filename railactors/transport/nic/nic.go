@@ -60,6 +60,14 @@ func Local(addr netip.Addr) (bool, error) {
 	return ok, nil
 }
 
+// Holds reports whether the choice's interface still has its address.
+func Holds(c Choice) (bool, error) {
+	nics, err := interfaces()
+	return slices.ContainsFunc(nics, func(n card) bool {
+		return n.name == c.Interface && (n.loopback || slices.Contains(n.addrs, c.Addr))
+	}), err
+}
+
 // card is what the selection needs to know of an interface.
 type card struct {
 	name         string

@@ -185,9 +185,18 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
-		return nil, err
+		return nil, d.explain(err)
 	}
 	return newConn(c.(*net.TCPConn))
+}
+
+// explain returns why a dial failed: err, unless the device's address is gone.
+func (d *device) explain(err error) error {
+	if held, errHeld := nic.Holds(d.chosen); held || errHeld != nil {
+		return err
+	}
+	return fmt.Errorf("%w: address %v is no longer on interface %s",
+		transport.ErrAbsent, d.chosen.Addr, d.chosen.Interface)
 }
 
 // WatchLink implements transport.LinkWatcher. An interface that was made again has another number,

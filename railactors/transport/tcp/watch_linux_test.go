@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -208,4 +209,32 @@ func TestAnInterfaceThatIsNotThereYetIsDown(t *testing.T) {
 			t.Errorf("told %d times, then %v", told, err)
 		}
 	})
+}
+
+func TestADialSaysThatTheAddressIsGone(t *testing.T) {
+	one, two := newHosts(t)
+	var near, far transport.Device
+	inside(t, one, func() { near = open(t, tcp.Options{}, "cable0") })
+	inside(t, two, func() { far = open(t, tcp.Options{}, "cable0") })
+	dial := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var err error
+		inside(t, one, func() {
+			var c transport.Conn
+			if c, err = near.Dial(ctx, far.Addr()); err == nil {
+				c.Close()
+			}
+		})
+		return err
+	}
+	ip(t, "-n", one, "addr", "del", "10.213.0.1/24", "dev", "cable0")
+	const want = "address 10.213.0.1 is no longer on interface cable0"
+	if err := dial(); !errors.Is(err, transport.ErrAbsent) || !strings.Contains(err.Error(), want) {
+		t.Errorf("without the address: %v", err)
+	}
+	ip(t, "-n", one, "addr", "add", "10.213.0.1/24", "dev", "cable0")
+	if err := dial(); err != nil {
+		t.Errorf("with the address: %v", err)
+	}
 }

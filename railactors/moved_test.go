@@ -1,0 +1,112 @@
+package railactors
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/polyrail/polyrail/railactors/transport"
+)
+
+// moving is a transport whose device has address 127.0.0.HOST; none while host is 0.
+type moving struct {
+	transport.Transport
+	host   *atomic.Int32
+	looked chan bool // in vain
+}
+
+func (m moving) Open(string) (transport.Device, error) {
+	host := m.host.Load()
+	if host == 0 {
+		select {
+		case m.looked <- true:
+		default:
+		}
+		return nil, fmt.Errorf("%w: no address", transport.ErrAbsent)
+	}
+	d, err := m.Transport.Open(fmt.Sprintf("127.0.0.%d", host))
+	return &movingDevice{d, m.host, host}, err
+}
+
+type movingDevice struct {
+	transport.Device
+	now  *atomic.Int32
+	host int32
+}
+
+func (d *movingDevice) Dial(ctx context.Context, addr string) (transport.Conn, error) {
+	if d.now.Load() != d.host {
+		return nil, fmt.Errorf("%w: its address is gone", transport.ErrAbsent)
+	}
+	return d.Device.Dial(ctx, addr)
+}
+
+func (d *movingDevice) Accept() (transport.Conn, error) {
+	for {
+		c, err := d.Device.Accept()
+		if err != nil || d.now.Load() == d.host {
+			return c, err
+		}
+		c.Close()
+	}
+}
+
+// Node a dials, node b is dialed and must tell a where.
+func TestARailWhoseAddressChangesComesBack(t *testing.T) {
+	for at, name := range []string{"a", "b"} {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			var host atomic.Int32
+			host.Store(2)
+			looked, ups := make(chan bool, 1), map[string]chan bool{}
+			b := onLoopback(t, 2)
+			defer b.close()
+			b.tune = func(c *Config) {
+				up := make(chan bool, 100)
+				ups[c.Node] = up
+				c.Watch = func(e PairEvent) {
+					if e.Kind == PairUp && e.Rail == b.rails[1] {
+						up <- true
+					}
+				}
+				if c.Node == name {
+					c.Rails[1].Transport = moving{c.Rails[1].Transport, &host, looked}
+				}
+			}
+			n := b.start("a", "b")
+			ab, ba := join(n[0], n[1])
+			shown := func() RailStatus { return n[at].fabric.Rails()[1] }
+			for _, next := range []int32{3, 3, 2} {
+				<-ups["a"]
+				<-ups["b"]
+				host.Store(0)
+				breakRail(ab, 1)
+				<-looked
+				if s := shown(); s.Up || !strings.Contains(s.Chosen, "its address is gone") {
+					t.Errorf("status without an address: %+v", s)
+				}
+				host.Store(next)
+				select { // it may have looked twice
+				case <-looked:
+				default:
+				}
+			}
+			<-ups["a"]
+			<-ups["b"]
+			s := shown()
+			if !s.Up || !strings.HasPrefix(s.Addr, "127.0.0.2:") || strings.Contains(s.Chosen, "gone") {
+				t.Errorf("status %+v", s)
+			}
+			for seq := range uint64(4) {
+				n[0].send(ab, seq+1, 1, 50_000, 0)
+				n[1].send(ba, seq+1, 1, 50_000, 0)
+			}
+			n[0].expect("b", 4)
+			n[1].expect("a", 4)
+		})
+	}
+}
