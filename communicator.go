@@ -22,9 +22,10 @@ import (
 // An operation that fails breaks its communicator: everything in flight ends with the first cause,
 // and so do later calls. Buffers of in-place operations are undefined then.
 //
-// Every call returns when its context ends. One whose context is over before it has no effect: it
-// is as if it had not been made. Close alone closes all the same. A nil communicator has no name, no
-// members and ErrArgument as its error.
+// Every call returns when its context ends. One that waits for an operation's end returns later where
+// a user-defined operator still works on its buffers. A call whose context is over before it has no
+// effect: it is as if it had not been made. Close alone closes all the same. A nil communicator has no
+// name, no members and ErrArgument as its error.
 type Communicator struct {
 	inner  *communicator.Communicator
 	node   *membership.Node
@@ -125,6 +126,9 @@ func (c *Communicator) sibling(inner *communicator.Communicator) *Communicator {
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
 // for the context, which ends what is in flight with an error. Where it is over already, and nothing
 // is in flight, Close only tells the other ranks: what this one has called they can finish.
+//
+// A user-defined operator that does not return may hold memory at the end of the context. The error
+// says so, and the communicator is closed when it has returned. Another Close waits for that.
 func (c *Communicator) Close(ctx context.Context) error {
 	inner, err := c.with(ctx)
 	if err != nil {

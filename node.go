@@ -196,7 +196,8 @@ func (c Config) settings() []string {
 }
 
 // Close leaves the cluster, closes every connection and waits for what the node started, or for the
-// context. Communicators that are still open break.
+// context. Communicators that are still open break. Where a user-defined operator does not return the
+// error says so, and the rest ends when it has returned; another Close waits for that.
 func (n *Node) Close(ctx context.Context) error {
 	inner, err := n.with(ctx)
 	if err != nil {

@@ -87,7 +87,8 @@ func ParseOp(name string) (Op, error) { return op.Parse(name) }
 
 // UserOp makes an operator of a function that sets dst[i] = a[i] ∘ b[i] for equally long
 // slices; dst may be the same memory as a or b. It must be associative and commutative and
-// is called on goroutines of the runtime. Ranks compare the name.
+// is called on goroutines of the runtime, which wait for it: one that blocks holds up what else goes
+// over the rail. Ranks compare the name.
 func UserOp[T Element](name string, f func(dst, a, b []T)) Op {
 	if f == nil { // calls with it say so
 		return op.User(name, op.DTypeOf[T](), nil)

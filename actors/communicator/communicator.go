@@ -270,18 +270,42 @@ func (c *Communicator) Close(ctx context.Context) error {
 				context.Cause(ctx))
 		}
 	}
-	defer close(c.closed)
-	var err error
-	if quiet := g.Quiet(); g.InFlight() > 0 {
-		select {
-		case <-quiet:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-			g.Fail(fmt.Errorf("%w: %w", fault.ErrClosed, err), 0)
-			<-quiet
-		}
-	}
+	held, err := c.hush(ctx)
 	g.Balance.KeepTuning()
+	err = cmp.Or(err, c.sayFarewell(ctx))
+	n.Log.Debug("communicator closed", "name", g.Name,
+		"frames that nobody waited for", g.DroppedFrames.Load())
+	if held {
+		go func() { // ends with the user's operator
+			<-g.Quiet()
+			c.forget()
+		}()
+		return err
+	}
+	c.forget()
+	return err
+}
+
+// hush waits for what is in flight. A context that ends first ends it; held says that memory of it is
+// in use all the same.
+func (c *Communicator) hush(ctx context.Context) (held bool, err error) {
+	g := c.Group
+	if g.Hushed(ctx) {
+		return false, nil
+	}
+	cause := context.Cause(ctx)
+	g.Fail(fmt.Errorf("%w: %w", fault.ErrClosed, cause), 0)
+	grace, cancel := engine.Grace(ctx)
+	defer cancel()
+	if !g.Hushed(grace) {
+		return true, g.HoldsMemory(cause)
+	}
+	return false, fmt.Errorf("communicator %q: closed with operations in flight: %w", g.Name, cause)
+}
+
+// sayFarewell tells the other ranks, and waits until they have acknowledged it.
+func (c *Communicator) sayFarewell(ctx context.Context) error {
+	n, g := c.Group.node, c.Group
 	m := &closeCommunicator{said: make(chan struct{}), done: make(chan error, 1)}
 	n.tell(c.PID, m)
 	select { // also without time: others may wait for this rank, and it is about to be forgotten
@@ -289,19 +313,14 @@ func (c *Communicator) Close(ctx context.Context) error {
 	case <-g.gone:
 	}
 	select {
-	case failed := <-m.done:
-		err = cmp.Or(err, failed)
+	case err := <-m.done:
+		return err
 	case <-g.gone: // the node closes too, and has told the others
-		err = cmp.Or(err, fmt.Errorf("communicator %q: %w", g.Name,
-			cmp.Or(n.Engine.Closed(), fault.ErrClosed)))
+		return fmt.Errorf("communicator %q: %w", g.Name, cmp.Or(n.Engine.Closed(), fault.ErrClosed))
 	case <-ctx.Done():
-		err = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w",
+		return fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w",
 			g.Name, context.Cause(ctx))
 	}
-	n.Log.Debug("communicator closed", "name", g.Name,
-		"frames that nobody waited for", g.DroppedFrames.Load())
-	c.forget()
-	return err
 }
 
 // forget ends what is left of a communicator that was shut.
@@ -310,6 +329,7 @@ func (c *Communicator) forget() {
 	g.End(g.ClosedError(), 0, false) // drops what the others sent for calls that will not be made
 	n.Registry.Unregister(g)
 	n.Stop(c.PID)
+	close(c.closed)
 }
 
 // Abandon breaks a communicator that is to be shrunk, and waits until nothing refers to its
@@ -323,12 +343,10 @@ func (c *Communicator) Abandon(ctx context.Context) error {
 		return err
 	}
 	g.Fail(fmt.Errorf("rank %d (node %q) shrinks it: %w", g.Rank, g.node.Name, fault.ErrClosed), g.Seq())
-	select {
-	case <-g.Quiet():
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("communicator %q: operations still hold memory: %w", g.Name, context.Cause(ctx))
+	if !g.Hushed(ctx) {
+		return g.HoldsMemory(context.Cause(ctx))
 	}
+	return nil
 }
 
 // Discard closes a communicator that was shrunk. Close may have come first, and does the same.
@@ -336,6 +354,5 @@ func (c *Communicator) Discard() {
 	if g := c.Group; g.Shut() {
 		g.Balance.KeepTuning()
 		c.forget()
-		close(c.closed)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -194,6 +195,37 @@ func (g *Group) Quiet() <-chan struct{} {
 	}
 	g.idle = done
 	return done
+}
+
+// letGo is how long the rails may hold memory of what was ended: see railactors.Fabric.Revoke.
+const letGo = 500 * time.Millisecond
+
+// Grace is for a caller whose context is over, and who has ended what was in flight: it lasts until
+// the rails have let go of memory. A user's operator alone may hold some for longer.
+func Grace(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), letGo)
+}
+
+// Hushed waits for Quiet, and reports whether it came before the end of the context.
+func (g *Group) Hushed(ctx context.Context) bool {
+	quiet := g.Quiet()
+	select {
+	case <-quiet: // whatever the context is
+		return true
+	default:
+	}
+	select {
+	case <-quiet:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// HoldsMemory is the error of a call that gives up before Quiet.
+func (g *Group) HoldsMemory(cause error) error {
+	return fmt.Errorf("communicator %q: operations still hold memory, as where a user-defined operator "+
+		"has not returned: %w", g.Name, cause)
 }
 
 // operationError puts an operation's name on a cause, once.

@@ -156,8 +156,12 @@ func (n *Node) watchGossip() {
 // are still open break, and calls that wait end.
 func (n *Node) Close(ctx context.Context) error {
 	if n.shut() {
-		n.err = n.close(ctx)
-		close(n.done)
+		end := func() { n.err = n.end(ctx); close(n.done) }
+		if held := n.hush(ctx); held != nil {
+			go end() // ends when the user's operators have returned: readers run them
+			return held
+		}
+		end()
 		return n.err
 	}
 	select {
@@ -193,19 +197,34 @@ func (n *node) ended() error {
 	}
 }
 
-func (n *Node) close(ctx context.Context) error {
-	var errs []error
+// hush breaks all communicators, and waits until nothing refers to their callers' memory. The error
+// names those where something does for longer than the context.
+func (n *Node) hush(ctx context.Context) error {
 	groups := *n.groups.Load()
 	for _, m := range groups { // all of them first: others wait in each
 		m.group.Fail(n.closedError(), 0)
 	}
+	var late []*member
 	for _, m := range groups {
-		select {
-		case <-m.group.Quiet():
-		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("communicator %q: operations still hold memory: %w",
-				m.group.Name, context.Cause(ctx)))
+		if !m.group.Hushed(ctx) {
+			late = append(late, m)
 		}
+	}
+	grace, cancel := engine.Grace(ctx)
+	defer cancel()
+	var errs []error
+	for _, m := range late {
+		if !m.group.Hushed(grace) {
+			errs = append(errs, m.group.HoldsMemory(context.Cause(ctx)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// end ends everything that the node started.
+func (n *Node) end(ctx context.Context) error {
+	var errs []error
+	for _, m := range *n.groups.Load() {
 		m.group.Balance.KeepTuning()
 		n.Unregister(m.group)
 		if pid := m.pid.Load(); pid != nil {
