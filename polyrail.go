@@ -124,7 +124,7 @@ var (
 	ErrMismatch = fault.ErrMismatch // ranks called different operations
 	ErrRankLost = fault.ErrRankLost // a rank's process or host is gone
 	ErrAborted  = fault.ErrAborted  // another rank ended the operation
-	ErrTimeout  = fault.ErrTimeout  // it took too long
+	ErrTimeout  = fault.ErrTimeout  // it took too long here, or on the rank that ended it
 	ErrRail     = fault.ErrRail     // a rail failed or cannot be used
 	ErrConfig   = fault.ErrConfig   // the configuration has faults
 	// A call lacks its context, communicator, node, operation, message, trace or an option: one of

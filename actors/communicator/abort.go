@@ -1,6 +1,7 @@
 package communicator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +17,7 @@ import (
 func (g *Group) abortMessage(seq uint64, cause error) *messages.Control {
 	a := &messages.Abort{
 		Seq: seq, Rank: uint32(g.Rank), Node: WireText(g.node.Name),
-		Code: uint32(fault.CodeOf(cause)), Reason: WireText(cause.Error()), LostRank: -1,
+		Code: uint32(codeOf(cause)), Reason: WireText(cause.Error()), LostRank: -1,
 	}
 	if told := (*fault.AbortError)(nil); errors.As(cause, &told) && !g.Meshed && g.Has(told.Rank, told.Node) {
 		a.Rank, a.Node, a.Reason = uint32(told.Rank), WireText(told.Node), WireText(told.Reason) // passed on
@@ -26,6 +27,15 @@ func (g *Group) abortMessage(seq uint64, cause error) *messages.Control {
 		a.LostRank, a.LostNode = int32(slices.Index(g.Nodes, lost.Node)), WireText(lost.Node)
 	}
 	return &messages.Control{Comm: g.ID, Body: &messages.Control_Abort{Abort: a}}
+}
+
+// codeOf classifies a cause. A deadline of this rank's caller is a timeout to the others.
+func codeOf(cause error) fault.Code {
+	code := fault.CodeOf(cause)
+	if code == fault.CodeOther && errors.Is(cause, context.DeadlineExceeded) {
+		return fault.CodeTimeout
+	}
+	return code
 }
 
 // maxText bounds a text in a control message, in bytes.
