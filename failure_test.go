@@ -87,6 +87,38 @@ func TestMismatchIsAnErrorThatNamesBothSides(t *testing.T) {
 	}
 }
 
+func TestRanksThatAreDividedDifferentlyNameTheirCalls(t *testing.T) {
+	sub := func(ranks ...int) func(context.Context, *Communicator) error {
+		return func(ctx context.Context, c *Communicator) error { _, err := c.Sub(ctx, ranks); return err }
+	}
+	dup := func(ctx context.Context, c *Communicator) error { _, err := c.Dup(ctx); return err }
+	for what, calls := range map[string]struct {
+		mine, theirs func(context.Context, *Communicator) error
+		say          []string
+	}{
+		"other ranks": {sub(0), sub(1), []string{"this rank called sub", "called sub", "here it is of ranks ["}},
+		"Sub and Dup": {sub(0, 1), dup, []string{"called sub", "called dup"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBed(t, 2, 1, nil, func(b *bed) {
+				comms := b.form("train")
+				for rank, err := range b.failures(func(i int) error {
+					if i == 0 {
+						return calls.mine(b.t.Context(), comms[0])
+					}
+					return calls.theirs(b.t.Context(), comms[1])
+				}) {
+					for _, say := range calls.say {
+						if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), say) {
+							t.Errorf("rank %d: %v, want a mismatch that says %q", rank, err, say)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestABadCallFailsOnEveryRank(t *testing.T) {
 	inBed(t, 2, 1, nil, func(b *bed) {
 		comms := b.form("train")

@@ -29,7 +29,7 @@ func (c *Communicator) Dup(ctx context.Context) (*Communicator, error) {
 	for i := range ranks {
 		ranks[i] = op.Rank(i)
 	}
-	return c.derive(ctx, ranks, 0, 0)
+	return c.derive(ctx, &engine.Request{Kind: op.KindDup}, ranks, 0)
 }
 
 // Sub makes a communicator of some members: rank i of it is ranks[i] of this one. All members call
@@ -40,7 +40,6 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 	}
 	g := c.Group
 	members := make([]op.Rank, len(ranks))
-	h := fnv.New64a()
 	for i, r := range ranks {
 		if r < 0 || r >= g.Size || slices.Contains(ranks[:i], r) {
 			err := fmt.Errorf("communicator %q: Sub: rank %d of %d is out of range or named twice: %w",
@@ -49,9 +48,8 @@ func (c *Communicator) Sub(ctx context.Context, ranks []int) (*Communicator, err
 			return nil, err
 		}
 		members[i] = op.Rank(r)
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(r)))
 	}
-	return c.derive(ctx, members, h.Sum64(), 0)
+	return c.derive(ctx, &engine.Request{Kind: op.KindSub, Name: fmt.Sprint(ranks)}, members, 0)
 }
 
 // Split makes a communicator of all members with the same color, in the order of their keys, and of
@@ -77,18 +75,18 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		}
 	}
 	slices.SortStableFunc(members, func(a, b op.Rank) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
-	return c.derive(ctx, members, 0, uint64(color)+1)
+	return c.derive(ctx, &engine.Request{Kind: op.KindSplit}, members, uint64(color)+1)
 }
 
 // derive makes a communicator of some members, with a barrier of all, for a call that was admitted:
-// a context that has ended since breaks this one. It is nil where this rank is none of them. All ranks
-// must give the same salt; those of one communicator the same color.
-func (c *Communicator) derive(ctx context.Context, members []op.Rank,
-	salt, color uint64) (*Communicator, error) {
+// a context that has ended since breaks this one. It is nil where this rank is none of them. Ranks
+// compare the request; those of one communicator give the same color.
+func (c *Communicator) derive(ctx context.Context, r *engine.Request, members []op.Rank,
+	color uint64) (*Communicator, error) {
 	n, g := c.Group.node, c.Group
 	var child *Group
-	dup := &engine.Request{Kind: op.KindDup, Salt: salt, Internal: true}
-	work, err := c.start(ctx, dup, func(seq uint64, t *table.Table) {
+	r.Internal = true
+	work, err := c.start(ctx, r, func(seq uint64, t *table.Table) {
 		if slices.Contains(members, g.Rank) {
 			child = n.derive(g, childID(g.ID, seq, color), seq, members, t)
 		}

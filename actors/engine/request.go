@@ -23,12 +23,12 @@ type Request struct {
 	Counts   []int      // elements of each rank's part, the same on all ranks; nil: equal parts
 	External *AllToAllV // of KindAllToAllV
 	Batch    *Batch     // of an allreduce of many buffers, in place of Dst and Src; nil otherwise
-	Name     string     // compared between ranks; may be empty
+	Name     string     // compared between ranks; may be empty; of a Sub its ranks
 
 	// Ended, if set, is told once how the operation ended, before its caller knows. It must not block.
 	Ended func(End)
 
-	Salt uint64 // of a view's barrier or a Dup: enters the digest
+	Salt uint64 // of a view's barrier: enters the digest
 	Rail int    // of a probe: 1 + the rail that carries all of it; 0: by the table
 
 	bytes int // size of the operation: the larger one of a rank's input and output

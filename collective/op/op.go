@@ -157,6 +157,8 @@ const (
 	KindExScan
 	KindAllToAllV // each rank knows its own counts alone
 	KindSendRecv  // a message between two ranks; not numbered with the collectives
+	KindSub       // as KindDup, of some of the members …
+	KindSplit     // … or of several, each of some
 	kindEnd
 )
 
@@ -164,14 +166,21 @@ const (
 const KindCount = int(kindEnd)
 
 var kindNames = [kindEnd]string{"invalid", "allreduce", "barrier", "view", "dup", "reduce", "reducescatter",
-	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan", "alltoallv", "sendrecv"}
+	"allgather", "gather", "scatter", "broadcast", "alltoall", "scan", "exscan", "alltoallv", "sendrecv",
+	"sub", "split"}
 
 // Kinds lists every kind of operation that carries data, in wire order.
 var Kinds = []Kind{KindAllReduce, KindReduce, KindReduceScatter, KindAllGather, KindGather, KindScatter,
 	KindBroadcast, KindAllToAll, KindScan, KindExScan}
 
 // Empty reports whether operations of the kind carry no data: the barriers.
-func (k Kind) Empty() bool { return k == KindBarrier || k == KindView || k == KindDup }
+func (k Kind) Empty() bool {
+	switch k {
+	case KindBarrier, KindView, KindDup, KindSub, KindSplit:
+		return true
+	}
+	return false
+}
 
 // Reduces reports whether operations of the kind fold operands with an operator.
 func (k Kind) Reduces() bool {
