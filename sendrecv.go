@@ -68,8 +68,8 @@ func SendBytes(ctx context.Context, c *Communicator, buf []byte, d DType, to, ta
 // A message that is longer than buf is lost, and the error, which matches ErrMismatch, names both
 // lengths; so it is for another element type. The error matches ErrAborted if the sender took the
 // message back while it arrived, and ErrAborted and ErrClosed if no message can come any more
-// because the rank has closed the communicator. None of them breaks the communicator; the
-// contents of buf are undefined.
+// because the rank has closed the communicator; from AnySource, because all others have, and none of
+// this rank's own waits. None of them breaks the communicator; the contents of buf are undefined.
 func Recv[T Element](ctx context.Context, c *Communicator, buf []T, from, tag int) (Status, error) {
 	return RecvBytes(ctx, c, op.Bytes(buf), op.DTypeOf[T](), from, tag)
 }
