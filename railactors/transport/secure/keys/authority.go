@@ -25,7 +25,8 @@ import (
 // their own. All files are for their owner's eyes only.
 //
 //	ca.pem         the authorities that nodes believe
-//	ca-key.pem     private keys of those that can sign, the one that does first; nodes don't need it
+//	ca-key.pem     private keys of those that can sign, the one that does first; nodes don't need it.
+//	               The next key of gossip, while a rotation has added but doesn't use it
 //	gossip.key     the keys of gossip, one a line, the one that seals first
 //	NODE.pem, NODE-key.pem  a node's certificate and private key
 type Authority struct{ Dir string }
@@ -76,36 +77,40 @@ func (a Authority) Node(node string, hosts ...string) error {
 	if err != nil {
 		return err
 	}
-	return a.issue(s, node, hosts)
+	files, err := a.issue(s, node, hosts)
+	if err != nil {
+		return err
+	}
+	return a.writeAll(files)
 }
 
 // issue makes a node's key and certificate.
-func (a Authority) issue(s *signer, node string, hosts []string) error {
+func (a Authority) issue(s *signer, node string, hosts []string) ([]content, error) {
 	id := Identity{s.cert.Subject.CommonName, node}
 	if err := errors.Join(id.Valid(), validFile(node)); err != nil {
-		return err
+		return nil, err
 	}
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	template := certificate(pkix.Name{CommonName: node}, nodeYears)
 	template.URIs = []*url.URL{id.url()}
 	if err := a.nameHosts(template, node, hosts); err != nil {
-		return err
+		return nil, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, own.Public(), s.key)
 	if err != nil {
-		return fmt.Errorf("%w: certificate of node %q: %w", ErrKeys, node, err)
+		return nil, fmt.Errorf("%w: certificate of node %q: %w", ErrKeys, node, err)
 	}
 	key, err := keyPEM(own)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Who reads in between finds two that don't fit, and keeps what it has.
-	return a.writeAll([]content{{node + keySuffix, key}, {node + certSuffix, certPEM(der)}})
+	return []content{{node + keySuffix, key}, {node + certSuffix, certPEM(der)}}, nil
 }
 
 // nameHosts puts names and addresses of hosts into a node's certificate.
@@ -185,6 +190,8 @@ type state struct {
 	certs  []*x509.Certificate
 	keys   []*ecdsa.PrivateKey
 	gossip []string
+
+	nextGossip string // in ca-key.pem, between the steps add and use
 }
 
 func (a Authority) load() (*state, error) {
@@ -200,6 +207,10 @@ func (a Authority) load() (*state, error) {
 		return nil, err
 	}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == gossipBlock {
+			s.nextGossip = string(block.Bytes)
+			continue
+		}
 		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		k, ok := key.(*ecdsa.PrivateKey)
 		if err != nil || !ok {

@@ -2,7 +2,7 @@ package keys
 
 import (
 	"crypto/x509"
-	"errors"
+	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,78 +19,93 @@ const (
 	RotateDrop Step = "drop" // nodes believe the former ones no more
 )
 
-// Rotate makes one step.
+// gossipBlock is the next key of gossip in ca-key.pem, from add to use. It says which one that is
+// when use has stopped half-way.
+const gossipBlock = "GOSSIP KEY"
+
+// Rotate makes one step. A step that stopped half-way is the next one again, and then finishes.
 func (a Authority) Rotate(step Step) error {
-	s, err := a.load()
+	files, err := a.step(step)
 	if err != nil {
 		return err
 	}
+	return a.writeAll(files)
+}
+
+// step returns what a step writes, in this order. Its last file decides which step is the next.
+func (a Authority) step(step Step) ([]content, error) {
+	s, err := a.load()
+	if err != nil {
+		return nil, err
+	}
 	next := RotateAdd
 	switch {
-	case len(s.keys) > 1:
+	case s.nextGossip != "":
 		next = RotateUse
-	case len(s.certs) > 1:
+	case !s.keys[0].PublicKey.Equal(s.certs[0].PublicKey): // the first one is a former one's
 		next = RotateDrop
 	}
 	if step != next {
-		return fmt.Errorf("%w: step %q of a rotation: %s is at %q (the steps are %s, %s and %s)",
+		return nil, fmt.Errorf("%w: step %q of a rotation: %s is at %q (the steps are %s, %s and %s)",
 			ErrKeys, step, a.Dir, next, RotateAdd, RotateUse, RotateDrop)
 	}
 	switch step {
 	case RotateAdd:
-		return a.rotateAdd(s)
+		return s.add()
 	case RotateUse:
-		return a.rotateUse(s)
+		return a.use(s)
 	}
-	return a.writeAll([]content{
-		{caFile, certsPEM(slices.DeleteFunc(s.certs, func(c *x509.Certificate) bool { return !s.keys[0].PublicKey.Equal(c.PublicKey) }))},
-		{gossipFile, lines(s.gossip[:1])},
-	})
+	return s.drop(), nil
 }
 
-func (a Authority) rotateAdd(s *state) error {
+func (s *state) add() ([]content, error) {
 	cert, key, err := newAuthority(s.certs[0].Subject.CommonName)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	first, err := keyPEM(s.keys[0])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.writeAll([]content{
+	gossip := strings.TrimSpace(string(newGossipKey()))
+	named := pem.EncodeToMemory(&pem.Block{Type: gossipBlock, Bytes: []byte(gossip)})
+	return []content{
 		{caFile, append(certsPEM(s.certs), cert...)},
-		{gossipFile, lines(append(s.gossip, strings.TrimSpace(string(newGossipKey()))))},
-		{caKeyFile, append(first, key...)},
-	})
+		{gossipFile, lines(append(s.gossip, gossip))},
+		{caKeyFile, slices.Concat(first, key, named)},
+	}, nil
 }
 
-// rotateUse changes the authority's own files last, so that it can be called again where it fails.
-func (a Authority) rotateUse(s *state) error {
+func (a Authority) use(s *state) (files []content, err error) {
 	next := s.keys[len(s.keys)-1]
 	key, err := keyPEM(next)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	signer, err := a.signer(s, next)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	nodes, err := a.Nodes()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, node := range nodes {
-		if err := a.issue(signer, node, nil); err != nil {
-			return err
+		own, err := a.issue(signer, node, nil)
+		if err != nil {
+			return nil, err
 		}
+		files = append(files, own...)
 	}
-	last := len(s.gossip) - 1
-	gossip := append([]string{s.gossip[last]}, s.gossip[:last]...)
-	if err := a.writeAll([]content{{gossipFile, lines(gossip)}}); err != nil {
-		return err
+	former := slices.DeleteFunc(s.gossip, func(k string) bool { return k == s.nextGossip })
+	gossip := append([]string{s.nextGossip}, former...)
+	return append(files, content{gossipFile, lines(gossip)}, content{caKeyFile, key}), nil
+}
+
+func (s *state) drop() []content {
+	former := func(c *x509.Certificate) bool { return !s.keys[0].PublicKey.Equal(c.PublicKey) }
+	return []content{
+		{gossipFile, lines(s.gossip[:1])},
+		{caFile, certsPEM(slices.DeleteFunc(s.certs, former))},
 	}
-	if err := a.writeAll([]content{{caKeyFile, key}}); err != nil {
-		return errors.Join(err, a.writeAll([]content{{gossipFile, lines(s.gossip)}}))
-	}
-	return nil
 }
