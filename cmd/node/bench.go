@@ -179,15 +179,11 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 			faults = append(faults, err)
 		}
 	}
-	if f.profile.file != "" {
-		if _, err := os.Stat(filepath.Dir(f.profile.file)); err != nil { // better now than on rank 0 alone
-			fault("--profile=%s: %w", f.profile.file, err)
-		}
+	if err := fileFault(f.profile.file); err != nil { // better now than on rank 0 alone
+		fault("--profile=%s: %w", f.profile.file, err)
 	}
-	if f.timeline != "" {
-		if _, err := os.Stat(filepath.Dir(f.timeline)); err != nil {
-			fault("--timeline=%s: %w", f.timeline, err)
-		}
+	if err := fileFault(f.timeline); err != nil {
+		fault("--timeline=%s: %w", f.timeline, err)
 	}
 	if f.explain && (f.json || f.csv) {
 		fault("--explain prints a table; it does not go with --json or --csv")
@@ -223,6 +219,18 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 		return nil
 	}
 	return &usageError{errors.Join(faults...)}
+}
+
+// fileFault is why a file can't be written: there is no directory for it, or one in its place.
+func fileFault(name string) error {
+	if name == "" {
+		return nil
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return errors.New("is a directory")
+	}
+	_, err := os.Stat(filepath.Dir(name))
+	return err
 }
 
 // expected is how many nodes a cluster of so many ranks has; what can't be stays as it is.

@@ -130,6 +130,7 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--ranks", "2"}, []string{"--rail must name", "auto"}},
 		{[]string{"bench", "--ranks", "2", "--json", "--csv"}, []string{"--json and --csv"}},
 		{[]string{"bench", "--ranks", "2", "--profile=/no/such/x"}, []string{"--profile=/no/such/x"}},
+		{[]string{"bench", "--ranks", "2", "--profile=/dev", "--timeline=/dev"}, []string{"--profile=/dev: is a dir", "--timeline=/dev: is a dir"}},
 		{[]string{"chaos", "--scenario", "/no/such"}, []string{"--scenario", "/no/such"}},
 		{[]string{"bench", "--local", "1000"}, []string{"--local 1000"}},
 		{[]string{"bench", "--local", "2", "--nodes", "-1"}, []string{"-1 nodes expected"}},
