@@ -79,7 +79,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	var usage *usageError
 	wrongUse := errors.As(err, &usage) || errors.Is(err, polyrail.ErrConfig)
-	if !wrongUse && ctx.Err() != nil {
+	if !wrongUse && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
 	fmt.Fprintln(stderr, "node:", oneLine(err))

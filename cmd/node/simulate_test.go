@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,6 +129,17 @@ func TestSimulateThatIsInterruptedIsNoWrongUse(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := execute(ctx, []string{"simulate", "--hosts", "64", "--sizes", "1MiB"}, &out, &errs)
 	if code != exitFailure || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+// A process that is told to end while it says farewell has failed of its own fault, and says so.
+func TestAFaultBesideAnInterruptionIsNoInterruption(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errs bytes.Buffer
+	code := execute(ctx, []string{"keys", "node", "--dir", "/no/such", "a"}, io.Discard, &errs)
+	if code != exitFailure || !strings.Contains(errs.String(), "no such file") || strings.Contains(errs.String(), "interrupted") {
 		t.Errorf("exit code %d, %q", code, errs.String())
 	}
 }

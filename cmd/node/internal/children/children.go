@@ -5,10 +5,12 @@ package children
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -26,7 +28,8 @@ type Child struct {
 
 // Run runs the program once for each child and waits for all of them. When one fails, or ctx
 // ends, the others are asked to end (SIGTERM) and after a grace of 5 s killed. The error
-// names the child that failed first and what became of it, or is the context's. Output that can't
+// names the child that failed first and what became of it, or is the context's. It also says how
+// many failed: the one that caused it may take longer to end than its victims. Output that can't
 // be written ends them, too. Of errors that they print when ctx has ended none is shown: they are of
 // its end, or of the others'.
 func Run(ctx context.Context, program string, children []Child, stdout, stderr io.Writer) error {
@@ -36,16 +39,35 @@ func Run(ctx context.Context, program string, children []Child, stdout, stderr i
 	failed := func(err error) { cancel(fmt.Errorf("what processes print: %w", err)) }
 	out, errs := &lines{w: stdout, failed: failed}, &lines{w: stderr, failed: failed}
 	var all sync.WaitGroup
+	var failures atomic.Int32
 	for _, c := range children {
 		all.Go(func() {
-			if err := c.run(ctx, program, out, errs); err != nil {
-				cancel(fmt.Errorf("process %s: %w", c.Name, err)) // the first cause stays
+			err := c.run(ctx, program, out, errs)
+			var exit *exec.ExitError
+			if err == nil || ctx.Err() != nil && !(errors.As(err, &exit) && exit.Exited()) {
+				return // all is well, or the end of the others was this one's
 			}
+			failures.Add(1)
+			cancel(&childError{c.Name, err}) // the first cause stays
 		})
 	}
 	all.Wait()
-	return context.Cause(ctx)
+	err, n := context.Cause(ctx), failures.Load()
+	var first *childError
+	if errors.As(err, &first) && n > 1 {
+		return fmt.Errorf("%w (the first of %d to fail, maybe because of another)", err, n)
+	}
+	return err
 }
+
+// childError is what became of a child.
+type childError struct {
+	name string
+	err  error
+}
+
+func (e *childError) Error() string { return fmt.Sprintf("process %s: %v", e.name, e.err) }
+func (e *childError) Unwrap() error { return e.err }
 
 func (c Child) run(ctx context.Context, program string, out, errs *lines) error {
 	cmd := exec.CommandContext(ctx, program, c.Args...)

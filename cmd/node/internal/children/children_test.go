@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -25,15 +26,33 @@ func TestMain(m *testing.M) {
 	case "fail":
 		fmt.Fprintln(os.Stderr, "broken")
 		os.Exit(3)
-	case "wait", "complain": // until SIGTERM
+	case "early": // when the late one waits
+		meet(os.O_RDONLY)
+		os.Exit(3)
+	case "wait", "complain", "late": // until SIGTERM
 		stop := make(chan os.Signal, 1)
 		signal.Notify(stop, syscall.SIGTERM)
+		if os.Getenv("CHILD") == "late" {
+			meet(os.O_WRONLY)
+		}
 		fmt.Println("waiting")
 		<-stop
-		if os.Getenv("CHILD") == "complain" {
+		switch os.Getenv("CHILD") {
+		case "complain":
 			fmt.Fprintln(os.Stderr, "interrupted")
+		case "late":
+			os.Exit(3)
 		}
 	}
+}
+
+// meet opens a pipe, which waits until another child opens its other end.
+func meet(how int) {
+	pipe, err := os.OpenFile(os.Getenv("PIPE"), how, 0)
+	if err != nil {
+		panic(err)
+	}
+	pipe.Close()
 }
 
 func self(t *testing.T) string {
@@ -80,6 +99,23 @@ func TestTheFirstFailureEndsAllAndIsNamed(t *testing.T) {
 	}
 	if errs.String() != "bad: broken\n" {
 		t.Errorf("stderr %q", errs.String())
+	}
+}
+
+// The one that ends first may be the victim of another: where several fail, it alone isn't blamed.
+func TestSeveralFailuresAreCounted(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	group := []Child{
+		{Name: "good", Env: []string{"CHILD=wait"}},
+		{Name: "cause", Env: []string{"CHILD=late", "PIPE=" + pipe}},
+		{Name: "victim", Env: []string{"CHILD=early", "PIPE=" + pipe}},
+	}
+	err := Run(t.Context(), self(t), group, io.Discard, io.Discard)
+	if want := "process victim: exit status 3 (the first of 2 to fail, maybe because of another)"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
