@@ -325,6 +325,12 @@ func TestAnotherClusterIsNotJoined(t *testing.T) {
 	})
 }
 
+func TestAnErrorWithoutSeedsEndsInNoColon(t *testing.T) {
+	if err := (&JoinError{After: 7800 * time.Millisecond}); err.Error() != "no seed reached within 7.8s" {
+		t.Errorf("got %q", err.Error())
+	}
+}
+
 func TestAnotherClusterIsNamedOverSockets(t *testing.T) {
 	a := start(t, config(nil, "a", 7, "127.0.0.1:0"))
 	c := config(nil, "b", 7, "127.0.0.1:0", a.Addr())

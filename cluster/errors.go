@@ -57,12 +57,11 @@ type JoinError struct {
 
 func (e *JoinError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no seed reached within %v: ", e.After.Round(time.Millisecond))
-	for i, s := range e.Seeds {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		fmt.Fprintf(&b, "%s (%v)", s.Seed, s.Err)
+	fmt.Fprintf(&b, "no seed reached within %v", e.After.Round(time.Millisecond))
+	separator := ": "
+	for _, s := range e.Seeds {
+		fmt.Fprintf(&b, "%s%s (%v)", separator, s.Seed, s.Err)
+		separator = "; "
 	}
 	return b.String()
 }
