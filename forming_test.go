@@ -229,3 +229,30 @@ func TestNodesThatAreConfiguredDifferentlyAreNamed(t *testing.T) {
 		})
 	}
 }
+
+// The rails are probed after all have agreed: the callers still wait for their communicator then.
+func TestARankLostWhileTheRailsAreProbedIsAnErrorOfForming(t *testing.T) {
+	inBed(t, 3, 2, measured, func(b *bed) {
+		events := []<-chan Event{b.Nodes[0].Events(b.t.Context()), b.Nodes[1].Events(b.t.Context())}
+		ended := make(chan []error, 1)
+		go func() {
+			ended <- b.failures(func(i int) error {
+				_, err := b.Nodes[i].Communicator(b.t.Context(), "train", 3)
+				return err
+			})
+		}()
+		for _, node := range events {
+			b.expectEvent(node, func(e Event) bool { return e.Kind == CommunicatorFormed })
+		}
+		b.Kill(2)
+		for i, err := range (<-ended)[:2] {
+			var lost *RankLostError
+			if !errors.Is(err, ErrView) || !errors.As(err, &lost) || lost.Node != "node2" {
+				t.Errorf("node %d: %v, want ErrView, and node2 lost", i, err)
+			}
+		}
+		if log := b.log.String(); strings.Contains(log, "it doesn't connect all ranks") {
+			t.Errorf("a rail is blamed for a lost rank; log:\n%s", log)
+		}
+	})
+}

@@ -201,6 +201,9 @@ func (p *prober) measure(rails int, down peer.Rails) (timings []probeTiming, _ p
 		}
 	}
 	_, later := p.agree(false)
+	if p.err != nil { // nothing was agreed on: no rail is to blame
+		return nil, down
+	}
 	down |= later
 	n := p.group.node
 	for rail := range rails {

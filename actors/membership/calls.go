@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/polyrail/polyrail/actors/communicator"
+	"github.com/polyrail/polyrail/collective/fault"
 )
 
 // This file is about a call for a communicator, on its caller's goroutine.
@@ -60,6 +61,7 @@ func probe(ctx context.Context, f formed) formed {
 	if err := f.communicator.Probe(ctx); err != nil {
 		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 		defer cancel()
+		err = fmt.Errorf("%w: %w", fault.ErrView, err) // and the cause: a rank that was lost, say
 		return formed{err: errors.Join(err, f.communicator.Close(ctx))}
 	}
 	return f
