@@ -190,8 +190,12 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 	return newConn(c.(*net.TCPConn))
 }
 
-// explain returns why a dial failed: err, unless the device's address is gone.
+// explain returns why a dial failed: err, unless the device's address is gone. One that was refused
+// got an answer.
 func (d *device) explain(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
 	if held, errHeld := nic.Holds(d.chosen); held || errHeld != nil {
 		return err
 	}
