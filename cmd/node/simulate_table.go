@@ -81,7 +81,8 @@ func (t *simTable) print(w io.Writer) error {
 
 func (t *simTable) csv(w io.Writer) error {
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{"op", "hosts", "ranks", "bytes", "column", "us", "stretched", "frames", "bytes_carried", "resent"}) // Error tells
+	_ = out.Write([]string{"op", "hosts", "ranks", "bytes", "column", "us", "stretched", "frames",
+		"bytes_carried", "resent"}) // Error tells
 	for _, r := range t.rows {
 		for i, name := range t.columns() {
 			c := &r.cells[i]

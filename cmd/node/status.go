@@ -138,7 +138,7 @@ func (f *watchFlags) ask(ctx context.Context) (*http.Response, error) {
 	}
 	scheme, way := "http://", &http.Transport{DisableKeepAlives: true}
 	if f.tls {
-		if f.keys.CA == "" || (f.keys.Cert == "") != (f.keys.Key == "") {
+		if !f.keys.CanDialHTTP() {
 			return nil, usagef("--http-tls on needs --tls-ca, and --tls-cert and --tls-key both or neither")
 		}
 		var err error

@@ -37,6 +37,10 @@ func (c *Credentials) verifyCaller(s tls.ConnectionState) error {
 	return err
 }
 
+// CanDialHTTP reports whether the files are named that DialHTTP needs: CA, and Cert and Key, or neither
+// of those two.
+func (f Files) CanDialHTTP() bool { return f.CA != "" && (f.Cert == "") == (f.Key == "") }
+
 // DialHTTP is the configuration of who looks at a node over TLS: Cert and Key are shown to it, if they
 // are given, and CA says who vouches for it. A node of another cluster than the certificate's is turned
 // down; without one, any node that CA vouches for will do.
@@ -45,7 +49,7 @@ func (f Files) DialHTTP() (*tls.Config, error) {
 		InsecureSkipVerify: true} // nodes have no host names; VerifyConnection checks the rest
 	c := &Credentials{}
 	switch {
-	case f.CA == "" || (f.Cert == "") != (f.Key == ""):
+	case !f.CanDialHTTP():
 		return nil, fmt.Errorf("%w: TLS needs a file of authorities, and a certificate and its key, or neither", ErrKeys)
 	case f.Cert != "":
 		var err error
