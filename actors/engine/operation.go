@@ -30,6 +30,8 @@ type Operation struct {
 	phase    phase
 	granting bool  // not all that it grants at its start is in the peers' queues yet: granted waits
 	cause    error // why it was aborted
+	givenUp  error // why its caller waits no longer, if that came first
+	settled  bool  // it has ended well for its caller
 	retired  bool  // all parts are done with everything
 	holds    int   // goroutines and early frames that still refer to the operation
 	ticks    int   // looks at what takes long that have found it in flight
@@ -89,6 +91,7 @@ type shape struct {
 func (o *Operation) reuse(g *Group, seq uint64) {
 	o.group, o.Seq = g, seq
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
+	o.givenUp, o.settled = nil, false
 	o.unresolved, o.unretired, o.ticks = 0, 0, 0
 	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
 	o.trees, o.repaired, o.kept, o.lingers, o.shown.active = nil, false, nil, false, false
@@ -365,18 +368,30 @@ func (o *Operation) fail(cause error) {
 	o.group.Fail(cause, o.Seq)
 }
 
+// giveUp notes why the caller waits no longer, and reports whether the operation was still to end. Under
+// the group's mu.
+func (o *Operation) giveUp(cause error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.settled {
+		return false
+	}
+	o.givenUp = cause
+	return true
+}
+
 // Expire ends an operation that has taken as long as it may. One that only trees have yet to settle
 // has ended for its caller.
 func (o *Operation) Expire(after time.Duration) {
-	if o.work.succeeded() {
-		return
-	}
-	o.fail(&fault.TimeoutError{What: o.shape.desc.String(), After: after})
+	o.group.giveUp(o.Seq, &fault.TimeoutError{What: o.shape.desc.String(), After: after})
 }
 
 // resolve ends the operation for its caller. That a repair resolves it again is no news.
 func (o *Operation) resolve() {
-	err := o.failure()
+	err, givenUp := o.failure()
+	if givenUp != nil {
+		o.fail(givenUp) // who gives it up is about to; nobody is to see the one end without the other
+	}
 	if m, t := o.group.Meter, o.group.trace.Load(); m != nil || t != nil {
 		o.account(m, t, err)
 	}
@@ -389,14 +404,20 @@ func (o *Operation) resolve() {
 	}
 }
 
-// failure is the operation's result: nil, or the cause with the operation's name on it.
-func (o *Operation) failure() error {
+// failure is the operation's result: nil, or the cause with the operation's name on it. Beside it is
+// the cause of an operation that was given up and has come to its end before the group.
+func (o *Operation) failure() (err, givenUp error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.cause == nil {
-		return nil
+	cause := o.cause
+	if cause == nil {
+		cause, givenUp = o.givenUp, o.givenUp
 	}
-	return o.group.operationError(o.Seq, o.shape.desc, o.cause)
+	if cause == nil {
+		o.settled = true
+		return nil, nil
+	}
+	return o.group.operationError(o.Seq, o.shape.desc, cause), givenUp
 }
 
 // abort ends the operation: nothing new is started, and memory is taken back from whoever holds

@@ -101,7 +101,7 @@ func (w *Work) Wait(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		w.group.Fail(context.Cause(ctx), w.seq)
+		w.group.giveUp(w.seq, context.Cause(ctx))
 		<-done
 	}
 	return w.err
@@ -160,7 +160,7 @@ func (w *Work) Watch(ctx context.Context) {
 		return
 	}
 	group, seq := w.group, w.seq // the handle may be another operation's when the context ends
-	stop := context.AfterFunc(ctx, func() { group.Fail(context.Cause(ctx), seq) })
+	stop := context.AfterFunc(ctx, func() { group.giveUp(seq, context.Cause(ctx)) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stop = stop
