@@ -248,7 +248,7 @@ func TestClaimsThatAreLookedIntoAreLimited(t *testing.T) {
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")
-		lobby := &n[1].fabric.rails[0].lobby
+		entrance := &n[1].fabric.rails[0].entrance
 		var conns []transport.Conn
 		silent := func(host string) { // as many as come, all the time
 			conns = append(conns, strangerAt(b.t, net, host, n[1]))
@@ -257,13 +257,13 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 		for range 2 * maxPerHost {
 			silent("a")
 		}
-		if left := lobby.size(); left != maxPerHost {
+		if left := entrance.size(); left != maxPerHost {
 			t.Errorf("%d connections of one address are waited for, want %d", left, maxPerHost)
 		}
 		for i := range 2 * maxUnidentified {
 			silent(fmt.Sprint("stranger", i%4))
 		}
-		if left := lobby.size(); left != maxUnidentified {
+		if left := entrance.size(); left != maxUnidentified {
 			t.Errorf("%d connections are waited for, want %d", left, maxUnidentified)
 		}
 		for range maxPerHost {

@@ -183,9 +183,9 @@ func (f *Fabric) listen(i int, device transport.Device) {
 			conn.Close()
 			continue
 		}
-		r.lobby.enter(conn)
+		r.entrance.enter(conn)
 		if !f.shake(conn, func() { f.admit(i, conn) }) {
-			r.lobby.leave(conn)
+			r.entrance.leave(conn)
 			conn.Close()
 		}
 	}

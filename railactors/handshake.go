@@ -311,7 +311,7 @@ func (p *Peer) startedOver(h *messages.Hello) bool {
 
 // admit makes the accepting side's part of the handshake. It runs on a goroutine of its own.
 func (f *Fabric) admit(rail int, conn transport.Conn) {
-	defer f.rails[rail].lobby.leave(conn)
+	defer f.rails[rail].entrance.leave(conn)
 	fail := func(err error) {
 		var r *refusal
 		switch {
@@ -330,7 +330,7 @@ func (f *Fabric) admit(rail int, conn transport.Conn) {
 			"rail", f.rails[rail].name, "from", conn.RemoteAddr(), "reason", err)
 	}
 	h, err := readHello(conn)
-	if !f.rails[rail].lobby.leave(conn) {
+	if !f.rails[rail].entrance.leave(conn) {
 		fail(refuse(messages.Refuse_BUSY, "node %q waits for the hellos of too many connections", f.cfg.Node))
 		return
 	}

@@ -131,18 +131,18 @@ func TestARailThatCannotBeOpenedChangesNothing(t *testing.T) {
 func TestConnectionsThatSayNothingAreLimitedAndEnd(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {
 		n := b.start("a")[0]
-		lobby := &n.fabric.rails[0].lobby
+		entrance := &n.fabric.rails[0].entrance
 		var conns []transport.Conn
 		for range maxPerHost + 10 {
 			conns = append(conns, stranger(b.t, net, n))
 			synctest.Wait()
-			if waiting := lobby.size(); waiting > maxPerHost {
+			if waiting := entrance.size(); waiting > maxPerHost {
 				t.Fatalf("%d are waited for", waiting)
 			}
 		}
 		<-time.After(3 * time.Second)
 		synctest.Wait()
-		if left := lobby.size(); left != 0 {
+		if left := entrance.size(); left != 0 {
 			t.Errorf("%d are still waited for", left)
 		}
 		for _, c := range conns {

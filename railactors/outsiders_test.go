@@ -244,7 +244,7 @@ func TestOutsidersReachNothingBehindKeys(t *testing.T) {
 		<-time.After(3 * time.Second) // the silent ones' time is up
 		f := n[1].fabric
 		f.mu.Lock()
-		if left := f.rails[0].lobby.size(); left+f.held+len(f.awaited)+len(f.heldOf)+len(f.losses)+len(f.shaking) != 0 {
+		if left := f.rails[0].entrance.size(); left+f.held+len(f.awaited)+len(f.heldOf)+len(f.losses)+len(f.shaking) != 0 {
 			t.Errorf("left: %d that say nothing, %d held, %v, %v", left, f.held, f.awaited, f.heldOf)
 		}
 		f.mu.Unlock()
@@ -288,8 +288,8 @@ func TestAMembersSilentConnectionsKeepNobodyOut(t *testing.T) {
 			}
 			c.Close()
 		}
-		if f := n[1].fabric; f.rails[0].lobby.size() != 0 || refused < maxPerHost {
-			t.Errorf("%d are waited for, %d were refused", f.rails[0].lobby.size(), refused)
+		if f := n[1].fabric; f.rails[0].entrance.size() != 0 || refused < maxPerHost {
+			t.Errorf("%d are waited for, %d were refused", f.rails[0].entrance.size(), refused)
 		}
 	})
 }

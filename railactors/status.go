@@ -22,7 +22,7 @@ type rail struct {
 	astray    atomic.Pointer[error]     // that its address is gone, as the last attempt to connect said
 	cpus      []int                     // that its readers and writers are bound to; none: any
 	pid       atomic.Pointer[actor.PID] // another one after a panic of the rail supervisor
-	lobby     lobby                     // accepted connections whose Hello isn't in yet
+	entrance  entrance                  // accepted connections whose Hello isn't in yet
 	deaf      atomic.Bool               // the device accepts no more
 
 	unplugged atomic.Bool // the system says that its link is down

@@ -2,17 +2,17 @@ package observe
 
 import (
 	"net"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/polyrail/polyrail/collective/lobby"
 )
 
-// limited bounds the connections that are open at once. There is room for one more always: of the
-// address that has the most, the oldest goes.
+// limited bounds the connections that are open at once. A browser opens several.
 type limited struct {
 	net.Listener
 	mu   sync.Mutex
-	open []*limitedConn // oldest first
+	open lobby.Lobby[*limitedConn]
 }
 
 // Accept implements net.Listener.
@@ -21,44 +21,19 @@ func (l *limited) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		host = c.RemoteAddr().String()
-	}
-	in := &limitedConn{Conn: c, all: l, host: host}
-	if out := l.enter(in); out != nil {
+	in := &limitedConn{Conn: c, all: l}
+	l.mu.Lock()
+	out, full := l.open.Enter(in, lobby.HostOf(c.RemoteAddr().String()), maxConnections, maxConnections)
+	l.mu.Unlock()
+	if full {
 		_ = out.Conn.Close() // its server finds that out
 	}
 	return in, nil
 }
 
-// enter returns the connection whose place the new one takes, if any.
-func (l *limited) enter(in *limitedConn) (out *limitedConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open = append(l.open, in)
-	if len(l.open) <= maxConnections {
-		return nil
-	}
-	oldest, count := make(map[string]int), make(map[string]int)
-	most := in.host
-	for i, c := range l.open {
-		if count[c.host]++; count[c.host] == 1 {
-			oldest[c.host] = i
-		}
-		if count[c.host] > count[most] {
-			most = c.host
-		}
-	}
-	out = l.open[oldest[most]]
-	l.open = slices.Delete(l.open, oldest[most], oldest[most]+1)
-	return out
-}
-
 type limitedConn struct {
 	net.Conn
-	all  *limited
-	host string
+	all *limited
 }
 
 // Write implements net.Conn. Who takes nothing loses the connection: it would keep its place for ever.
@@ -72,7 +47,7 @@ func (c *limitedConn) Write(b []byte) (int, error) {
 // Close implements net.Conn.
 func (c *limitedConn) Close() error {
 	c.all.mu.Lock()
-	c.all.open = slices.DeleteFunc(c.all.open, func(o *limitedConn) bool { return o == c })
+	c.all.open.Leave(c)
 	c.all.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -49,7 +49,7 @@ var layers = []layer{
 	{dir: "actors/balancing", internal: []string{"actors/engine", "actors/tuning", "railactors",
 		"messages", "collective"}, external: []string{actorLib, protobuf}},
 	// A node's face over HTTP.
-	{dir: "actors/observe", internal: []string{"actors/membership", "actors/engine"},
+	{dir: "actors/observe", internal: []string{"actors/membership", "actors/engine", "collective/lobby"},
 		external: []string{prometheus}},
 	// Beside the communicators: a node may aggregate for others and be in none of them.
 	{dir: "actors/aggregation", internal: []string{"railactors", "messages", "collective"},
