@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/polyrail/polyrail/cluster"
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/collective/table"
 )
@@ -68,7 +69,13 @@ const (
 )
 
 // ParseTreeResults reads a way by its name: unicast, multicast or both.
-func ParseTreeResults(s string) (TreeResults, error) { return sharp.ParseResults(s) }
+func ParseTreeResults(s string) (TreeResults, error) {
+	r, err := sharp.ParseResults(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", fault.ErrConfig, err)
+	}
+	return r, nil
+}
 
 // TreeMode says which operations go over aggregation trees, of those that can.
 type TreeMode int
@@ -98,7 +105,7 @@ func ParseTreeMode(s string) (TreeMode, error) {
 	if i := slices.Index(treeModes[:], s); i >= 0 {
 		return TreeMode(i), nil
 	}
-	return 0, fmt.Errorf("trees %q: must be measured, always or never", s)
+	return 0, fmt.Errorf("%w: trees %q: must be measured, always or never", fault.ErrConfig, s)
 }
 
 // route is what the mode asks of each entry of a table.

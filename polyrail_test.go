@@ -311,3 +311,20 @@ func TestParseRail(t *testing.T) {
 		}
 	}
 }
+
+// Whoever reads a configuration tells its faults by ErrConfig, whichever setting it is.
+func TestModesAreReadByTheirNames(t *testing.T) {
+	for what, parse := range map[string]func(s string) (fmt.Stringer, error){
+		"measured": func(s string) (fmt.Stringer, error) { return ParseTreeMode(s) },
+		"both":     func(s string) (fmt.Stringer, error) { return ParseTreeResults(s) },
+		"static":   func(s string) (fmt.Stringer, error) { return ParseBalanceMode(s) },
+		"fixed":    func(s string) (fmt.Stringer, error) { return ParseOrderMode(s) },
+	} {
+		if m, err := parse(what); err != nil || m.String() != what {
+			t.Errorf("%s: %v, %v", what, m, err)
+		}
+		if _, err := parse("bogus"); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), `"bogus"`) {
+			t.Errorf("in place of %s: %v", what, err)
+		}
+	}
+}
