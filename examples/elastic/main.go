@@ -81,6 +81,9 @@ type worker struct {
 
 // demonstrate runs the workers and tells what they say.
 func demonstrate(out io.Writer, world int) error {
+	if world < 2 {
+		return fmt.Errorf("-world %d: one worker is killed, and another one has to go on", world)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "elastic-")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -30,5 +31,13 @@ func TestTrainingGoesOnThroughAKillAndARejoin(t *testing.T) {
 	}
 	if len(models) != 4 || models[0] != models[1] || models[1] != models[2] || models[2] != models[3] {
 		t.Errorf("models %q, want four that are equal\n%s", models, out.String())
+	}
+}
+
+func TestADemonstrationNeedsAWorkerThatIsLeft(t *testing.T) {
+	for _, world := range []int{-1, 0, 1} {
+		if err := demonstrate(io.Discard, world); err == nil || !strings.Contains(err.Error(), "-world") {
+			t.Errorf("%d workers: %v", world, err)
+		}
 	}
 }
