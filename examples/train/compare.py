@@ -10,6 +10,7 @@ adds to a CSV file, and draws the speed of every way as an SVG picture.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -19,7 +20,7 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
+import threading
 from typing import Optional
 
 import chart
@@ -61,8 +62,15 @@ def arguments() -> argparse.Namespace:
     unknown = set(a.ways.split(",")) - set(WAYS)
     if unknown:
         p.error(f"--ways: {', '.join(sorted(unknown))}: not one of {', '.join(WAYS)}")
+    if min(a.ranks, a.batch, a.steps) < 1:
+        p.error("--ranks, --batch and --steps are at least 1")
     if "cut" in a.ways.split(",") and not (a.cut and a.restore and a.steps >= 5):
         p.error("the way cut needs --cut, --restore and at least 5 steps")
+    try:
+        for path in (a.out,) if a.draw else (a.csv, a.out):
+            open(path, "a").close()
+    except OSError as e:  # not after all the training
+        p.error(str(e))
     return a
 
 
@@ -96,8 +104,9 @@ def start(a: argparse.Namespace, way: str, rank: int) -> subprocess.Popen:
 
 def stop(ranks: list[subprocess.Popen]) -> None:
     for p in ranks:
-        if p.poll() is None:
-            os.killpg(p.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ends just now
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL)
         p.wait()
 
 
@@ -105,18 +114,16 @@ def run(a: argparse.Namespace, way: str) -> Optional[list[dict]]:
     """The steps of one way; None if it failed."""
     ranks = [start(a, way, rank) for rank in range(a.ranks)]
     steps: list[dict] = []
+    limit = threading.Timer(a.limit, stop, [ranks])  # a rank that hangs prints nothing
+    limit.start()
     try:
-        limit = time.monotonic() + a.limit
         for line in ranks[0].stdout:
             steps.append(json.loads(line))
             if way == "cut" and len(steps) in (2, 4):
                 subprocess.run(a.cut if len(steps) == 2 else a.restore, shell=True, check=True)
-            if time.monotonic() > limit:
-                return None
-        return steps if all(p.wait(60) == 0 for p in ranks) else None
-    except subprocess.TimeoutExpired:
-        return None
+        return steps if all(p.wait() == 0 for p in ranks) else None
     finally:
+        limit.cancel()
         stop(ranks)
 
 
@@ -165,10 +172,9 @@ def main() -> int:
             failed.append(WAYS[way])
             continue
         rows.append(summary(a, way, steps))
-        new = not os.path.exists(a.csv)
         with open(a.csv, "a", newline="") as f:
             w = csv.DictWriter(f, COLUMNS)
-            if new:
+            if f.tell() == 0:
                 w.writeheader()
             w.writerow(rows[-1])
     table(rows)

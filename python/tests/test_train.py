@@ -42,6 +42,22 @@ class Train(unittest.TestCase):
             self.assertIn("polyrail, all rails</text>", pathlib.Path(folder, "r.svg").read_text())
             self.assertEqual(len(pathlib.Path(folder, "r.csv").read_text().splitlines()), 3)
 
+    def test_compare_ends_a_way_at_its_limit(self):
+        second_hangs = """sh -c '[ $0 = 1 ] && exec "$@"; exec sleep 1000' {node}"""
+        with tempfile.TemporaryDirectory() as folder:
+            p = run(sys.executable, "compare.py", "--model", "tiny", "--ways", "all", "--limit", "1", "--on", second_hangs,
+                    "--csv", folder + "/r.csv", "--out", folder + "/r.svg", fails=True)  # fmt: skip
+            self.assertIn("polyrail, all rails: failed\n", p.stderr)
+
+    def test_compare_refuses_what_it_can_not_do_before_it_trains(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for wrong in (["--csv", folder + "/missing/r.csv"], ["--out", folder + "/missing/r.svg"], ["--ranks", "0"],
+                          ["--steps", "0"], ["--batch", "0"]):  # fmt: skip
+                p = run(sys.executable, "compare.py", "--model", "tiny", "--ways", "all", "--csv", folder + "/r.csv",
+                        "--out", folder + "/r.svg", *wrong, fails=True)  # fmt: skip
+                self.assertEqual((p.returncode, p.stdout), (2, ""), p.stderr)
+                self.assertIn(wrong[1] if "/" in wrong[1] else wrong[0], p.stderr)
+
     def test_torchrun_restarts_from_the_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
             job = ["train.py", "--model", "tiny", "--steps", "5"]
