@@ -28,8 +28,8 @@ A scenario is text, a statement a line; # begins a comment:
   pause 10ms                        # between two of them
   speed 100MiB                      # a second, of each rail
   at 1s cut node1 rail0             # connections break, new ones are refused
-  at 2s heal node1 rail0            # ends cut and silence
-  at 3s silence node1 rail*         # bytes stay where they are, nobody is told
+  at 2s heal node1 rail*            # ends cut and silence, here of all rails
+  at 3s silence node1 rail1         # bytes stay where they are, nobody is told
   at 4s reset node2 rail1           # connections break once
   at 5s delay node0 rail0 5ms
   at 5s rate node0 rail1 1MiB

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/polyrail/polyrail/test/bubble"
 	"github.com/polyrail/polyrail/test/faults"
 )
 
@@ -36,14 +38,22 @@ func TestChaosNamesAFaultyLine(t *testing.T) {
 	}
 }
 
-func TestTheStatementsOfTheHelpAreThoseOfScenarios(t *testing.T) {
+// A user's first scenario is the one of the help.
+func TestTheScenarioOfTheHelpComesOutAsItSays(t *testing.T) {
 	var scenario strings.Builder
 	for line := range strings.Lines(chaosLong) {
 		if strings.HasPrefix(line, "  ") {
 			scenario.WriteString(line)
 		}
 	}
-	if s, err := faults.Parse(scenario.String()); err != nil || s.Nodes != 4 || s.Rails != 2 || len(s.Steps) == 0 {
-		t.Errorf("%v: %v", s, err)
+	s, err := faults.Parse(scenario.String())
+	if err != nil || s.Nodes != 4 || s.Rails != 2 || len(s.Steps) == 0 {
+		t.Fatalf("%v: %v", s, err)
 	}
+	s.Sizes, s.Pause = []int{8}, 250*time.Millisecond // a few small operations will do
+	bubble.Nodes(t, func(t *testing.T) {
+		if _, err := faults.Run(t.Context(), s, faults.Options{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
