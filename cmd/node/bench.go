@@ -84,7 +84,7 @@ const benchExample = `  node bench --local 4
   node bench --local 2 --tuning tuning.yaml --explain --plot plots
 
   # On two hosts:
-  node bench --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2 --ranks 2
+  node bench --name a --bind 10.0.0.1:7946 --rail a=tcp:eth1 --rail b=tcp:eth2 --ranks 2
   node bench --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail a=tcp:eth1 --rail b=tcp:eth2 --ranks 2`
 
 // maxWarmUp bounds a number that would be a mistake.

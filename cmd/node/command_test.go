@@ -73,6 +73,33 @@ func TestExamplesInTheHelpParse(t *testing.T) {
 	}
 }
 
+// A communicator needs rails of the same names on all its nodes.
+func TestNodesThatJoinEachOtherInAnExampleHaveTheSameRails(t *testing.T) {
+	for _, cmd := range append(newRoot().Commands(), newRoot()) {
+		rails := make(map[string][]string) // by address of gossip
+		for line := range strings.Lines(cmd.Example) {
+			var bind, join string
+			var mine []string
+			words := strings.Fields(line)
+			for i := 1; i < len(words); i++ {
+				switch words[i-1] {
+				case "--bind":
+					bind = words[i]
+				case "--join":
+					join = words[i]
+				case "--rail":
+					name, _, _ := strings.Cut(words[i], "=")
+					mine = append(mine, name)
+				}
+			}
+			if seed, ok := rails[join]; ok && join != "" && !slices.Equal(seed, mine) {
+				t.Errorf("the node it joins has rails %v: %s", seed, strings.TrimSpace(line))
+			}
+			rails[bind] = mine
+		}
+	}
+}
+
 func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 	dir := t.TempDir()
 	yaml := filepath.Join(dir, "bad.yaml")

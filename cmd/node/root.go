@@ -31,7 +31,7 @@ const rootExample = `  # See it work, without any set-up:
 
   # A member of a cluster, on a host with two NICs:
   node run --name a --bind 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2
-  node run --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail a=tcp:eth1 --rail b=tcp:eth2`
+  node run --bind 10.0.0.2:7946 --join 10.0.0.1:7946 --rail r0=tcp:eth1 --rail r1=tcp:eth2`
 
 // helpColumns is the width of --help.
 const helpColumns = 100
