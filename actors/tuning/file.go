@@ -147,7 +147,7 @@ func entryOf(t *Tuning) entry {
 	}
 	for _, s := range t.Saved.Samples {
 		e.Samples = append(e.Samples, sample{Rail: t.Key.Rails[s.Rail].Name, Algorithm: s.Algorithm.String(), UpTo: s.Class.MaxBytes(),
-			Alone: s.Alone, Bytes: s.Bytes, Time: s.Elapsed, Weight: max(math.Round(s.Weight*1000)/1000, 0.001)})
+			Alone: s.Alone, Bytes: s.Bytes, Time: s.Elapsed, Weight: math.Round(s.Weight*1000) / 1000})
 	}
 	return e
 }

@@ -17,6 +17,10 @@ const (
 	maxSampleElapsed = 24 * time.Hour // TestFiguresFromOutsideAreLimited
 )
 
+// leastWeight is of the samples that are saved. Others have faded: of some 1,000 sets in a row
+// nothing is left. TestWhatHasFadedIsNotSaved
+const leastWeight = 0.001
+
 // Saved is what a Balancer has learned, for a later one of the same rails and as many ranks.
 type Saved struct {
 	Classes []SavedClass // ascending
@@ -136,6 +140,9 @@ func (b *Balancer) Save() (s Saved, ok bool) {
 				continue
 			}
 			for _, p := range m.points {
+				if p.weight < leastWeight {
+					continue
+				}
 				s.Samples = append(s.Samples, Sample{
 					Rail: rail, Algorithm: f.algorithm, Class: p.class, Alone: p.alone,
 					Bytes: min(max(int64(p.bytes), 1), p.class.MaxBytes()), Elapsed: max(duration(p.seconds), 1), Weight: min(p.weight, mostMemory),

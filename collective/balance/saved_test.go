@@ -134,6 +134,25 @@ func TestNothingIsSavedOfAProbeAlone(t *testing.T) {
 	}
 }
 
+func TestWhatHasFadedIsNotSaved(t *testing.T) {
+	w := randomWorld(7)
+	w.start(true)
+	const size = 1 << 20
+	w.set(size)
+	class := ClassOf(size)
+	m := w.b.rails[0].of(w.b.classes[class].form)
+	share := func(bytes float64) point { return point{class: class, bytes: bytes, seconds: 1, weight: 1} }
+	m.observe(share(1), settlingSets)
+	for range 2000 { // halved more often, a weight is 0
+		m.observe(share(1e5), settlingSets)
+	}
+	w.again(t, 7)
+	saved, _ := w.b.Save()
+	if slices.ContainsFunc(saved.Samples, func(s Sample) bool { return s.Bytes == 1 }) {
+		t.Errorf("it is among the samples: %+v", saved.Samples)
+	}
+}
+
 func TestSavedFiguresAreChecked(t *testing.T) {
 	good := func() Saved {
 		return Saved{
