@@ -50,7 +50,7 @@ type roster struct {
 	mu       sync.Mutex
 	living   map[string]map[uint64]Member // node → incarnation → process; this node's own excluded
 	reported map[string]Member            // by node
-	farewell map[string]bool              // processes that said goodbye
+	farewell map[string]bool              // processes that said goodbye since nodes were settled
 	lost     map[string]lostMember        // failed and not back, by node
 	doubted  map[string]doubted           // given up by memberlist and not by us yet, by process
 	dirty    map[string]bool              // nodes to be settled
@@ -105,9 +105,6 @@ func (r *roster) down(m Member) {
 func (r *roster) drop(m Member) {
 	delete(r.doubted, m.process())
 	r.remove(m)
-	if reported, ok := r.reported[m.Node]; !ok || reported.Incarnation != m.Incarnation {
-		delete(r.farewell, m.process())
-	}
 }
 
 // goodbye notes that a process said it leaves. Called under memberlist's lock.
@@ -180,6 +177,7 @@ func (r *roster) settle(now time.Time) []Event {
 		}
 		events = append(events, r.settleNode(node, now)...)
 	}
+	clear(r.farewell)
 	return events
 }
 
@@ -194,7 +192,6 @@ func (r *roster) settleNode(node string, now time.Time) []Event {
 		kind := Failed
 		if r.farewell[old.process()] {
 			kind = Left
-			delete(r.farewell, old.process())
 		} else {
 			r.miss(old, now)
 		}

@@ -76,6 +76,20 @@ func TestAGoodbyeThatIsTakenBackIsForgotten(t *testing.T) {
 	}
 }
 
+// Goodbyes of processes that were never members are as many as somebody likes.
+func TestAGoodbyeOfWhoWasNoMemberIsForgotten(t *testing.T) {
+	r := newTestRoster()
+	brief := Member{Node: "a", Incarnation: 1, Addr: "10.0.0.2:1"}
+	rival := Member{Node: "me", Incarnation: 4, Addr: "10.0.0.9:1"}
+	for _, m := range []Member{brief, rival} {
+		r.up(m)
+		r.goodbye(m) // before anybody was told
+	}
+	if got := settled(r); got != "" || len(r.farewell) != 0 {
+		t.Errorf("events %q, farewells %v", got, r.farewell)
+	}
+}
+
 func TestARivalIsNoMember(t *testing.T) {
 	r := newTestRoster()
 	r.up(Member{Node: "me", Incarnation: 4, Addr: "10.0.0.9:1"})
