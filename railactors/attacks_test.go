@@ -38,7 +38,7 @@ func TestAClaimLosesNoLivingPeer(t *testing.T) {
 	for name, claim := range map[string]*messages.Hello{
 		"a later process":             {Incarnation: 2, Session: 1},
 		"the last process ever":       {Incarnation: math.MaxUint64, Session: 1},
-		"it has started over":         {Incarnation: 1, Session: math.MaxUint64},
+		"it has started over":         {Incarnation: 1, Session: math.MaxInt64},
 		"a later process that probes": {Incarnation: 2, Session: 1, Probe: true},
 	} {
 		t.Run(name, func(t *testing.T) {

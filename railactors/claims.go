@@ -120,11 +120,13 @@ func (p *Peer) doubted(incarnation uint64) error {
 // bits have an order: whoever could ask "higher or lower" would find the number.
 const sessionBits = 40
 
-// sessionOrder is higher for a later session of the same process.
-func sessionOrder(session uint64) uint64 { return session >> sessionBits }
+// later reports whether a session follows another one of the same process. After the highest order
+// comes the lowest, so the difference counts.
+func later(session, than uint64) bool {
+	return int64(session>>sessionBits<<sessionBits-than>>sessionBits<<sessionBits) > 0
+}
 
-// nextSession numbers this node's dealings with another one; a later number is higher. The caller
-// holds mu.
+// nextSession numbers this node's dealings with another one. The caller holds mu.
 func (f *Fabric) nextSession() uint64 {
 	f.sessions++
 	var random [8]byte

@@ -112,6 +112,41 @@ func TestAPeerThatWasGivenUpIsToldWhy(t *testing.T) {
 	}
 }
 
+// It has lost the other one, which does not know of that yet. Its sessions are numbered anew after
+// 2^24 of them.
+func TestANodeThatStartsOverIsConnectedAtAnyNumberOfSessions(t *testing.T) {
+	for _, before := range []uint64{0, 1<<(64-sessionBits) - 2} {
+		for starter := range 2 { // a dials, b is dialed
+			t.Run(fmt.Sprint(before, " ", starter), func(t *testing.T) {
+				virtual(t, 2, func(b *bed, net *mem.Network) {
+					n := b.start("a", "b")
+					n[starter].fabric.sessions = before
+					ab, ba := join(n[0], n[1])
+					old := []*Peer{ab, ba}
+					for _, rail := range b.rails { // nobody tells
+						net.Silence("b", rail)
+					}
+					old[starter].lose("for the test")
+					n[starter].expectLost(old[starter], "for the test")
+					again := n[starter].connect(n[1-starter])
+					for _, rail := range b.rails {
+						net.Heal("b", rail)
+					}
+					<-old[1-starter].ended
+					if err := again.Lost(); err != nil {
+						t.Fatal(err)
+					}
+					for _, p := range []*Peer{again, n[1-starter].connect(n[starter])} {
+						if err := p.WaitReady(b.t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestASilentRailIsLeftAndTakenBack(t *testing.T) {
 	virtual(t, 2, func(b *bed, net *mem.Network) {
 		n := b.start("a", "b")

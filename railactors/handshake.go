@@ -175,7 +175,7 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 		return p.fabric.over(p.session, p.cause)
 	case h.ToSession != 0 && h.ToSession != p.session:
 		return refuse(messages.Refuse_GONE, "session %d of node %q is meant, it has ended", h.ToSession, p.fabric.cfg.Node)
-	case p.remoteSession != 0 && sessionOrder(h.Session) < sessionOrder(p.remoteSession):
+	case p.remoteSession != 0 && later(p.remoteSession, h.Session):
 		return refuse(messages.Refuse_GONE, "session %d of node %q has ended", h.Session, p.node)
 	case p.remoteSession != 0 && h.Session != p.remoteSession:
 		return refuse(messages.Refuse_OTHER, "session %d of node %q does not exist", h.Session, p.node)
@@ -306,7 +306,7 @@ func (p *Peer) offer(conn transport.Conn, rail int, probe bool) (uint64, error) 
 func (p *Peer) startedOver(h *messages.Hello) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.remoteSession != 0 && sessionOrder(h.Session) > sessionOrder(p.remoteSession)
+	return p.remoteSession != 0 && later(h.Session, p.remoteSession)
 }
 
 // admit makes the accepting side's part of the handshake. It runs on a goroutine of its own.
