@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -396,6 +397,72 @@ func TestACloseWithoutTimeLeavesTheOthersWhatWasCalled(t *testing.T) {
 				func() error { return comms[1].Barrier(b.t.Context()) })
 			if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "node0") {
 				t.Errorf("close %d: %v, want that node0 has closed", k, err)
+			}
+		}
+	})
+}
+
+// What has ended is told as such, whatever has ended beside it: a close of a communicator without other
+// ranks has nobody to wait for, and one that comes after another has nothing to do.
+func TestACloseThatHasNothingToWaitForNeedsNoTime(t *testing.T) {
+	inBed(t, 1, 1, nil, func(b *bed) {
+		over, cancel := context.WithCancel(b.t.Context())
+		cancel()
+		for k := range 20 {
+			c := b.form(fmt.Sprint("train", k))[0]
+			for _, which := range []string{"first", "second"} {
+				if err := c.Close(over); err != nil {
+					t.Errorf("close %d, the %s one: %v", k, which, err)
+				}
+			}
+		}
+		if err := b.Nodes[0].Close(b.t.Context()); err != nil {
+			t.Error(err)
+		}
+		for k := range 20 {
+			if err := b.Nodes[0].Close(over); err != nil {
+				t.Errorf("close %d of a node that is closed: %v", k, err)
+			}
+		}
+	})
+}
+
+// endsAfter is a context that ends when somebody has begun to wait for its end, after something else.
+type endsAfter struct {
+	context.Context
+	first sync.Once
+	end   func()
+}
+
+func (c *endsAfter) Done() <-chan struct{} {
+	c.first.Do(c.end)
+	return c.Context.Done()
+}
+
+func TestACloseWhoseContextEndsWithTheLastOperationBreaksNothing(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		for k := range 20 {
+			comms := b.form(fmt.Sprint("train", k))
+			w, err := StartAllReduce(b.t.Context(), comms[0], make([]float32, 10), Sum)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner, cancel := context.WithCancel(b.t.Context())
+			ctx := &endsAfter{Context: inner, end: func() {
+				if err := AllReduce(b.t.Context(), comms[1], make([]float32, 10), Sum); err != nil {
+					t.Error(err)
+				}
+				<-w.Done()
+				synctest.Wait()
+				cancel()
+			}}
+			err = comms[0].Close(ctx)
+			synctest.Wait()
+			if broken := comms[1].Err(); w.Err() != nil || broken != nil {
+				t.Errorf("close %d: %v, of the operation %v, and rank 1 is left with %v", k, err, w.Err(), broken)
+			}
+			if err := comms[1].Close(b.t.Context()); err != nil {
+				t.Error(err)
 			}
 		}
 	})

@@ -262,13 +262,10 @@ func (c *Communicator) Seq() uint64 { return c.Group.Seq() }
 func (c *Communicator) Close(ctx context.Context) error {
 	n, g := c.Group.node, c.Group
 	if !g.Shut() {
-		select {
-		case <-c.closed:
+		if engine.Came(ctx, c.closed) {
 			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("%w: by another call, which has not ended: %w", g.ClosedError(),
-				context.Cause(ctx))
 		}
+		return fmt.Errorf("%w: by another call, which has not ended: %w", g.ClosedError(), context.Cause(ctx))
 	}
 	held, err := c.hush(ctx)
 	g.Balance.KeepTuning()
@@ -312,14 +309,21 @@ func (c *Communicator) sayFarewell(ctx context.Context) error {
 	case <-m.said:
 	case <-g.gone:
 	}
+	var cause error
 	select {
 	case err := <-m.done:
 		return err
 	case <-g.gone: // the node closes too, and has told the others
-		return fmt.Errorf("communicator %q: %w", g.Name, cmp.Or(n.Engine.Closed(), fault.ErrClosed))
+		cause = fmt.Errorf("communicator %q: %w", g.Name, cmp.Or(n.Engine.Closed(), fault.ErrClosed))
 	case <-ctx.Done():
-		return fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w",
+		cause = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w",
 			g.Name, context.Cause(ctx))
+	}
+	select {
+	case err := <-m.done: // it has come, too
+		return err
+	default:
+		return cause
 	}
 }
 

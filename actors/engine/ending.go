@@ -219,17 +219,20 @@ func Grace(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Hushed waits for Quiet, and reports whether it came before the end of the context.
-func (g *Group) Hushed(ctx context.Context) bool {
-	quiet := g.Quiet()
+func (g *Group) Hushed(ctx context.Context) bool { return Came(ctx, g.Quiet()) }
+
+// Came waits until a channel is closed, and reports whether that came before the end of the context. It
+// did where both have come.
+func Came(ctx context.Context, what <-chan struct{}) bool {
 	select {
-	case <-quiet: // whatever the context is
-		return true
-	default:
-	}
-	select {
-	case <-quiet:
+	case <-what:
 		return true
 	case <-ctx.Done():
+	}
+	select {
+	case <-what:
+		return true
+	default:
 		return false
 	}
 }

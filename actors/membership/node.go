@@ -164,12 +164,10 @@ func (n *Node) Close(ctx context.Context) error {
 		end()
 		return n.err
 	}
-	select {
-	case <-n.done:
+	if engine.Came(ctx, n.done) {
 		return n.err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: by another call, which has not ended: %w", n.closedError(), context.Cause(ctx))
 	}
+	return fmt.Errorf("%w: by another call, which has not ended: %w", n.closedError(), context.Cause(ctx))
 }
 
 // shut keeps new communicators out, and ends every call that waits for the node actor. It
