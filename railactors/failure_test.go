@@ -236,6 +236,23 @@ func TestConnectWaitsForTheOtherSide(t *testing.T) {
 	})
 }
 
+// Whoever waits for a node that is lost hears that, also where the time for it is over.
+func TestALostNodeIsNotMistakenForOneThatTakesTooLong(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ab := n[0].connect(n[1])
+		ab.lose("the test says so")
+		<-ab.ended
+		over, cancel := context.WithCancel(b.t.Context())
+		cancel()
+		for range 20 {
+			if err := ab.WaitReady(over); !errors.Is(err, fault.ErrRankLost) || !strings.Contains(err.Error(), `"b"`) {
+				t.Errorf("WaitReady: %v, want node b lost", err)
+			}
+		}
+	})
+}
+
 func TestThreeNodesShareOnePeerEach(t *testing.T) {
 	virtual(t, 2, func(b *bed, _ *mem.Network) {
 		n := b.start("a", "b", "c")

@@ -56,14 +56,11 @@ func (p *Peer) missing() (missing peer.Rails) {
 // WaitReady waits until the peer may be used: see Ready. The error says why the peer ended, or
 // wraps the context's, and names the node, and each rail with what keeps it.
 func (p *Peer) WaitReady(ctx context.Context) error {
-	var cause error
 	select {
 	case <-p.ready:
 		return nil
 	case <-p.ended:
-		cause = p.Lost()
 	case <-ctx.Done():
-		cause = context.Cause(ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,9 +68,9 @@ func (p *Peer) WaitReady(ctx context.Context) error {
 	case p.isReady:
 		return nil
 	case p.cause != nil: // it names the node, and the rails if none was ever connected
-		return cause
+		return p.cause
 	}
-	return fmt.Errorf("node %q: not connected on %s: %w", p.node, p.obstacles(), cause)
+	return fmt.Errorf("node %q: not connected on %s: %w", p.node, p.obstacles(), context.Cause(ctx))
 }
 
 // obstacles names the rails that aren't connected, with what keeps each. The caller holds mu.
