@@ -85,19 +85,23 @@ func (n *node) replaceLocked(change func(map[uint64]*member)) {
 // Open implements communicator.Registry.
 func (n *node) Open(g *communicator.Group) *communicator.Communicator {
 	c := g.Open()
-	n.mu.Lock()
-	m := (*n.groups.Load())[g.ID]
-	var early []communicator.Control
-	if m != nil {
-		early, m.early = m.early, nil
-		m.pid.Store(c.PID)
-	}
-	n.mu.Unlock()
-	if m == nil { // the node has closed meanwhile, and stops only what it knew
-		n.system.Root.Stop(c.PID)
-	}
-	for i := range early {
-		g.Post(c.PID, &early[i])
+	for more := true; more; { // who sends directly is not to overtake what waits
+		var early []communicator.Control
+		n.mu.Lock()
+		m := (*n.groups.Load())[g.ID]
+		if m != nil {
+			early, m.early = m.early, nil
+		}
+		if more = len(early) > 0; !more && m != nil {
+			m.pid.Store(c.PID)
+		}
+		n.mu.Unlock()
+		if m == nil { // the node has closed meanwhile, and stops only what it knew
+			n.system.Root.Stop(c.PID)
+		}
+		for i := range early {
+			g.Post(c.PID, &early[i])
+		}
 	}
 	for _, p := range g.Peers { // one that was lost, or left, before there was an actor to hear of it
 		if p != nil && p.Lost() != nil {
