@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,4 +176,65 @@ func TestANodeThatGossipLostKeepsNoGroup(t *testing.T) {
 		untilTree(b, comms[0], true)
 		operations()
 	})
+}
+
+// A communicator closes while gossip takes its tree's node for dead. Ranks stay connected to the node
+// for another communicator, and still it keeps nothing of the one that closed.
+func TestANodeThatGossipLostKeepsNoGroupOfWhatCloses(t *testing.T) {
+	for levels, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint(levels+1, " levels"), func(t *testing.T) {
+			const ranks = 4
+			adapt := func(c *Config) { c.TreeRadix = 4 - 2*levels }
+			inGrove(t, ranks, nodes, 1, adapt, func(b *bed, comms []*Communicator) {
+				brief := make([]*Communicator, ranks)
+				b.each(func(i int) (err error) {
+					if i < ranks {
+						brief[i], err = comms[i].Dup(b.t.Context())
+					}
+					return err
+				})
+				untilTree(b, comms[0], true)
+				untilTree(b, brief[0], true)
+				served := func() (all []string) {
+					nodes, err := b.Nodes[0].Aggregators(b.t.Context())
+					if err != nil {
+						b.t.Fatal(err)
+					}
+					for _, n := range nodes {
+						for _, g := range n.Groups {
+							all = append(all, g.Communicator)
+						}
+					}
+					return all
+				}
+				if got := served(); !slices.Contains(got, brief[0].Name()) {
+					b.t.Fatalf("the nodes serve %q", got)
+				}
+				var all []string
+				for node := range nodes {
+					all = append(all, b.Configs[ranks+node].Bind)
+				}
+				b.Gossip.Partition(all)
+				for len(b.Nodes[0].Members()) > ranks {
+					<-time.After(10 * time.Millisecond)
+				}
+				b.each(func(i int) error {
+					if i < ranks {
+						return brief[i].Close(b.t.Context())
+					}
+					return nil
+				})
+				b.Gossip.Heal()
+				for len(b.Nodes[0].Members()) < ranks+nodes {
+					<-time.After(10 * time.Millisecond)
+				}
+				for _, name := range served() {
+					if name != comms[0].Name() {
+						b.t.Errorf("a group of %q is served, which has closed", name)
+					}
+				}
+				sums(b, comms, 100_000, 1, true)
+			})
+		})
+	}
 }

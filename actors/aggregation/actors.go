@@ -84,12 +84,12 @@ func (a *groupActor) Receive(ctx actor.Context) {
 		a.start(ctx)
 	case *connected:
 		if m.err != nil {
-			g.end(fmt.Errorf("not all members are connected: %w", m.err), tellOthers)
+			g.end(fmt.Errorf("not all members are connected: %w", m.err))
 		}
 	case over:
 		ctx.Stop(ctx.Self())
 	case *actor.Stopping:
-		g.end(fmt.Errorf("%w: its actor has stopped", fault.ErrInternal), tellOthers)
+		g.end(fmt.Errorf("%w: its actor has stopped", fault.ErrInternal))
 	case *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		supervise.Unknown(ctx, g.server.log)

@@ -11,17 +11,9 @@ import (
 // This file is about how groups end, on whatever goroutine notices it: no end depends on an actor's
 // mailbox.
 
-// telling says whether the children and the parent hear of a group's end.
-type telling bool
-
-const (
-	tellOthers  telling = true
-	leaveOthers telling = false // they know
-)
-
 // end ends the group with its first cause. Frames that come later are dropped; memory is taken back
 // from whoever holds it, and freed by the last one to let go of it.
-func (g *group) end(cause error, tell telling) {
+func (g *group) end(cause error) {
 	g.mu.Lock()
 	if g.cause != nil {
 		g.mu.Unlock()
@@ -35,9 +27,7 @@ func (g *group) end(cause error, tell telling) {
 	s.unregister(g, cause)
 	s.log.Info("aggregation group ended", "group", groupText(g.id), "communicator", g.name, "rail", g.rail,
 		"reason", cause)
-	if tell == tellOthers {
-		g.tellOthers(cause)
-	}
+	g.tellOthers(cause)
 	if g.vigil != nil {
 		g.vigil.Stop()
 	}
@@ -48,7 +38,8 @@ func (g *group) end(cause error, tell telling) {
 	}
 }
 
-// tellChildren tells those that are connected. Others hear of it when they send something.
+// tellOthers tells those that are connected. Others hear of it when they send something. Whoever asked
+// for the end by gossip may not have reached all of them.
 func (g *group) tellOthers(cause error) {
 	var disagree *disagreement
 	m := revoked(g.comm, g.id, cause.Error(), errors.As(cause, &disagree))

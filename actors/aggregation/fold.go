@@ -115,7 +115,7 @@ func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
 	}
 	g.mu.Unlock()
 	if err != nil {
-		g.end(fmt.Errorf("%w: fragment %d: %w", fault.ErrInternal, number, err), tellOthers)
+		g.end(fmt.Errorf("%w: fragment %d: %w", fault.ErrInternal, number, err))
 	}
 	return out
 }

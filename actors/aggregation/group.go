@@ -109,7 +109,7 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 		return railactors.Landing{}, err
 	}
 	if err := g.foldable(h.Desc); err != nil {
-		g.end(fmt.Errorf("%s sent %v: %w", g.names[child], h.Desc, err), tellOthers)
+		g.end(fmt.Errorf("%s sent %v: %w", g.names[child], h.Desc, err))
 		return railactors.Landing{}, nil
 	}
 	if err := g.checkBounds(child, h); err != nil {
@@ -118,7 +118,7 @@ func (g *group) land(from *railactors.Peer, h *wire.Header) (railactors.Landing,
 	landing, err := g.place(child, h)
 	var disagree *sharp.DisagreeError
 	if errors.As(err, &disagree) {
-		g.end(g.disagreement(disagree), tellOthers)
+		g.end(g.disagreement(disagree))
 		return railactors.Landing{}, nil
 	}
 	if err != nil {

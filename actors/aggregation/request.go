@@ -50,7 +50,7 @@ func (s *Server) Request(from string, m *messages.TreeRequest) {
 // Destroy ends a group, if it was asked for by the same node.
 func (s *Server) Destroy(from string, m *messages.TreeDestroy) {
 	if g := s.group(m.GetGroup()); g != nil && g.asker == from {
-		g.end(fmt.Errorf("node %q needs it no more", from), leaveOthers)
+		g.end(fmt.Errorf("node %q needs it no more", from))
 		return
 	}
 	s.mu.Lock()
@@ -253,7 +253,7 @@ func (s *Server) begin(g *group, m *messages.TreeRequest) error {
 		}
 		g.parent = p
 		g.vigil = &railactors.Vigil{Peer: p, Rail: g.railIndex, Owes: g.owes,
-			Down: func(reason string) { g.end(errors.New(reason), tellOthers) }}
+			Down: func(reason string) { g.end(errors.New(reason)) }}
 	}
 	if !s.register(g) {
 		return s.undo(g, s.closedError())

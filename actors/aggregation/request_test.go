@@ -183,9 +183,7 @@ func TestAGroupIsNotMadeAgainAfterItsEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, c := range b.children {
-			if len(c.revoked) != 0 {
-				t.Errorf("%s is told of what rank 0 wanted", c.name)
-			}
+			c.expectRevoked() // of several nodes this one alone may have heard of what rank 0 wanted
 		}
 
 		overtaken := b.request()

@@ -129,9 +129,9 @@ func (s *Server) Revoked(from *railactors.Peer, m *messages.TreeRevoked) bool {
 	}
 	text := fmt.Sprintf("node %q %s it no more: %s", from.Node(), does, clip(m.GetReason()))
 	if m.GetMismatch() {
-		g.end(&disagreement{clip(m.GetReason())}, tellOthers)
+		g.end(&disagreement{clip(m.GetReason())})
 	} else {
-		g.end(errors.New(text), tellOthers)
+		g.end(errors.New(text))
 	}
 	return true
 }
@@ -141,7 +141,7 @@ func (s *Server) Revoked(from *railactors.Peer, m *messages.TreeRevoked) bool {
 func (s *Server) RailDown(node, rail string, err error) {
 	for _, g := range *s.groups.Load() {
 		if g.parent != nil && g.parent.Node() == node && g.rail == rail {
-			g.end(fmt.Errorf("rail %q to node %q is down: %w", rail, node, err), tellOthers)
+			g.end(fmt.Errorf("rail %q to node %q is down: %w", rail, node, err))
 		}
 	}
 }
@@ -150,9 +150,9 @@ func (s *Server) RailDown(node, rail string, err error) {
 func (s *Server) PeerGone(p *railactors.Peer, err error) {
 	for _, g := range *s.groups.Load() {
 		if child, ok := g.children[p]; ok {
-			g.end(fmt.Errorf("%s is gone: %w", g.names[child], err), tellOthers)
+			g.end(fmt.Errorf("%s is gone: %w", g.names[child], err))
 		} else if p == g.parent {
-			g.end(fmt.Errorf("the parent, node %q, is gone: %w", p.Node(), err), tellOthers)
+			g.end(fmt.Errorf("the parent, node %q, is gone: %w", p.Node(), err))
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (s *Server) close() {
 	s.mu.Unlock()
 	s.requests.Wait() // no group is added any more
 	for _, g := range *s.groups.Load() {
-		g.end(s.closedError(), tellOthers)
+		g.end(s.closedError())
 	}
 	s.mu.Lock()
 	left := slices.Collect(maps.Values(s.admitted))

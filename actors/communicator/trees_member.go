@@ -140,8 +140,8 @@ func (t *trees) fence(group uint64, reason string) {
 	o.tree.Fence(func(settled uint64) { n.tell(self, &treeQuiet{group, settled}) })
 }
 
-// abandon tells a node that its group was given up, over rails: it may have failed for gossip alone,
-// which then brings it no Relinquish. Without this it would keep the group's memory.
+// abandon tells a node over rails that its group is over: it may have failed for gossip alone, which
+// then brings it no TreeDestroy. Without this it would keep the group's memory.
 func (t *trees) abandon(group uint64, o *openTree, reason string) {
 	if o == nil || o.over {
 		return
@@ -223,6 +223,9 @@ func (t *trees) end() {
 		t.alarm.Stop()
 	}
 	for group, o := range t.open {
+		if t.group.Rank == 0 {
+			t.abandon(group, o, "its communicator has ended")
+		}
 		t.close(group, o)
 	}
 	for _, l := range t.leaders {
