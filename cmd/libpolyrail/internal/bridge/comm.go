@@ -37,18 +37,31 @@ func (b *Bridge) ordered(h Handle, call Call, f func(context.Context, *comm) (Re
 	}
 	t := c.line.join()
 	made := false
-	outcome, err := b.whole(call, func(ctx context.Context) (Result, error) {
+	outcome, err := b.whole(call, func(ctx context.Context) (result Result, err error) {
 		made = true
-		defer t.pass()
-		stop := context.AfterFunc(ctx, func() { c.Abort(context.Cause(ctx)) }) // also while it waits
-		defer stop()
-		t.wait()
-		return f(ctx, c)
+		c.inTurn(ctx, t, func() error {
+			result, err = f(ctx, c)
+			return err
+		})
+		return result, err
 	})
 	if outcome.Work == 0 && err != nil && !made {
 		t.pass()
 	}
 	return outcome, err
+}
+
+// inTurn makes a collective call that has a place in line. To cancel it breaks the communicator, unless
+// it has succeeded.
+func (c *comm) inTurn(ctx context.Context, t *turn, f func() error) {
+	defer t.pass()
+	abort := func() { c.Abort(context.Cause(ctx)) }
+	stop := context.AfterFunc(ctx, abort) // of the wait: what is ahead ends, too
+	t.wait()
+	stop()
+	if err := f(); err != nil && ctx.Err() != nil {
+		abort() // it may have ended before the call had any effect
+	}
 }
 
 // Dup makes a communicator of the same members.
@@ -141,8 +154,7 @@ type collective struct {
 }
 
 // start begins the operation. waits says that the caller waits for it at once.
-func (o *collective) start(c *comm, waits bool) (*polyrail.Work, error) {
-	ctx := context.Background() // canceling an operation breaks its communicator: Abort does
+func (o *collective) start(ctx context.Context, c *comm, waits bool) (*polyrail.Work, error) {
 	opts := o.opts
 	if waits {
 		opts = append(opts, polyrail.WithWait())
@@ -165,7 +177,7 @@ func (b *Bridge) launch(h Handle, o collective, call Call) (Outcome, error) {
 	ahead := c.line.ahead()
 	if !call.Started {
 		await(ahead)
-		w, err := o.start(c, true)
+		w, err := o.start(context.Background(), c, true)
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -185,7 +197,7 @@ func (b *Bridge) attend(c *comm, o collective, call Call) (Outcome, error) {
 	_, err := b.queueOf(call)
 	var w *polyrail.Work
 	if err == nil {
-		w, err = o.start(c, true)
+		w, err = o.start(context.Background(), c, true)
 	}
 	if err != nil {
 		c.inFlight.Add(-1)
@@ -195,8 +207,17 @@ func (b *Bridge) attend(c *comm, o collective, call Call) (Outcome, error) {
 		c.inFlight.Add(-1)
 		return ended(w)
 	}
-	return b.adopt(call, c.cancel, c.flying(w))
+	// A wait whose context is over ends what it waits for, unless that has ended. It may take a while.
+	cancel := func() { go func() { _ = w.Wait(over) }() }
+	return b.adopt(call, cancel, c.flying(w, func() {}))
 }
+
+// over is a context that is.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // ended is the outcome of an operation that has ended, and whose handle nobody else has.
 func ended(w *polyrail.Work) (Outcome, error) {
@@ -208,28 +229,34 @@ func ended(w *polyrail.Work) (Outcome, error) {
 // begin gives a call its handle and begins it: at once where that cannot block, else on a goroutine
 // of its own.
 func (b *Bridge) begin(c *comm, o collective, call Call, atOnce bool) (Outcome, error) {
-	w, err := b.newWork(call, c.cancel)
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := b.newWork(call, cancel)
 	if err != nil {
+		cancel()
 		c.inFlight.Add(-1)
 		return Outcome{}, err
 	}
 	start := func() (*inside, error) {
-		f, err := o.start(c, false)
+		f, err := o.start(ctx, c, false)
 		if err != nil {
 			c.inFlight.Add(-1)
 			return nil, err
 		}
-		return c.flying(f), nil
+		return c.flying(f, cancel), nil
 	}
 	if atOnce {
 		return b.lift(w, call, start)
 	}
 	t := c.line.join()
 	go func() {
-		t.wait()
-		f, err := start()
-		t.pass()
+		var f *inside
+		var err error
+		c.inTurn(ctx, t, func() error {
+			f, err = start()
+			return err
+		})
 		if err != nil {
+			cancel()
 			w.settle(func() (Result, error) { return Result{}, err })
 			return
 		}
@@ -238,22 +265,21 @@ func (b *Bridge) begin(c *comm, o collective, call Call, atOnce bool) (Outcome, 
 	return b.outcome(w, call.Patience)
 }
 
-// flying is an operation in flight that is counted.
-func (c *comm) flying(w *polyrail.Work) *inside {
+// flying is an operation in flight that is counted; release is called at its end.
+func (c *comm) flying(w *polyrail.Work, release func()) *inside {
 	return &inside{w, func() (Result, error) {
+		release()
 		c.inFlight.Add(-1)
 		return Result{Seq: w.Seq()}, w.Err()
 	}}
 }
-
-// cancel ends what is in flight.
-func (c *comm) cancel() { c.Abort(context.Canceled) }
 
 // lift begins a flight on the caller's goroutine. Only one that has not ended then gets a goroutine
 // that watches it.
 func (b *Bridge) lift(w *work, call Call, start func() (*inside, error)) (Outcome, error) {
 	f, err := start()
 	if err != nil {
+		w.cancel()
 		b.drop(w.handle)
 		return Outcome{}, err
 	}
@@ -316,7 +342,6 @@ func (b *Bridge) transfer(h Handle, call Call,
 	start := func() (*inside, error) {
 		t, err := begin(ctx, c)
 		if err != nil {
-			cancel()
 			return nil, err
 		}
 		return &inside{t, func() (Result, error) {
@@ -331,6 +356,7 @@ func (b *Bridge) transfer(h Handle, call Call,
 		}
 		f, err := start()
 		if err != nil {
+			cancel()
 			return Outcome{}, err
 		}
 		if f.WaitFor(call.Patience) {
