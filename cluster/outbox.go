@@ -87,12 +87,14 @@ func (o *outbox) lane(to Member) chan struct{} {
 func (o *outbox) reached(to Member, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case ok:
+	if ok {
 		delete(o.doubt, to.process())
-	case len(o.doubt) < maxLevels:
-		o.doubt[to.process()] = true
+		return
 	}
+	if len(o.doubt) >= maxLevels { // most are gone: a send can fail after forget
+		clear(o.doubt)
+	}
+	o.doubt[to.process()] = true
 }
 
 // forget drops what is known of a process that is gone.
