@@ -118,7 +118,7 @@ func TestANodeThatStartsOverIsConnectedAtAnyNumberOfSessions(t *testing.T) {
 	for _, before := range []uint64{0, 1<<(64-sessionBits) - 2} {
 		for starter := range 2 { // a dials, b is dialed
 			t.Run(fmt.Sprint(before, " ", starter), func(t *testing.T) {
-				virtual(t, 2, func(b *bed, net *mem.Network) {
+				virtual(t, 1, func(b *bed, net *mem.Network) {
 					n := b.start("a", "b")
 					n[starter].fabric.sessions = before
 					ab, ba := join(n[0], n[1])
