@@ -113,8 +113,8 @@ const (
 	Leaders           = op.Leaders      // by host, one rank each
 )
 
-// ParseAlgorithm finds an algorithm by name: "ring", "recursive-doubling", "bcube", "tree",
-// "hierarchical", "leaders", "auto".
+// ParseAlgorithm finds an algorithm by name: "auto", "ring", "recursive-doubling", "bcube", "tree",
+// "chain", "direct", "bruck", "hierarchical", "leaders". docs/collectives.md says which kinds have it.
 func ParseAlgorithm(name string) (Algorithm, error) { return op.ParseAlgorithm(name) }
 
 // What errors.Is finds in an error of this package.
