@@ -57,6 +57,9 @@ func (f *Fabric) lookup(h *messages.Hello, host string) (*Peer, *awaiting, error
 		if p.usable() {
 			return p, nil, nil
 		}
+		if h.ToSession == p.session && p.parts() {
+			return nil, nil, p.parting()
+		}
 	}
 	if h.ToSession != 0 {
 		return nil, nil, f.over(h.ToSession, f.whyLost(h.Node, h.ToSession))

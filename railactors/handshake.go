@@ -171,8 +171,10 @@ func (p *Peer) greet(h *messages.Hello) *refusal {
 	p.mu.Lock()
 	defer func() { p.unlock(fx) }()
 	switch {
-	case p.cause != nil || p.farewell || p.parted:
+	case p.cause != nil:
 		return p.fabric.over(p.session, p.cause)
+	case p.farewell || p.parted:
+		return p.parting()
 	case h.ToSession != 0 && h.ToSession != p.session:
 		return refuse(messages.Refuse_GONE, "session %d of node %q is meant, it has ended", h.ToSession, p.fabric.cfg.Node)
 	case p.remoteSession != 0 && later(p.remoteSession, h.Session):

@@ -50,3 +50,9 @@ func (f *Fabric) over(session uint64, cause error) *refusal {
 	}
 	return refuse(messages.Refuse_GONE, "session %d of node %q has ended: %v", session, f.cfg.Node, cause)
 }
+
+// parting is what a node is told that connects while a farewell is on its way on another connection:
+// that is to end the session, not this.
+func (p *Peer) parting() *refusal {
+	return refuse(messages.Refuse_BUSY, "nodes %q and %q part", p.fabric.cfg.Node, p.node)
+}

@@ -1,0 +1,109 @@
+package railactors
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/railactors/transport"
+	injected "github.com/polyrail/polyrail/railactors/transport/fault"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+// A node leaves when all that it sent has arrived. One that never connects gets the rank timeout
+// for that. It may be dead where it is to dial, or live and not care. Close would wait for its
+// context.
+func TestWhoNeverConnectsHoldsNobodyUp(t *testing.T) {
+	for _, c := range []struct{ leaves, never string }{
+		{"b", "a"}, // which is to dial
+		{"a", "b"},
+	} {
+		t.Run(c.never, func(t *testing.T) {
+			virtual(t, 1, func(b *bed, _ *mem.Network) {
+				n := b.start(c.leaves, c.never)
+				p := n[0].connect(n[1])
+				n[0].send(p, 1, 0, 10, 0)
+				ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+				defer cancel()
+				start := time.Now()
+				n[0].fabric.Disconnect(p)
+				if err := n[0].fabric.Close(ctx); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took > 3*time.Second {
+					t.Errorf("took %v", took)
+				}
+				n[0].expectReleased(1, fault.ErrClosed)
+			})
+		})
+	}
+}
+
+// One that was not connected when it was left, and is used again, is not given up for that.
+func TestWhoIsUsedAgainMayTakeItsTime(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ba := n[1].connect(n[0])
+		n[1].send(ba, 1, 0, 10, 0)
+		for range 2 {
+			ba.leave()
+			<-time.After(1500 * time.Millisecond)
+			if again := n[1].connect(n[0]); again != ba {
+				t.Fatal("it was given up before its time")
+			}
+		}
+		<-time.After(10 * time.Second)
+		n[0].connect(n[1])
+		n[0].expect("b", 1)
+	})
+}
+
+// A node leaves when all that it sent has arrived. What is on its way to it then is not delivered,
+// and no sign that the node has failed.
+func TestWhatIsOnItsWayToANodeThatLeavesMakesNoLoss(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		open := b.open
+		b.open = func(host string) transport.Transport {
+			return injected.Wrap(open(host), injected.Options{Delay: 10 * time.Millisecond})
+		}
+		n := b.start("a", "b")
+		ab, ba := join(n[0], n[1])
+		ab.leave()
+		ab.look() // its farewell takes 10 ms
+		n[1].send(ba, 1, 0, 10, 0)
+		n[1].expectReleased(1, fault.ErrRankLost)
+		n[1].await("that a has left", func() bool { return n[1].left[ba] == 1 })
+		synctest.Wait()
+		n[1].mu.Lock()
+		defer n[1].mu.Unlock()
+		if err := n[1].lost["a"]; err != nil {
+			t.Errorf("b was told %v", err)
+		}
+	})
+}
+
+// A farewell may be slower than a connection of another rail, which must not pass for a loss.
+func TestAFarewellIsNotOvertakenByAnotherRailsConnection(t *testing.T) {
+	virtual(t, 2, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b") // a dials
+		ab, ba := join(n[0], n[1])
+		net.Cut("b", "rail1")
+		n[1].await("that rail1 is down", func() bool { return !n[1].fabric.Rails()[1].Up })
+		net.Silence("b", "rail0")
+		ba.leave()
+		ba.look()
+		net.Heal("b", "rail1")
+		<-time.After(partTimeout / 2)
+		net.Heal("b", "rail0")
+		<-ab.ended
+		n[0].await("that b has left", func() bool { return n[0].left[ab] == 1 })
+		synctest.Wait()
+		n[0].mu.Lock()
+		defer n[0].mu.Unlock()
+		if err := n[0].lost["b"]; err != nil {
+			t.Errorf("a was told %v", err)
+		}
+	})
+}
