@@ -17,10 +17,19 @@ _byref = ctypes.byref
 
 
 def call(function: Callable[..., int], *args: Any, timeout: Optional[float] = None) -> CResult:
-    """Makes a call that has an async and a result, and waits for its end."""
+    """Makes a call that has an async and a result, and waits for its end. Interrupted it leaves no
+    handle behind."""
     async_, result, error = CAsync(0, 0, SLICE_NS, 0), CResult(), CError()
     ended = _byref(result)
-    _finish(function, (*args, _byref(async_), ended, _byref(error)), async_, ended, error, timeout)
+    try:
+        _finish(function, (*args, _byref(async_), ended, _byref(error)), async_, ended, error, timeout)
+    except BaseException:
+        if result.handle:  # it had succeeded: the other ranks must not wait for this one
+            if lib.comm_abort(result.handle, None) == OK:
+                lib.comm_close(result.handle, None, None)
+            else:
+                lib.node_close(result.handle, None, None)
+        raise
     return result
 
 

@@ -416,6 +416,35 @@ class Alone(unittest.TestCase):
             with self.assertRaises(polyrail.ArgumentError):
                 comm.barrier()
 
+    def test_what_an_interrupted_call_has_made_is_not_left_behind(self):
+        made = []
+
+        def interrupted(name):
+            function = getattr(_abi.lib, name)
+
+            def call(*args):
+                function(*args)
+                made.append(args[-2]._obj.handle)
+                raise KeyboardInterrupt
+
+            return unittest.mock.patch.object(_abi.lib, name, call)
+
+        with node("x") as n, n.communicator("one", 1) as comm:
+            for name, make in {
+                "comm_dup": comm.dup,
+                "comm_split": lambda: comm.split(0),
+                "comm_form": lambda: n.communicator("two", 1),
+            }.items():
+                with interrupted(name), self.assertRaises(KeyboardInterrupt):
+                    make()
+                self.assertEqual(_abi.lib.comm_size(made[-1]), -1, name)
+            comm.barrier()
+            n.communicator("two", 1, timeout=30).close()
+        with interrupted("node_open"), self.assertRaises(KeyboardInterrupt):
+            node("y")
+        self.assertTrue(all(made))
+        self.assertNotEqual(_abi.lib.node_close(made[-1], None, None), _abi.OK)
+
     def test_events_end_with_their_node_and_leave_no_descriptor(self):
         with node("x") as n:
             before = len(os.listdir("/proc/self/fd"))
