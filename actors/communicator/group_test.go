@@ -32,6 +32,7 @@ func quietNode(rails int) *Node {
 		System: actor.NewActorSystem(actor.WithLoggerFactory(
 			func(*actor.ActorSystem) *slog.Logger { return quiet }))}
 	n.Engine.Rails = rails
+	n.Engine.Closed = func() error { return nil }
 	return n
 }
 

@@ -64,6 +64,9 @@ func (c *Communicator) slot(ctx context.Context) error {
 	case <-g.Closing:
 	case <-g.Ended:
 	case <-ctx.Done():
+		if err := c.Err(); err != nil {
+			return err // what is in flight is waited for
+		}
 		cause := context.Cause(ctx)
 		g.Fail(cause, 0)
 		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w",
@@ -106,8 +109,8 @@ func (c *Communicator) numbered(ctx context.Context, r *engine.Request, m *start
 		<-m.ready
 		return m.err
 	}
-	if cause == nil {
-		return c.Err()
+	if err := c.Err(); err != nil {
+		return err
 	}
 	cause = fmt.Errorf("held while rank 0 (node %q) has the ranks agree on a table: %w", g.Nodes[0], cause)
 	g.Fail(cause, 0)

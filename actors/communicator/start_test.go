@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/polyrail/polyrail/actors/engine"
+	"github.com/polyrail/polyrail/collective/fault"
 )
 
 // What the ranks agree on comes as mail, and may come on a rail that is quiet between operations. A
@@ -29,5 +30,27 @@ func TestACallThatATableHoldsBackListens(t *testing.T) {
 	}
 	if d := <-listening; d != -1 {
 		t.Errorf("listening changed by %d in the end", d)
+	}
+}
+
+// Close waits for what is in flight. A call that came too late does not end that.
+func TestACallOnAClosedCommunicatorBreaksNothing(t *testing.T) {
+	n := quietNode(1)
+	defer n.System.Shutdown()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 { // where two things are true, chance decides which one is seen
+		c := &Communicator{Group: n.NewGroup(1, "train", 0, []string{"a", "b"}, nil, nil),
+			slots: make(chan struct{})}
+		c.Group.Shut()
+		if err := c.slot(ctx); !errors.Is(err, fault.ErrClosed) {
+			t.Fatalf("waiting for room: %v", err)
+		}
+		if err := c.numbered(ctx, &engine.Request{}, n.newStart()); !errors.Is(err, fault.ErrClosed) {
+			t.Fatalf("waiting for a number: %v", err)
+		}
+		if _, cause := c.Group.Cause(); cause != nil {
+			t.Fatalf("the communicator broke: %v", cause)
+		}
 	}
 }
