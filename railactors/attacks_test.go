@@ -187,6 +187,37 @@ func TestAClaimLosesNoDormantPeerThatLives(t *testing.T) {
 	}
 }
 
+// Members of a communicator can be told of any process of a node. The one that another communicator
+// has, and that is dormant, is not lost by that while it lives.
+func TestWhoNamesAnotherProcessLosesNoPeerThatLives(t *testing.T) {
+	for name, killed := range map[string]bool{"it lives": false, "it is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 2, func(b *bed, net *mem.Network) {
+				n := b.start("a", "b")
+				ba, err := n[1].fabric.Introduce(n[0].remote())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := n[0].fabric.Introduce(n[1].remote()); err != nil {
+					t.Fatal(err)
+				}
+				if killed {
+					net.Kill("a")
+				}
+				claim := n[0].remote()
+				claim.Incarnation = 2
+				if _, err := n[1].fabric.Connect(claim); err == nil {
+					t.Error("the claim was taken")
+				}
+				<-time.After(4 * n[1].fabric.cfg.RankTimeout)
+				if lost := ba.Lost() != nil; lost != killed {
+					t.Errorf("it is lost: %v", ba.Lost())
+				}
+			})
+		})
+	}
+}
+
 // A node that has no room for a connection lives, and has given up nobody.
 func TestWhoIsBusyIsNotLost(t *testing.T) {
 	virtual(t, 1, func(b *bed, net *mem.Network) {

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/polyrail/polyrail/messages"
@@ -16,16 +15,10 @@ import (
 
 // contested looks whether the process that p deals with is gone, since another one speaks in its
 // node's name. It returns nil once this node has found that out by itself, and otherwise the
-// refusal of the claim. A dormant peer, which nobody watches, is woken for that.
+// refusal of the claim.
 func (p *Peer) contested(host, claim string) *refusal {
 	began := p.fabric.now()
-	if !p.Awake() {
-		p.Wake()
-	}
-	for r := range p.fabric.rails {
-		p.Ping(r)
-		p.tellPair(r, &railBack{}) // where it isn't connected: whoever answers there is evidence
-	}
+	p.challenge()
 	heard := func() bool {
 		for i := range p.signals {
 			if p.signals[i].heardSince(began) {
@@ -99,20 +92,23 @@ func (p *Peer) follows(rail int, generation uint64) bool {
 	return p.core.Follows(rail, generation)
 }
 
-// connectedAny reports whether any rail is connected.
-func (p *Peer) connectedAny() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cause == nil && slices.ContainsFunc(p.conns, func(c *connection) bool { return c != nil })
+// doubted has the peer looked for, since another process of its node is to be connected to, and is
+// the error of that. If the peer is gone it is lost within the rank timeout.
+func (p *Peer) doubted(incarnation uint64) error {
+	p.challenge()
+	return fmt.Errorf("connection to node %q, incarnation %d: incarnation %d of it is not known to be gone",
+		p.node, incarnation, p.incarnation)
 }
 
-// doubted looks whether the peer lives, since another process of its node is to be connected to,
-// and is the error of that. If it does not answer, it is lost within the rank timeout.
-func (p *Peer) doubted(incarnation uint64) error {
+// challenge asks the peer for a sign of life. A dormant one, which nobody watches, is woken for that.
+func (p *Peer) challenge() {
+	if !p.Awake() {
+		p.Wake()
+	}
 	for r := range p.fabric.rails {
 		p.Ping(r)
+		p.tellPair(r, &railBack{}) // where it isn't connected: whoever answers there is evidence
 	}
-	return fmt.Errorf("connection to node %q, incarnation %d: incarnation %d of it is connected", p.node, incarnation, p.incarnation)
 }
 
 // sessionBits is how many bits of a session's number are random: nobody can speak in another node's

@@ -44,7 +44,7 @@ func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
 		return nil, false, fmt.Errorf("connection to node %q: %w", r.Node, fault.ErrClosed)
 	}
 	old := f.peers[r.Node]
-	if old != nil && old.incarnation != r.Incarnation && old.connectedAny() {
+	if old != nil && old.incarnation != r.Incarnation && old.Lost() == nil {
 		f.mu.Unlock()
 		return nil, false, old.doubted(r.Incarnation)
 	}
@@ -74,9 +74,6 @@ func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
 		delete(f.awaited, r.Node)
 	}
 	f.mu.Unlock()
-	if old != nil && old.incarnation != r.Incarnation {
-		old.lose(fmt.Sprintf("incarnation %d of it has come up", r.Incarnation))
-	}
 	return p, true, nil
 }
 

@@ -336,7 +336,7 @@ func TestALaterProcessDoesNotReplaceOneThatLives(t *testing.T) {
 		n := b.start("a", "b")
 		ab, _ := join(n[0], n[1])
 		again := b.startNode("b", 2)
-		if p, err := n[0].fabric.Connect(again.remote()); err == nil || !strings.Contains(err.Error(), "incarnation 1 of it is connected") {
+		if p, err := n[0].fabric.Connect(again.remote()); err == nil || !strings.Contains(err.Error(), "incarnation 1 of it is not known to be gone") {
 			t.Fatalf("got %v, %v", p, err)
 		}
 		n[0].send(ab, 1, 0, 10, 0)
