@@ -48,7 +48,7 @@ func (o *Operation) landEarly(rank op.Rank, from *railactors.Peer, rail int,
 	if len(o.early) >= maxEarly*o.group.Size {
 		return railactors.Landing{}, &earlyError{h.Seq, "too many early frames"}
 	}
-	if h.Flags&wire.FlagUncredited != 0 && !o.group.uncredited.take(rank, int64(h.Length)) {
+	if h.Flags&wire.FlagUncredited != 0 && !o.group.uncredited.take(rank, h.Length) {
 		return railactors.Landing{}, &earlyError{h.Seq, "too much data without credit"}
 	}
 	e := earlies.Get().(*earlyFrame)
@@ -199,7 +199,7 @@ func (e *earlyFrame) drop() {
 
 func (e *earlyFrame) free() {
 	if e.header.Flags&wire.FlagUncredited != 0 {
-		e.operation.group.uncredited.give(e.rank, int64(e.header.Length))
+		e.operation.group.uncredited.give(e.rank, e.header.Length)
 	}
 	if !e.own {
 		e.operation.group.engine.Pool.Put(e.data)
@@ -208,16 +208,18 @@ func (e *earlyFrame) free() {
 	earlies.Put(e)
 }
 
-// allowance counts, by rank, the bytes of early frames that came without credit.
+// allowance counts, by rank, what early frames take that came without credit: as much as with credit.
 type allowance []atomic.Int64
 
 // take returns false where the rank has too many.
-func (a allowance) take(rank op.Rank, bytes int64) bool {
-	if a[rank].Add(bytes) <= maxUncredited {
+func (a allowance) take(rank op.Rank, length uint32) bool {
+	if a[rank].Add(int64(length)+wire.EagerCost) <= maxUncredited {
 		return true
 	}
-	a[rank].Add(-bytes)
+	a.give(rank, length)
 	return false
 }
 
-func (a allowance) give(rank op.Rank, bytes int64) { a[rank].Add(-bytes) }
+func (a allowance) give(rank op.Rank, length uint32) {
+	a[rank].Add(-int64(length) - wire.EagerCost)
+}

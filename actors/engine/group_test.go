@@ -8,6 +8,7 @@ import (
 	"github.com/polyrail/polyrail/collective/table"
 	"github.com/polyrail/polyrail/collective/view"
 	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors"
 )
 
 // testGroup is rank 0's group of nodes a and b, whose communicator does no more than break.
@@ -86,30 +87,34 @@ func TestACallThatCannotRunGivesItsMemoryBack(t *testing.T) {
 	}
 }
 
+// What keeping a frame takes counts beside its data: frames without any are limited, too.
 func TestEarlyDataWithoutCreditIsLimited(t *testing.T) {
-	g := testGroup(t, 1)
-	h := wire.Header{Kind: wire.KindData, Flags: wire.FlagEager | wire.FlagUncredited, Length: wire.MaxPayload}
-	var landings []func()
-	for seq := uint64(1); ; seq++ {
-		o, err := g.find(seq)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := o.landEarly(1, nil, 0, &h)
-		o.mu.Unlock()
-		if err != nil {
-			if n := len(landings); n != maxUncredited/wire.MaxPayload {
-				t.Fatalf("%d frames came: %v", n, err)
+	for _, length := range []uint32{0, 1, wire.MaxPayload} {
+		g := testGroup(t, 1)
+		h := wire.Header{Kind: wire.KindData, Flags: wire.FlagEager | wire.FlagUncredited, Length: length}
+		most := maxUncredited / (int(length) + wire.EagerCost)
+		var landings []railactors.Landing
+		var refusal error
+		for i := 0; refusal == nil && i <= most; i++ {
+			o, err := g.find(uint64(1 + i%maxAhead))
+			if err != nil {
+				t.Fatal(err)
 			}
-			break
+			l, err := o.landEarly(1, nil, 0, &h)
+			o.mu.Unlock()
+			if refusal = err; err == nil {
+				landings = append(landings, l)
+			}
 		}
-		landings = append(landings, func() { l.Receiver.Torn(l.Tag, errors.New("cut")) })
-	}
-	for _, torn := range landings {
-		torn()
-	}
-	if left := g.uncredited[1].Load(); left != 0 {
-		t.Errorf("%d bytes are still counted", left)
+		if n := len(landings); n != most || refusal == nil {
+			t.Errorf("%d frames of %d bytes came, want %d: %v", n, length, most, refusal)
+		}
+		for _, l := range landings {
+			l.Receiver.Torn(l.Tag, errors.New("cut"))
+		}
+		if left := g.uncredited[1].Load(); left != 0 {
+			t.Errorf("%d bytes are still counted", left)
+		}
 	}
 }
 
