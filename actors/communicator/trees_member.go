@@ -23,6 +23,9 @@ func (t *trees) connect(m *messages.TreeOpen) {
 	if err == nil && t.open[c.Group] != nil {
 		return // it was asked before
 	}
+	if underway := len(t.open) - len(t.past); err == nil && underway >= t.group.node.Engine.Rails {
+		err = fmt.Errorf("%d groups are in use or have yet to be repaired, a rail has one at a time", underway)
+	}
 	if err == nil {
 		c.Node, err = t.group.node.Fabric.Connect(railactors.RemoteOf(m.GetNode()))
 	}
