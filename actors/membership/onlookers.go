@@ -25,11 +25,12 @@ const (
 
 // onlookers are what is known of other nodes, and this node's last answer.
 type onlookers struct {
-	mu    sync.Mutex
-	id    uint64 // of the last questions
-	seen  map[string]Neighbour
-	asked time.Time // by another node, for …
-	last  []byte    // … this
+	mu      sync.Mutex
+	id      uint64          // of the last questions …
+	awaited map[string]bool // … and whom they went to
+	seen    map[string]Neighbour
+	asked   time.Time // by another node, for …
+	last    []byte    // … this
 }
 
 // Neighbour is another node as it answered last.
@@ -43,8 +44,14 @@ func (n *node) AskOthers() {
 	var b [8]byte
 	rand.Read(b[:]) // never fails
 	id := binary.LittleEndian.Uint64(b[:])
+	awaited := make(map[string]bool)
+	if g := n.cast.Load(); g != nil {
+		for _, m := range g.Members() {
+			awaited[m.Node] = true
+		}
+	}
 	n.onlookers.mu.Lock()
-	n.onlookers.id = id
+	n.onlookers.id, n.onlookers.awaited = id, awaited
 	n.onlookers.mu.Unlock()
 	n.broadcast("", &messages.Rendezvous{Body: &messages.Rendezvous_StatusQuery{
 		StatusQuery: &messages.StatusQuery{Id: id}}})
@@ -117,21 +124,23 @@ func (n *node) brief() []byte {
 
 // reported notes what another node has answered. It speaks for itself only.
 func (n *node) reported(from string, incarnation uint64, m *messages.StatusReport) {
-	if len(m.GetStatus()) > maxReportBytes {
-		return
+	o := &n.onlookers
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if m.GetId() != o.id || !o.awaited[from] || len(m.GetStatus()) > maxReportBytes {
+		return // nobody waits for it, or it is late
 	}
 	k := Neighbour{Heard: time.Now()}
 	if json.Unmarshal(m.GetStatus(), &k.Status) != nil {
 		return
 	}
+	// A short text can stand for much memory. Of an earlier build it lacks fields.
+	if text, err := json.Marshal(&k.Status); err != nil || len(text) > 2*maxReportBytes {
+		return
+	}
 	k.Node, k.Incarnation = from, incarnation
-	n.onlookers.mu.Lock()
-	defer n.onlookers.mu.Unlock()
-	if m.GetId() != n.onlookers.id || n.onlookers.id == 0 {
-		return // nobody waits for it, or it is late
+	if o.seen == nil {
+		o.seen = make(map[string]Neighbour)
 	}
-	if n.onlookers.seen == nil {
-		n.onlookers.seen = make(map[string]Neighbour)
-	}
-	n.onlookers.seen[from] = k // Others drops those that are gone: as many as there are members
+	o.seen[from] = k // Others drops those that are gone
 }
