@@ -155,6 +155,79 @@ func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 	})
 }
 
+// Nodes that are no members hide no member's abort of a communicator that isn't known yet.
+func TestAbortsOfStrangersHideNoneOfAMember(t *testing.T) {
+	const id = 99
+	abort := func(n *node, from *railactors.Peer, comm uint64) {
+		n.Control(from, &messages.Control{Comm: comm,
+			Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: from.Node(), LostRank: -1}}})
+	}
+	for name, aborts := range map[string]func(n *node, member, stranger *railactors.Peer){
+		"the stranger's came first": func(n *node, member, stranger *railactors.Peer) {
+			abort(n, stranger, id)
+			abort(n, member, id)
+		},
+		"the stranger's are many": func(n *node, member, stranger *railactors.Peer) {
+			abort(n, member, id)
+			for i := range uint64(2 * maxDooms) {
+				abort(n, stranger, 1000+i)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
+				stranger, err := n.fabric.Introduce(railactors.Remote{Node: "c", Incarnation: 1,
+					Rails: []railactors.RailAddress{{Name: "rail0"}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer n.fabric.Disconnect(stranger)
+				aborts(n, other, stranger)
+				child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, nil, c.Table())
+				child.Procs = []uint64{1, 1}
+				child.Attach(0, other)
+				n.fabric.Retain(other)
+				n.Register(child)
+				defer n.Unregister(child)
+				if err := child.Err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), `"b"`) {
+					t.Errorf("the child: %v, want aborted by node b", err)
+				}
+			})
+		})
+	}
+}
+
+// Whom an abort blames does not depend on when it comes.
+func TestAnAbortBeforeTheCommunicatorIsKnownBlamesTheSameRank(t *testing.T) {
+	lost := &messages.Abort{Seq: 1, Rank: 2, Node: "b", Code: uint32(fault.CodeRankLost), LostRank: 0, LostNode: "d"}
+	own := &messages.Abort{Seq: 1, Rank: 2, Node: "b", LostRank: -1}
+	for name, abort := range map[string]*messages.Abort{"a lost rank": lost, "the sender": own} {
+		t.Run(name, func(t *testing.T) {
+			besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
+				blamed := func(id uint64, early bool) string {
+					m := &messages.Control{Comm: id, Body: &messages.Control_Abort{Abort: abort}}
+					if early {
+						n.Control(other, m)
+					}
+					child := n.shared.NewGroup(id, "train/5", 1, []string{"d", "a", "b"}, nil, c.Table())
+					child.Procs, child.Meshed = []uint64{1, 1, 1}, false
+					child.Attach(2, other)
+					n.fabric.Retain(other)
+					n.Register(child)
+					defer n.Unregister(child)
+					if !early {
+						n.Control(other, m)
+					}
+					return child.Err().Error()
+				}
+				if got, want := blamed(99, true), blamed(98, false); got != want {
+					t.Errorf("%s; later it is %s", got, want)
+				}
+			})
+		})
+	}
+}
+
 // A farewell may be faster than the abort that was sent before it, over another rail.
 func TestAFarewellSaysWhyTheCommunicatorWasBrokenBefore(t *testing.T) {
 	besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {

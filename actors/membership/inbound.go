@@ -119,9 +119,10 @@ func (n *node) aborted(from *railactors.Peer, comm uint64, abort *messages.Abort
 	n.mu.Lock() // with register
 	m := (*n.groups.Load())[comm]
 	if m == nil {
-		n.doomed.keep(comm, &doom{from.Node(), from.Incarnation(), &messages.Abort{
-			Seq: abort.GetSeq(), Code: abort.GetCode(),
-			Reason: communicator.WireText(abort.GetReason()), LostRank: abort.GetLostRank()}})
+		text := communicator.WireText
+		n.doomed.keep(doomed{comm, from.Node()}, doom{from.Incarnation(), &messages.Abort{
+			Seq: abort.GetSeq(), Rank: abort.GetRank(), Node: text(abort.GetNode()), Code: abort.GetCode(),
+			Reason: text(abort.GetReason()), LostRank: abort.GetLostRank(), LostNode: text(abort.GetLostNode())}})
 	}
 	n.mu.Unlock()
 	if m == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/lobby"
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/messages"
 )
@@ -28,7 +29,7 @@ const maxEarlyControl = 1024
 func (n *node) Register(g *communicator.Group) {
 	m := &member{group: g}
 	n.mu.Lock()
-	doom := n.doomed.take(g.ID)
+	rank, abort := n.doomed.take(g)
 	closed := n.closed
 	if !closed {
 		g.OpenPage()
@@ -37,8 +38,8 @@ func (n *node) Register(g *communicator.Group) {
 	n.mu.Unlock()
 	if closed {
 		g.Fail(n.closedError(), 0)
-	} else if rank, ok := doom.rankIn(g); ok {
-		g.End(g.AbortCause(rank, doom.abort), doom.abort.GetSeq(), !g.Meshed)
+	} else if abort != nil {
+		g.End(g.AbortCause(rank, abort), abort.GetSeq(), !g.Meshed)
 	}
 }
 
@@ -114,49 +115,52 @@ func (n *node) Open(g *communicator.Group) *communicator.Communicator {
 // doom is an Abort of a communicator that isn't known here. A Dup has failed on another rank and
 // was not called here yet, but may be, and succeed.
 type doom struct {
-	node        string // who sent it
-	incarnation uint64
+	incarnation uint64 // of the process that sent it
 	abort       *messages.Abort
 }
 
-func (d *doom) rankIn(g *communicator.Group) (rank op.Rank, ok bool) {
-	if d == nil {
-		return 0, false
-	}
-	for r, node := range g.Nodes {
-		if node == d.node && r < len(g.Procs) && g.Procs[r] == d.incarnation {
-			return op.Rank(r), true
-		}
-	}
-	return 0, false
+// doomed is a communicator and a node that has sent an Abort of it, which may be no member.
+type doomed struct {
+	comm uint64
+	node string
 }
 
 // maxDooms bounds the Aborts that are kept; most are of communicators that were closed here.
 const maxDooms = 256
 
-// dooms keeps the last ones by wire id.
+// dooms keeps the last ones. Those of a node that sends many take no other node's place.
 type dooms struct {
-	all   map[uint64]*doom
-	order [maxDooms]uint64 // a ring
-	next  int
+	all   map[doomed]doom
+	order lobby.Lobby[doomed]
 }
 
-func (d *dooms) keep(id uint64, v *doom) {
+func (d *dooms) keep(key doomed, v doom) {
 	if d.all == nil {
-		d.all = make(map[uint64]*doom)
+		d.all = make(map[doomed]doom)
 	}
-	if d.all[id] != nil {
-		return
+	if _, known := d.all[key]; !known {
+		if out, full := d.order.Enter(key, key.node, maxDooms, maxDooms); full {
+			delete(d.all, out)
+		}
 	}
-	delete(d.all, d.order[d.next])
-	d.all[id], d.order[d.next] = v, id
-	d.next = (d.next + 1) % maxDooms
+	d.all[key] = v
 }
 
-func (d *dooms) take(id uint64) *doom {
-	v := d.all[id]
-	delete(d.all, id)
-	return v
+// take is the Abort of a group that becomes known, and the rank that has sent it; nil: none has.
+func (d *dooms) take(g *communicator.Group) (rank op.Rank, abort *messages.Abort) {
+	for r, node := range g.Nodes {
+		key := doomed{g.ID, node}
+		v, known := d.all[key]
+		if !known {
+			continue
+		}
+		delete(d.all, key)
+		d.order.Leave(key)
+		if r < len(g.Procs) && g.Procs[r] == v.incarnation {
+			rank, abort = op.Rank(r), v.abort
+		}
+	}
+	return rank, abort
 }
 
 // maxPartings bounds the closed communicators of which it is remembered how they ended here.
