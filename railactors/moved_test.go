@@ -110,3 +110,49 @@ func TestARailWhoseAddressChangesComesBack(t *testing.T) {
 		})
 	}
 }
+
+// unplugged is a transport whose devices say that their link is down.
+type unplugged struct {
+	transport.Transport
+	told chan bool
+}
+
+func (u unplugged) Open(name string) (transport.Device, error) {
+	d, err := u.Transport.Open(name)
+	return &unpluggedDevice{d, u.told}, err
+}
+
+type unpluggedDevice struct {
+	transport.Device
+	told chan bool
+}
+
+func (d *unpluggedDevice) WatchLink(ctx context.Context, report func(up bool)) error {
+	report(false)
+	close(d.told)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Its address may be on another interface than the one that is watched.
+func TestARailThatIsConnectedIsUpWhateverIsSaidOfItsLink(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	b := onLoopback(t, 1)
+	defer b.close()
+	told := make(chan bool)
+	b.tune = func(c *Config) {
+		if c.Node == "a" {
+			c.Rails[0].Transport = unplugged{c.Rails[0].Transport, told}
+		}
+	}
+	n := b.start("a", "b")
+	<-told
+	if s := n[0].fabric.Rails()[0]; s.Up {
+		t.Errorf("status without a connection: %+v", s)
+	}
+	ab, ba := join(n[0], n[1])
+	b.exchange(ab, ba, 1, 2, 1000)
+	if s := n[0].fabric.Rails()[0]; !s.Up {
+		t.Errorf("status with a connection: %+v", s)
+	}
+}

@@ -43,7 +43,7 @@ type RailStatus struct {
 	Chosen         string // device, or why there is none; and that its address is gone
 	Addr           string // where peers reach it; empty while the device is absent
 	CPUs           []int  // cores that its readers and writers are bound to; none: any
-	Up             bool   // it listens, its link isn't known to be down, and it is connected to some peer if there are any
+	Up             bool   // it listens, and is connected to some peer; where there is none, its link is not known to be down
 	BytesSent      uint64 // payload of data frames, once for each time that it was sent
 	BytesReceived  uint64
 	Lanes          []LaneTraffic // that it carried something of, ascending
@@ -84,8 +84,8 @@ func (f *Fabric) statuses() []RailStatus {
 		s := &status[i]
 		*s = RailStatus{
 			Name: r.name, Protocol: r.transport.Protocol(), Chosen: r.chosen(), Addr: r.addr(), CPUs: r.cpus,
-			Up: r.device() != nil && !r.deaf.Load() && !r.unplugged.Load() &&
-				(connected[i] || len(peers) == 0 || i == f.memory),
+			Up: r.device() != nil && !r.deaf.Load() &&
+				(connected[i] || !r.unplugged.Load() && (len(peers) == 0 || i == f.memory)),
 			Lanes:      f.lanes(r),
 			FramesSent: r.framesSent.Load(), FramesReceived: r.framesReceived.Load(),
 			Resent: r.resent.Load(), ResentBytes: r.resentBytes.Load(), Reconnects: r.reconnects.Load(),

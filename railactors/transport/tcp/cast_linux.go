@@ -30,8 +30,8 @@ func castAddress(group uint64, sender string) netip.AddrPort {
 
 // castable says why a device can't cast.
 func (d *device) castable() error {
-	if !d.chosen.Addr.Is4() {
-		return fmt.Errorf("multicast from %v, which is no IPv4 address: %w", d.chosen, errors.ErrUnsupported)
+	if !d.chosen().Addr.Is4() {
+		return fmt.Errorf("multicast from %v, which is no IPv4 address: %w", d.chosen(), errors.ErrUnsupported)
 	}
 	return nil
 }
@@ -42,11 +42,11 @@ func (d *device) SendCasts(group uint64) (transport.CastSender, error) {
 	if err := d.castable(); err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: d.chosen.Addr.AsSlice()},
+	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: d.chosen().Addr.AsSlice()},
 		Control: func(_, _ string, c syscall.RawConn) error {
 			return onDescriptor(c, func(fd int) error {
-				if err := unix.SetsockoptInet4Addr(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, d.chosen.Addr.As4()); err != nil {
-					return fmt.Errorf("IP_MULTICAST_IF %v: %w", d.chosen.Addr, err)
+				if err := unix.SetsockoptInet4Addr(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, d.chosen().Addr.As4()); err != nil {
+					return fmt.Errorf("IP_MULTICAST_IF %v: %w", d.chosen().Addr, err)
 				}
 				return nil
 			})
@@ -87,7 +87,7 @@ func (d *device) ReceiveCasts(group uint64, addr string) (transport.CastReceiver
 	if err != nil {
 		return nil, err
 	}
-	through, err := net.InterfaceByName(d.chosen.Interface)
+	through, err := net.InterfaceByName(d.chosen().Interface)
 	if err != nil {
 		return nil, err
 	}

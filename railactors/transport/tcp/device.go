@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -16,8 +17,9 @@ import (
 // device implements transport.Device.
 type device struct {
 	options   Options
-	chosen    nic.Choice
-	unbound   error // why sockets are bound to the address only
+	selector  string
+	choice    atomic.Pointer[nic.Choice] // its interface may change, and its address does not
+	unbound   error                      // why sockets are bound to the address only
 	addr      string
 	listeners []*net.TCPListener
 
@@ -25,6 +27,7 @@ type device struct {
 	close     context.CancelFunc
 	incoming  chan incoming
 	acceptors sync.WaitGroup
+	unwatch   atomic.Pointer[context.CancelFunc] // ends the watch over the interface; nil: there was none
 }
 
 type incoming struct {
@@ -38,8 +41,9 @@ type incoming struct {
 // subnet, where the address alone leaves the choice to the routing table; but it hears
 // nothing from this very host, whose packets come over the loopback. So there is one
 // listener for each, on the same port: the kernel hands a connection to the closer match.
-func openDevice(o Options, chosen nic.Choice, port int) (*device, error) {
-	d := &device{options: o, chosen: chosen, incoming: make(chan incoming)}
+func openDevice(o Options, selector string, chosen nic.Choice, port int) (*device, error) {
+	d := &device{options: o, selector: selector, incoming: make(chan incoming)}
+	d.choice.Store(&chosen)
 	byAddress, err := d.listen(port, o.control(""))
 	if err != nil {
 		return nil, err
@@ -60,10 +64,13 @@ func openDevice(o Options, chosen nic.Choice, port int) (*device, error) {
 	return d, nil
 }
 
+// chosen is the device's address, and the interface that it was last seen on.
+func (d *device) chosen() nic.Choice { return *d.choice.Load() }
+
 func (d *device) listen(port int, control controlFunc) (*net.TCPListener, error) {
 	config := net.ListenConfig{Control: control, KeepAlive: -1} // the runtime has its own heartbeats
 	config.SetMultipathTCP(false)                               // Go's default for listeners; but a rail is one path
-	l, err := config.Listen(context.Background(), "tcp", netip.AddrPortFrom(d.chosen.Addr, uint16(port)).String())
+	l, err := config.Listen(context.Background(), "tcp", netip.AddrPortFrom(d.chosen().Addr, uint16(port)).String())
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +87,7 @@ func (d *device) listenOnInterface(first *net.TCPListener) (*net.TCPListener, er
 	if err := setReusePort(raw, true); err != nil {
 		return nil, err
 	}
-	tune := d.options.control(d.chosen.Interface)
+	tune := d.options.control(d.chosen().Interface)
 	second, err := d.listen(first.Addr().(*net.TCPAddr).Port, func(network, address string, raw syscall.RawConn) error {
 		if err := setReusePort(raw, true); err != nil {
 			return err
@@ -107,9 +114,9 @@ func (d *device) listenOnInterface(first *net.TCPListener) (*net.TCPListener, er
 // interface, where the system did not let them.
 func (d *device) Chosen() string {
 	if d.unbound != nil {
-		return fmt.Sprintf("%v (bound to the address only: %v)", d.chosen, d.unbound)
+		return fmt.Sprintf("%v (bound to the address only: %v)", d.chosen(), d.unbound)
 	}
-	return d.chosen.String()
+	return d.chosen().String()
 }
 
 func (d *device) Addr() string { return d.addr }
@@ -151,25 +158,26 @@ func (d *device) Accept() (transport.Conn, error) {
 // Dial connects from the device's address and, unless the peer is on this host, through
 // its interface.
 func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) {
+	chosen := d.chosen()
 	to, err := netip.ParseAddrPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("dial %q from %v: not an address and a port", addr, d.chosen)
+		return nil, fmt.Errorf("dial %q from %v: not an address and a port", addr, chosen)
 	}
 	through := ""
-	if !d.chosen.Loopback && d.unbound == nil {
+	if !chosen.Loopback && d.unbound == nil {
 		local, err := nic.Local(to.Addr())
 		if err != nil {
-			return nil, fmt.Errorf("dial %q from %v: %w", addr, d.chosen, err)
+			return nil, fmt.Errorf("dial %q from %v: %w", addr, chosen, err)
 		}
 		if !local {
-			through = d.chosen.Interface
+			through = chosen.Interface
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.open, cancel)()
 	dialer := net.Dialer{
-		LocalAddr: &net.TCPAddr{IP: d.chosen.Addr.AsSlice()},
+		LocalAddr: &net.TCPAddr{IP: chosen.Addr.AsSlice()},
 		Control:   late(d.options.control(through)),
 		KeepAlive: -1,
 	}
@@ -191,37 +199,62 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 }
 
 // explain returns why a dial failed: err, unless the device's address is gone. One that was refused
-// got an answer.
+// got an answer. An address that is on another interface now is there for the next dial.
 func (d *device) explain(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}
-	if held, errHeld := nic.Holds(d.chosen); held || errHeld != nil {
+	chosen := d.chosen()
+	if held, errHeld := nic.Holds(chosen); held || errHeld != nil || d.follow() {
 		return err
 	}
 	return fmt.Errorf("%w: address %v is no longer on interface %s",
-		transport.ErrAbsent, d.chosen.Addr, d.chosen.Interface)
+		transport.ErrAbsent, chosen.Addr, chosen.Interface)
+}
+
+// follow reports whether the selector finds the device's address on another interface. That one is
+// the device's then.
+func (d *device) follow() bool {
+	now, err := nic.Select(d.selector)
+	if err != nil || now.Addr != d.chosen().Addr {
+		return false
+	}
+	d.choice.Store(&now)
+	if stop := d.unwatch.Load(); stop != nil {
+		(*stop)()
+	}
+	return true
 }
 
 // WatchLink implements transport.LinkWatcher. An interface that was made again has another number,
 // to which the second listener is bound anew; where that fails the first one has all connections.
 func (d *device) WatchLink(ctx context.Context, report func(up bool)) error {
 	known := 0
-	return nic.Watch(ctx, d.chosen.Interface, func(up bool, index int) {
-		if index != 0 && known != 0 && index != known && len(d.listeners) > 1 {
-			if raw, err := d.listeners[1].SyscallConn(); err == nil {
-				_ = onDescriptor(raw, func(fd int) error { return bindToDevice(fd, d.chosen.Interface) })
+	for {
+		watching, stop := context.WithCancel(ctx)
+		d.unwatch.Store(&stop)
+		name := d.chosen().Interface
+		err := nic.Watch(watching, name, func(up bool, index int) {
+			if index != 0 && known != 0 && index != known && len(d.listeners) > 1 {
+				if raw, err := d.listeners[1].SyscallConn(); err == nil {
+					_ = onDescriptor(raw, func(fd int) error { return bindToDevice(fd, name) })
+				}
 			}
+			if index != 0 {
+				known = index
+			}
+			report(up)
+		})
+		followed := watching.Err() != nil && ctx.Err() == nil
+		stop()
+		if !followed {
+			return err
 		}
-		if index != 0 {
-			known = index
-		}
-		report(up)
-	})
+	}
 }
 
 func (d *device) closed(op string) error {
-	return &net.OpError{Op: op, Net: "tcp", Err: fmt.Errorf("device %v: %w", d.chosen, net.ErrClosed)}
+	return &net.OpError{Op: op, Net: "tcp", Err: fmt.Errorf("device %v: %w", d.chosen(), net.ErrClosed)}
 }
 
 func (d *device) Close() error {

@@ -54,7 +54,7 @@ func (t *tcp) Open(name string) (transport.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := openDevice(t.options, chosen, port)
+	d, err := openDevice(t.options, selector, chosen, port)
 	if err != nil {
 		return nil, fmt.Errorf("device %q: %w", name, err)
 	}

@@ -238,3 +238,62 @@ func TestADialSaysThatTheAddressIsGone(t *testing.T) {
 		t.Errorf("with the address: %v", err)
 	}
 }
+
+// The device goes on at its address, which its listeners have, through another interface.
+func TestAnAddressThatIsOnAnotherInterfaceIsFollowed(t *testing.T) {
+	one, two := newHosts(t)
+	var near, far transport.Device
+	inside(t, one, func() { near = open(t, tcp.Options{}, "10.213.0.1") })
+	inside(t, two, func() { far = open(t, tcp.Options{}, "cable1") })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	news, ended := make(chan bool, 100), make(chan struct{})
+	defer func() { cancel(); <-ended }()
+	go func() {
+		defer close(ended)
+		inside(t, one, func() {
+			_ = near.(transport.LinkWatcher).WatchLink(ctx, func(up bool) { news <- up })
+		})
+	}()
+	expect := func(want bool) {
+		t.Helper()
+		select {
+		case up := <-news:
+			if up != want {
+				t.Fatalf("told %v", up)
+			}
+		case <-ctx.Done():
+			t.Fatalf("not told %v", want)
+		}
+	}
+	expect(true)
+	ip(t, "-n", one, "link", "set", "cable0", "down")
+	expect(false)
+	ip(t, "-n", one, "addr", "del", "10.213.0.1/24", "dev", "cable0")
+	ip(t, "-n", one, "addr", "add", "10.213.0.1/24", "dev", "cable1")
+	var err error
+	inside(t, one, func() { _, err = near.Dial(ctx, far.Addr()) })
+	if err == nil || errors.Is(err, transport.ErrAbsent) {
+		t.Fatalf("through an interface that is down: error %v", err)
+	}
+	expect(true)
+	if got := near.Chosen(); !strings.HasPrefix(got, "cable1 10.213.0.1") {
+		t.Errorf("device %s", got)
+	}
+	for _, way := range []struct {
+		host     string
+		from, to transport.Device
+	}{{one, near, far}, {two, far, near}} {
+		var dialed transport.Conn
+		inside(t, way.host, func() { dialed, err = way.from.Dial(ctx, way.to.Addr()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted, err := way.to.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialed.Close()
+		accepted.Close()
+	}
+}
