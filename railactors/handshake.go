@@ -153,7 +153,8 @@ func (f *Fabric) check(h *messages.Hello) *refusal {
 	case h.Cluster != f.cfg.Cluster:
 		return refuse(messages.Refuse_OTHER, "cluster %q, node %q belongs to %q", clip(h.Cluster), f.cfg.Node, f.cfg.Cluster)
 	case h.To != f.cfg.Node:
-		return refuse(messages.Refuse_GONE, "node %q is meant, this is node %q", clip(h.To), f.cfg.Node)
+		// Its address may have come here, and the node may live on its other rails.
+		return refuse(messages.Refuse_OTHER, "node %q is meant, this is node %q", clip(h.To), f.cfg.Node)
 	case h.ToIncarnation != 0 && h.ToIncarnation != f.cfg.Incarnation:
 		return refuse(messages.Refuse_GONE, "incarnation %d of node %q is meant, this is %d", h.ToIncarnation, f.cfg.Node, f.cfg.Incarnation)
 	case f.RailIndex(h.Rail) < 0:
@@ -286,8 +287,10 @@ func (p *Peer) offer(conn transport.Conn, rail int, probe bool) (uint64, error) 
 		return 0, r
 	}
 	switch {
-	case h.Node != p.node || h.Incarnation != p.incarnation:
-		return 0, refuse(messages.Refuse_GONE, "node %q, incarnation %d answers", clip(h.Node), h.Incarnation)
+	case h.Node != p.node:
+		return 0, refuse(messages.Refuse_OTHER, "node %q answers", clip(h.Node))
+	case h.Incarnation != p.incarnation:
+		return 0, refuse(messages.Refuse_GONE, "incarnation %d of it answers", h.Incarnation)
 	case h.Rail != p.fabric.rails[rail].name:
 		return 0, refuse(messages.Refuse_OTHER, "rail %q answers", clip(h.Rail))
 	case h.Generation < proposal || !p.follows(rail, h.Generation):

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
 // moving is a transport whose device has address 127.0.0.HOST; none while host is 0.
@@ -109,6 +111,38 @@ func TestARailWhoseAddressChangesComesBack(t *testing.T) {
 			n[1].expect("a", 4)
 		})
 	}
+}
+
+// An address of one node may come to another one: the first is missed on that rail alone.
+func TestAnotherNodeAtAPeersAddressIsNoLoss(t *testing.T) {
+	virtual(t, 2, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b", "c")
+		ab, ba := join(n[0], n[1])
+		b.exchange(ab, ba, 1, 4, 1000)
+		at := func(addr string) {
+			ab.mu.Lock()
+			ab.addrs[1] = addr
+			ab.mu.Unlock()
+		}
+		at(n[2].fabric.Addresses()[1].Addr)
+		breakRail(ab, 1)
+		<-time.After(time.Minute)
+		ab.mu.Lock()
+		err := ab.attempts[1]
+		ab.mu.Unlock()
+		if cause := ab.Lost(); cause != nil || err == nil || err.Error() != `refused: node "b" is meant, this is node "c"` {
+			t.Fatalf("lost: %v; last attempt: %v", cause, err)
+		}
+		b.exchange(ab, ba, 5, 4, 1000)
+		at(n[1].fabric.Addresses()[1].Addr)
+		<-time.After(time.Minute)
+		for _, node := range n[:2] {
+			if s := node.fabric.Rails()[1]; !s.Up {
+				t.Errorf("node %s, with the address back: %+v", node.name, s)
+			}
+		}
+		b.exchange(ab, ba, 9, 4, 1000)
+	})
 }
 
 // unplugged is a transport whose devices say that their link is down.
