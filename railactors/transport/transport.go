@@ -13,7 +13,7 @@ import (
 )
 
 // ErrAbsent is what Open's error matches where the device may come later: an interface that is
-// down, has no address or doesn't exist.
+// down, has no address that can be used, or does not exist.
 var ErrAbsent = errors.New("device is absent")
 
 // ErrPlain is what a read's or write's error matches where this side has keys, and the other one speaks

@@ -1,6 +1,7 @@
 package tcp_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,6 +40,27 @@ func TestARailsTrafficLeavesThroughItsDeviceEvenInASharedSubnet(t *testing.T) {
 			t.Errorf("host %s sent %d bytes through cable1, %d through cable0", h, used, other)
 		}
 	}
+}
+
+// An IPv6 address can't be used until the system has looked for its double.
+func TestAnAddressThatCannotBeUsedYetMayComeLater(t *testing.T) {
+	one, two := newHosts(t)
+	ip(t, "-n", two, "link", "set", "cable0", "down") // without a carrier it doesn't look
+	inside(t, one, func() {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/cable0/disable_ipv6", []byte("0"), 0); err != nil {
+			t.Skip(err)
+		}
+		ip(t, "-n", one, "addr", "add", "fd00:213::1/64", "dev", "cable0")
+		if !strings.Contains(ip(t, "-n", one, "addr", "show", "dev", "cable0"), "tentative") {
+			t.Skip("the system does not look for doubles here")
+		}
+		if d, err := tcp.New(tcp.Options{}).Open("fd00:213::/64"); !errors.Is(err, transport.ErrAbsent) {
+			t.Errorf("device %v, error %v", d, err)
+		}
+		ip(t, "-n", one, "addr", "del", "fd00:213::1/64", "dev", "cable0")
+		ip(t, "-n", one, "addr", "add", "fd00:213::1/64", "dev", "cable0", "nodad")
+		open(t, tcp.Options{}, "fd00:213::/64")
+	})
 }
 
 // newHosts makes two network namespaces with addresses 10.213.0.1/2 on cable0 and

@@ -7,10 +7,12 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/nic"
@@ -55,6 +57,9 @@ func (t *tcp) Open(name string) (transport.Device, error) {
 		return nil, err
 	}
 	d, err := openDevice(t.options, selector, chosen, port)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) { // of IPv6, as long as the system looks for its double
+		err = fmt.Errorf("%w: %w", transport.ErrAbsent, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("device %q: %w", name, err)
 	}
