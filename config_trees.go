@@ -110,5 +110,11 @@ func ParseTreeMode(s string) (TreeMode, error) {
 
 // route is what the mode asks of each entry of a table.
 func (m TreeMode) route() table.Route {
-	return [...]table.Route{table.ByRule, table.TreedAll, table.Flat}[m]
+	switch m {
+	case TreesAlways:
+		return table.TreedAll
+	case TreesNever:
+		return table.Flat
+	}
+	return table.ByRule
 }

@@ -293,6 +293,13 @@ func TestConfigListsEveryFault(t *testing.T) {
 			t.Errorf("%v, want %q in it", err, word)
 		}
 	}
+	cfg.Trees = 9
+	err = cfg.Validate()
+	for _, word := range []string{"trees(9)", `host "\xff"`} {
+		if !strings.Contains(fmt.Sprint(err), word) {
+			t.Errorf("%v, want %q in it", err, word)
+		}
+	}
 	cfg = DefaultConfig()
 	cfg.Rails = []Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1", Weight: 1 << 24}}
 	if err := cfg.Validate(); err != nil {
