@@ -126,13 +126,14 @@ func newBench() *cobra.Command {
 			if err := f.validate(cmd.Flags()); err != nil {
 				return err
 			}
+			cfg := cfg // the flags, which --local passes on, keep theirs
+			if f.algorithm != polyrail.Auto {
+				cfg.Algorithms = nil
+			}
 			if f.local.size.processes > 0 {
 				f.local.rails = f.local.size.rails != defaultRails || cmd.Flags().Changed("rail") ||
 					cfg.TuningFile != "" || f.plot != "" || f.explain
 				return f.local.run(cmd, cfg)
-			}
-			if f.algorithm != polyrail.Auto {
-				cfg.Algorithms = nil
 			}
 			cfg.Logger, cfg.Nodes = f.logger(cmd), expected(cfg.Nodes, f.ranks)
 			return f.run(cmd.Context(), cfg, cmd.OutOrStdout())

@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 )
 
 // Limits of a table, checked by Validate because tables come from the network.
@@ -95,7 +96,7 @@ type Entry struct {
 	Family    Family       // entries ascend by it; one that has none uses those of AllReduces
 	MaxBytes  int64        // the class holds sizes up to and including this, in bytes; 0: it is open
 	Weights   []uint32     // by rail index, in parts of their sum; 0: the rail carries nothing
-	Algorithm op.Algorithm // op.Auto: by the fixed rule of size, n, dtype and op
+	Algorithm op.Algorithm // of allreduces; op.Auto: by the fixed rule of size, n, dtype and op
 	Route     Route
 }
 
@@ -201,6 +202,7 @@ func (t *Table) Validate(rails int) error {
 	}
 	var faults []error
 	var below int64 // the classes before hold sizes up to this
+	algorithms := schedule.Algorithms(op.KindAllReduce)
 	for i := range t.Entries {
 		e, last := &t.Entries[i], i == len(t.Entries)-1 || t.Entries[i+1].Family != t.Entries[i].Family
 		fault := func(format string, args ...any) {
@@ -226,8 +228,8 @@ func (t *Table) Validate(rails int) error {
 		if err := checkWeights(e.Weights, rails); err != nil {
 			fault("%w", err)
 		}
-		if e.Algorithm != op.Auto && !e.Algorithm.Valid() {
-			fault("%v is not an algorithm", e.Algorithm)
+		if e.Algorithm != op.Auto && !slices.Contains(algorithms, e.Algorithm) {
+			fault("%v is not an algorithm of allreduces", e.Algorithm)
 		}
 		if e.Route >= routeEnd {
 			fault("%v is unknown", e.Route)

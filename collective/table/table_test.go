@@ -29,12 +29,14 @@ func TestValidateListsEveryFault(t *testing.T) {
 		entry(30, 0, 0),
 		entry(40, 1, MaxWeight+1),
 		{MaxBytes: 50, Weights: []uint32{1, 1}, Algorithm: 77},
+		{MaxBytes: 55, Weights: []uint32{1, 1}, Algorithm: op.Chain},
 		entry(60, 1, 1),
 	}}
 	err := tab.Validate(2)
 	for _, want := range []string{
 		"entry 1: class ends at 10 bytes", "entry 2: 1 weights for 2 rails", "entry 3: no rail has weight",
-		"entry 4: rail 1: weight", "entry 5: algorithm(77)", "entry 6: the last class ends at 60",
+		"entry 4: rail 1: weight", "entry 5: algorithm(77)", "entry 6: chain",
+		"entry 7: the last class ends at 60",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)

@@ -55,10 +55,14 @@ func (s *Sim) settle(c *call, rank int, seq uint64, t *table.Table) {
 		return
 	}
 	c.table = t
-	if a := t.Lookup(int64(c.bytes)).Algorithm; slices.Contains(schedule.Algorithms(c.kind), a) {
+	a, known := t.Lookup(int64(c.bytes)).Algorithm, schedule.Algorithms(c.kind)
+	switch {
+	case slices.Contains(known, a):
 		c.algorithm = a
-	} else if s.setup.measured {
+	case s.setup.measured:
 		c.algorithm = fixedRule(int64(c.bytes))
+	case a != op.Auto: // tables have algorithms of allreduces only
+		c.algorithm = known[int(a)%len(known)]
 	}
 	c.eager = c.bytes <= s.setup.eagerBytes
 	c.parts = plan.PartsOf(c.kind, c.algorithm, s.setup.ranks, c.bytes, c.counts)

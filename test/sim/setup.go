@@ -247,7 +247,7 @@ func (s *Sim) drawEntry(end int64) table.Entry {
 	}
 	e.Weights[s.rng.IntN(s.setup.rails)] = 1
 	if s.chance(20) {
-		e.Algorithm = pick(s, schedule.Algorithms(pick(s, kinds...))...)
+		e.Algorithm = pick(s, schedule.Algorithms(op.KindAllReduce)...)
 	}
 	return e
 }
