@@ -2,6 +2,7 @@ package railactors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -77,18 +78,19 @@ func TestAttemptsToConnectTakeTurns(t *testing.T) {
 	})
 }
 
-// refusals counts the connections that a node turns down.
-type refusals struct {
+// spoken counts a message of the log.
+type spoken struct {
 	slog.Handler
-	n *atomic.Int64
+	message string
+	n       *atomic.Int64
 }
 
-func (r refusals) Enabled(context.Context, slog.Level) bool { return true }
-func (r refusals) WithAttrs([]slog.Attr) slog.Handler       { return r }
-func (r refusals) WithGroup(string) slog.Handler            { return r }
-func (r refusals) Handle(_ context.Context, m slog.Record) error {
-	if m.Message == "connection turned down" {
-		r.n.Add(1)
+func (s spoken) Enabled(context.Context, slog.Level) bool { return true }
+func (s spoken) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s spoken) WithGroup(string) slog.Handler            { return s }
+func (s spoken) Handle(_ context.Context, m slog.Record) error {
+	if m.Message == s.message {
+		s.n.Add(1)
 	}
 	return nil
 }
@@ -97,7 +99,7 @@ func (r refusals) Handle(_ context.Context, m slog.Record) error {
 func TestANodeThatIsBusyIsAskedEverLess(t *testing.T) {
 	virtual(t, 1, func(b *bed, _ *mem.Network) {
 		var count atomic.Int64
-		b.tune = func(c *Config) { c.Logger = slog.New(refusals{slog.DiscardHandler, &count}) }
+		b.tune = func(c *Config) { c.Logger = slog.New(spoken{slog.DiscardHandler, "connection turned down", &count}) }
 		n := b.start("a", "b")
 		hold := func(more int) {
 			n[1].fabric.mu.Lock()
@@ -122,6 +124,60 @@ func TestANodeThatIsBusyIsAskedEverLess(t *testing.T) {
 		}
 		if err := ab.WaitReady(b.t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// oneWay is a transport whose devices take connections, and make none while cut.
+type oneWay struct {
+	transport.Transport
+	cut *atomic.Bool
+}
+
+func (o oneWay) Open(name string) (transport.Device, error) {
+	d, err := o.Transport.Open(name)
+	return &oneWayDevice{d, o.cut}, err
+}
+
+type oneWayDevice struct {
+	transport.Device
+	cut *atomic.Bool
+}
+
+func (d *oneWayDevice) Dial(ctx context.Context, addr string) (transport.Conn, error) {
+	if d.cut.Load() {
+		return nil, errors.New("no way")
+	}
+	return d.Device.Dial(ctx, addr)
+}
+
+// The other node reaches this one and asks it to try again, for as long as it takes.
+func TestAnOutageInOneDirectionIsLoggedOnce(t *testing.T) {
+	virtual(t, 2, func(b *bed, _ *mem.Network) {
+		var count atomic.Int64
+		var cut atomic.Bool
+		b.tune = func(c *Config) {
+			if c.Node == "a" {
+				c.Rails[1].Transport = oneWay{c.Rails[1].Transport, &cut}
+				c.Logger = slog.New(spoken{slog.DiscardHandler, "pair can't connect, trying on", &count})
+			}
+		}
+		n := b.start("a", "b")
+		ab, ba := join(n[0], n[1])
+		for outage := range uint64(2) {
+			b.exchange(ab, ba, 4*outage+1, 4, 1000)
+			count.Store(0)
+			cut.Store(true)
+			breakRail(ab, 1)
+			<-time.After(10 * time.Second)
+			if got := count.Load(); got != 1 {
+				t.Errorf("outage %d: %d lines", outage, got)
+			}
+			cut.Store(false)
+			<-time.After(2 * time.Second)
+			if s := n[0].fabric.Rails()[1]; !s.Up {
+				t.Fatalf("after outage %d: %+v", outage, s)
+			}
 		}
 	})
 }

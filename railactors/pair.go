@@ -23,6 +23,7 @@ type pairActor struct {
 	attempts int // in vain, in a row
 	flaps    int // connections that didn't live long, in a row
 	dialing  bool
+	said     string             // why it could not connect, as the log has it; empty when connected
 	up       uint64             // the generation of the last connection that was told of
 	hurried  bool               // if the attempt fails, the next one has better chances
 	cancel   context.CancelFunc // ends the attempt
@@ -72,7 +73,7 @@ func (a *pairActor) Receive(ctx actor.Context) {
 
 // connected tells of a connection, once.
 func (a *pairActor) connected(c *connection) {
-	a.attempts = 0
+	a.attempts, a.said = 0, ""
 	if a.up == c.generation {
 		return
 	}
@@ -194,7 +195,8 @@ func (a *pairActor) ended(ctx actor.Context, err error) {
 	}
 	if isNotYet(err) { // it has made this node wait; one that is busy has not, and needs a rest
 		a.attempts = 0
-	} else if err != nil && a.attempts == 0 {
+	} else if err != nil && a.attempts == 0 && err.Error() != a.said {
+		a.said = err.Error()
 		f.log.Info("pair can't connect, trying on", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
 	}
 	a.attempts++
