@@ -62,7 +62,7 @@ func (a Authority) Init(cluster string) error {
 	if err != nil {
 		return err
 	}
-	return a.writeAll([]content{{caKeyFile, key}, {caFile, cert}, {gossipFile, newGossipKey()}})
+	return a.writeNew([]content{{caKeyFile, key}, {caFile, cert}, {gossipFile, newGossipKey()}})
 }
 
 // Node makes, or makes anew, a node's certificate. Its host needs ca.pem, gossip.key and the two
@@ -235,6 +235,17 @@ func (a Authority) load() (*state, error) {
 type content struct {
 	name string
 	data []byte
+}
+
+// writeNew writes files that are not there yet: all of them or none.
+func (a Authority) writeNew(files []content) error {
+	err := a.writeAll(files)
+	if err != nil {
+		for _, f := range files {
+			_ = os.Remove(a.path(f.name)) // not all were written
+		}
+	}
+	return err
 }
 
 func (a Authority) writeAll(files []content) error {

@@ -97,3 +97,17 @@ func (a rotated) parts(t *testing.T) map[string][]byte {
 	}
 	return all
 }
+
+// As on a device that is full after two files.
+func TestAnAuthorityThatCannotBeWrittenLeavesNothingBehind(t *testing.T) {
+	a := Authority{Dir: t.TempDir()}
+	if err := a.writeNew([]content{{caKeyFile, nil}, {caFile, nil}, {"missing/" + gossipFile, nil}}); err == nil {
+		t.Fatal("a file was written to a directory that is missing")
+	}
+	if err := a.Init("x"); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.load(); err != nil {
+		t.Error(err)
+	}
+}
