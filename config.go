@@ -103,7 +103,8 @@ type Config struct {
 	MaxInFlight int
 	// BcubeBase is the largest group of the Bcube algorithm. All nodes must have the same.
 	BcubeBase int
-	// Algorithms overrides the choice of an algorithm by size; ranges ascend.
+	// Algorithms overrides the choice of an algorithm by size; ranges ascend. All nodes must have the
+	// same.
 	Algorithms []AlgorithmRange
 	// MemoryLimit bounds the runtime's own memory for partial sums and copies, in bytes.
 	MemoryLimit int64

@@ -206,6 +206,9 @@ func TestNodesThatAreConfiguredDifferentlyAreNamed(t *testing.T) {
 		"split bytes 1":      func(c *Config) { c.SplitBytes = 1 },
 		"eager bytes 1":      func(c *Config) { c.EagerBytes = 1 },
 		"bcube base 3":       func(c *Config) { c.BcubeBase = 3 },
+		"algorithms [{8 tree} {0 ring}]": func(c *Config) {
+			c.Algorithms = []AlgorithmRange{{MaxBytes: 8, Algorithm: Tree}, {Algorithm: Ring}}
+		},
 	} {
 		t.Run(setting, func(t *testing.T) {
 			adapt := func(c *Config) {
@@ -221,6 +224,38 @@ func TestNodesThatAreConfiguredDifferentlyAreNamed(t *testing.T) {
 					})
 				}) {
 					want := fmt.Sprintf("node %q: is configured with %s, node %q with", "node1", setting, "node0")
+					if !errors.Is(err, ErrView) || !strings.Contains(err.Error(), want) {
+						t.Errorf("node %d: %v", i, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// As many as a table holds are longer than the text of a setting.
+func TestNodesWithManyRangesOfAlgorithmsFormUnlessTheyDiffer(t *testing.T) {
+	for last, alike := range map[Algorithm]bool{Ring: true, Tree: false} {
+		t.Run(last.String(), func(t *testing.T) {
+			adapt := func(c *Config) {
+				for i := range 200 {
+					c.Algorithms = append(c.Algorithms, AlgorithmRange{MaxBytes: int64(i + 1), Algorithm: RecursiveDoubling})
+				}
+				c.Algorithms[199].Algorithm = Ring
+				if c.Name == testbed.NodeName(1) {
+					c.Algorithms[199].Algorithm = last
+				}
+			}
+			inBed(t, 2, 1, adapt, func(b *bed) {
+				if alike {
+					b.sum(b.form("train"), 1000)
+					return
+				}
+				for i, err := range b.failures(func(i int) error {
+					_, err := b.Nodes[i].Communicator(b.t.Context(), "train", 2)
+					return err
+				}) {
+					want := `node "node1": is configured with algorithms [{1 recursive-doubling} {2 `
 					if !errors.Is(err, ErrView) || !strings.Contains(err.Error(), want) {
 						t.Errorf("node %d: %v", i, err)
 					}

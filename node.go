@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"slices"
 	"time"
@@ -192,7 +193,18 @@ func (c Config) settings() []string {
 	return []string{fmt.Sprintf("rail weights %v", weights), fmt.Sprintf("balance %v", balance),
 		fmt.Sprintf("order %v", c.Order), fmt.Sprintf("probe %v", c.Probe),
 		fmt.Sprintf("split bytes %d", c.SplitBytes), fmt.Sprintf("eager bytes %d", c.EagerBytes),
-		fmt.Sprintf("bcube base %d", c.BcubeBase)}
+		fmt.Sprintf("bcube base %d", c.BcubeBase), c.algorithms()}
+}
+
+// algorithms is the setting of that name. A long one ends in a hash of its whole text.
+func (c Config) algorithms() string {
+	text := fmt.Sprintf("algorithms %v", c.Algorithms)
+	if len(text) <= view.MaxSetting {
+		return text
+	}
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	return fmt.Sprintf("%s… (%016x)", text[:view.MaxSetting/2], h.Sum64())
 }
 
 // Close leaves the cluster, closes every connection and waits for what the node started, or for the
