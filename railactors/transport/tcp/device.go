@@ -163,6 +163,9 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 	if err != nil {
 		return nil, fmt.Errorf("dial %q from %v: not an address and a port", addr, chosen)
 	}
+	if to.Addr().Unmap().Is4() != chosen.Addr.Is4() { // the net package names this end's address only
+		return nil, fmt.Errorf("dial %q from %v: one address is IPv4, the other IPv6", addr, chosen)
+	}
 	through := ""
 	if !chosen.Loopback && d.unbound == nil {
 		local, err := nic.Local(to.Addr())

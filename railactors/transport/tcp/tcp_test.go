@@ -132,6 +132,29 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
+// A rail is IPv4 on one node and IPv6 on another one.
+func TestADialToTheOtherFamilyNamesBothAddresses(t *testing.T) {
+	a, err := tcp.New(tcp.Options{}).Open("::1")
+	if err != nil {
+		t.Skipf("no IPv6 loopback here: %v", err)
+	}
+	defer a.Close()
+	b := open(t, tcp.Options{}, "127.0.0.2")
+	for _, ends := range [][2]transport.Device{{a, b}, {b, a}} {
+		from, to := ends[0], ends[1]
+		c, err := from.Dial(t.Context(), to.Addr())
+		if err == nil {
+			c.Close()
+			t.Fatalf("%v reached %v", from.Addr(), to.Addr())
+		}
+		for _, want := range []string{to.Addr(), from.Chosen(), "IPv4", "IPv6"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not in: %v", want, err)
+			}
+		}
+	}
+}
+
 func TestADialToNonsenseNamesIt(t *testing.T) {
 	a := open(t, tcp.Options{}, "127.0.0.2")
 	if _, err := a.Dial(t.Context(), "somewhere:http"); err == nil || !strings.Contains(err.Error(), "somewhere:http") {
