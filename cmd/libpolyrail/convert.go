@@ -52,15 +52,19 @@ func call(a *C.polyrail_async) bridge.Call {
 	if a == nil {
 		return bridge.Call{}
 	}
-	a.work = 0
 	return bridge.Call{Started: true, Patience: max(0, time.Duration(a.patience_ns)),
 		Queue: bridge.Handle(a.queue), Tag: uint64(a.tag)}
 }
 
-// finish tells C how a call went.
+// none is the outcome of a call that cannot be made.
+var none bridge.Outcome
+
+// finish tells C how a call went. What an earlier call left in a and r does not stay.
 func finish(o bridge.Outcome, err error, a *C.polyrail_async, r *C.polyrail_result, e *C.polyrail_error) C.int {
-	if o.Work != 0 {
+	if a != nil {
 		a.work = C.polyrail_work(o.Work)
+	}
+	if o.Work != 0 {
 		return C.POLYRAIL_PENDING
 	}
 	fill(r, o.Result)
@@ -121,7 +125,7 @@ func counts(p *C.int64_t, ranks int) []int {
 }
 
 // operation reads a collective call.
-func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operation, opts []polyrail.Option, err error) {
+func operation(comm *polyrail.Communicator, o *C.polyrail_operation) (op polyrail.Operation, opts []polyrail.Option, err error) {
 	if o == nil {
 		return op, nil, argument("the operation is NULL")
 	}
@@ -129,20 +133,14 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 		return op, nil, argument("an operation of %d bytes, not %d: size is not set, or polyrail.h is of another version",
 			uint32(o.size), unsafe.Sizeof(*o))
 	}
-	if op, err = described(o); err != nil {
+	if op, err = described(comm.Rank(), o); err != nil {
 		return op, nil, err
 	}
-	if op.Kind == polyrail.KindAllToAllV || o.counts != nil {
-		c, err := lib.Comm(comm)
-		if err != nil {
-			return op, nil, err
-		}
-		if op.Kind == polyrail.KindAllToAllV {
-			op.SendCounts, op.RecvCounts = counts(o.send_counts, c.Size()), counts(o.recv_counts, c.Size())
-		}
-		if o.counts != nil {
-			opts = append(opts, polyrail.WithCounts(counts(o.counts, c.Size())...))
-		}
+	if op.Kind == polyrail.KindAllToAllV {
+		op.SendCounts, op.RecvCounts = counts(o.send_counts, comm.Size()), counts(o.recv_counts, comm.Size())
+	}
+	if o.counts != nil {
+		opts = append(opts, polyrail.WithCounts(counts(o.counts, comm.Size())...))
 	}
 	if o.name != nil {
 		opts = append(opts, polyrail.WithName(C.GoString(o.name)))
@@ -157,8 +155,9 @@ func operation(comm bridge.Handle, o *C.polyrail_operation) (op polyrail.Operati
 	return op, opts, nil
 }
 
-// described reads what all kinds of operation have. Some ranks need no target, or no source.
-func described(o *C.polyrail_operation) (op polyrail.Operation, err error) {
+// described reads what all kinds of operation have. Other ranks than the root may need no target, or
+// no source.
+func described(rank int, o *C.polyrail_operation) (op polyrail.Operation, err error) {
 	op.Root = int(o.root)
 	if op.Kind, err = number[polyrail.Kind]("kind of operation", o.kind); err != nil {
 		return op, err
@@ -166,14 +165,17 @@ func described(o *C.polyrail_operation) (op polyrail.Operation, err error) {
 	if op.DType, err = elementType(C.int(o.dtype)); err != nil {
 		return op, err
 	}
-	if op.Op, err = operator(o.op); err != nil {
-		return op, err
+	if op.Kind.Reduces() {
+		if op.Op, err = operator(o.op); err != nil {
+			return op, err
+		}
 	}
-	noTarget := op.Kind == polyrail.KindReduce || op.Kind == polyrail.KindGather
+	other := op.Root != rank
+	noTarget := other && (op.Kind == polyrail.KindReduce || op.Kind == polyrail.KindGather)
 	if op.Dst, err = memory(o.dst, o.dst_count, op.DType, noTarget); err != nil {
 		return op, err
 	}
-	noSource := op.Kind == polyrail.KindScatter || op.Kind == polyrail.KindBroadcast
+	noSource := other && (op.Kind == polyrail.KindScatter || op.Kind == polyrail.KindBroadcast)
 	op.Src, err = memory(o.src, o.src_count, op.DType, noSource)
 	return op, err
 }
@@ -187,11 +189,8 @@ var operators = func() map[C.int32_t]polyrail.Op {
 	return byCode
 }()
 
-// operator finds an operator by its number; 0 is none, for kinds that combine nothing.
+// operator finds an operator by its number.
 func operator(code C.int32_t) (polyrail.Op, error) {
-	if code == 0 {
-		return polyrail.Op{}, nil
-	}
 	if o, found := operators[code]; found {
 		return o, nil
 	}

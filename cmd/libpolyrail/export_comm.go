@@ -18,7 +18,7 @@ func go_polyrail_comm_sub(c C.polyrail_comm, ranks *C.int, count C.int, a *C.pol
 	defer recovered(&code, e)
 	listed, err := entries(ranks, count)
 	if err != nil {
-		return fail(err, e)
+		return finish(none, err, a, r, e)
 	}
 	members := make([]int, 0, len(listed))
 	for _, rank := range listed {
@@ -107,12 +107,13 @@ func go_polyrail_comm_node(c C.polyrail_comm, rank C.int, text *C.char, size C.s
 //export go_polyrail_run
 func go_polyrail_run(c C.polyrail_comm, p *C.polyrail_operation, a *C.polyrail_async, r *C.polyrail_result, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
-	op, opts, err := operation(bridge.Handle(c), p)
+	comm, err := lib.Comm(bridge.Handle(c)) // first: polyrail.h multiplies by its size, or by -1
 	if err != nil {
-		if _, stale := lib.Comm(bridge.Handle(c)); stale != nil {
-			err = stale // polyrail.h's functions multiply by its size, which is -1 then
-		}
-		return fail(err, e)
+		return finish(none, err, a, r, e)
+	}
+	op, opts, err := operation(comm, p)
+	if err != nil {
+		return finish(none, err, a, r, e)
 	}
 	o, err := lib.Collective(bridge.Handle(c), op, call(a), opts...)
 	return finish(o, err, a, r, e)
@@ -123,21 +124,21 @@ func go_polyrail_batch(c C.polyrail_comm, buffers *C.polyrail_buffer, count, dty
 	defer recovered(&result, e)
 	op, err := operator(C.int32_t(code))
 	if err != nil {
-		return fail(err, e)
+		return finish(none, err, a, r, e)
 	}
 	elements, err := elementType(dtype)
 	if err != nil {
-		return fail(err, e)
+		return finish(none, err, a, r, e)
 	}
 	listed, err := entries(buffers, count)
 	if err != nil {
-		return fail(err, e)
+		return finish(none, err, a, r, e)
 	}
 	batch := polyrail.Batch{DType: elements, Op: op}
 	for _, b := range listed {
 		buf, err := memory(b.data, b.count, elements, false)
 		if err != nil {
-			return fail(err, e)
+			return finish(none, err, a, r, e)
 		}
 		batch.Buffers = append(batch.Buffers, buf)
 	}
@@ -167,7 +168,7 @@ func go_polyrail_send(c C.polyrail_comm, data unsafe.Pointer, count C.uint64_t, 
 	defer recovered(&code, e)
 	buf, elements, err := message(data, count, dtype)
 	if err != nil {
-		return fail(err, e)
+		return finish(none, err, a, nil, e)
 	}
 	o, err := lib.Send(bridge.Handle(c), buf, elements, int(to), int(tag), call(a))
 	return finish(o, err, a, nil, e)
@@ -178,7 +179,7 @@ func go_polyrail_recv(c C.polyrail_comm, data unsafe.Pointer, count C.uint64_t, 
 	defer recovered(&code, e)
 	buf, elements, err := message(data, count, dtype)
 	if err != nil {
-		return fail(err, e)
+		return finish(none, err, a, r, e)
 	}
 	o, err := lib.Recv(bridge.Handle(c), buf, elements, int(from), int(tag), call(a))
 	return finish(o, err, a, r, e)

@@ -99,7 +99,7 @@ func entries[T any](first *T, n C.int) ([]*T, error) {
 func go_polyrail_comm_form(n C.polyrail_node, name *C.char, size C.int, a *C.polyrail_async, r *C.polyrail_result, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
 	if name == nil {
-		return fail(argument("the name is NULL"), e)
+		return finish(none, argument("the name is NULL"), a, r, e)
 	}
 	o, err := lib.Form(bridge.Handle(n), C.GoString(name), int(size), call(a))
 	return finish(o, err, a, r, e)

@@ -354,8 +354,7 @@ static inline int polyrail_reduce(polyrail_comm comm, void *dst, const void *src
                                   int dtype, int op, int root, polyrail_async *async,
                                   polyrail_error *error)
 {
-	return polyrail_run_(comm, POLYRAIL_REDUCE, dst, dst ? count : 0, src, count, dtype, op, root, async,
-	                     error);
+	return polyrail_run_(comm, POLYRAIL_REDUCE, dst, count, src, count, dtype, op, root, async, error);
 }
 
 static inline int polyrail_broadcast(polyrail_comm comm, void *data, uint64_t count, int dtype,
@@ -387,8 +386,7 @@ static inline int polyrail_gather(polyrail_comm comm, void *dst, const void *src
                                   int dtype, int root, polyrail_async *async, polyrail_error *error)
 {
 	uint64_t ranks = (uint64_t)polyrail_comm_size(comm);
-	return polyrail_run_(comm, POLYRAIL_GATHER, dst, dst ? count * ranks : 0, src, count, dtype, 0, root,
-	                     async, error);
+	return polyrail_run_(comm, POLYRAIL_GATHER, dst, count * ranks, src, count, dtype, 0, root, async, error);
 }
 
 /* dst has count elements; the root's src has count for each rank, the others may give NULL. */
@@ -396,8 +394,7 @@ static inline int polyrail_scatter(polyrail_comm comm, void *dst, const void *sr
                                    int dtype, int root, polyrail_async *async, polyrail_error *error)
 {
 	uint64_t ranks = (uint64_t)polyrail_comm_size(comm);
-	return polyrail_run_(comm, POLYRAIL_SCATTER, dst, count, src, src ? count * ranks : 0, dtype, 0, root,
-	                     async, error);
+	return polyrail_run_(comm, POLYRAIL_SCATTER, dst, count, src, count * ranks, dtype, 0, root, async, error);
 }
 
 /* dst and src have count elements for each rank. */

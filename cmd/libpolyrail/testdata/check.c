@@ -210,7 +210,7 @@ static void breaks(void)
 		code = polyrail_wait(async.work, -1, NULL, &error);
 		CHECK(code == POLYRAIL_CANCELED && error.seq > 0);
 	} else {
-		if (code == POLYRAIL_OK) /* the abort may overtake what ends the barrier here */
+		while (code == POLYRAIL_OK) /* the abort may come before the barrier's end here, or after the sum's */
 			code = polyrail_allreduce(comm, x, x, BIG, POLYRAIL_FLOAT64, POLYRAIL_SUM, NULL, &error);
 		CHECK(code == POLYRAIL_ABORTED && error.rank == 0 && !strcmp(error.node, "a"));
 	}
@@ -234,7 +234,8 @@ static void wrong_calls(void)
 	int8_t x[1] = {0};
 	polyrail_buffer list[2] = {{x, 1}, {NULL, 1}};
 	polyrail_operation o = {.size = sizeof o, .op = POLYRAIL_SUM, .dst = x, .src = x, .dst_count = 1, .src_count = 1};
-	polyrail_result r;
+	polyrail_async async = {.work = 12345};
+	polyrail_result r = {.handle = 12345};
 	int i;
 
 	CHECK(polyrail_node_open("name=x\nnonsense=1\n", NULL, &r, &error) == POLYRAIL_CONFIG);
@@ -251,9 +252,17 @@ static void wrong_calls(void)
 	CHECK(strstr(error.text, "no such handle"));
 	/* None of these reaches the other rank. */
 	CHECK(polyrail_send(comm, NULL, 5, POLYRAIL_INT8, 0, 0, NULL, &error) == POLYRAIL_ARGUMENT);
-	CHECK(polyrail_recv(comm, NULL, 5, POLYRAIL_INT8, 0, 0, NULL, &r, &error) == POLYRAIL_ARGUMENT);
 	CHECK(polyrail_allreduce(comm, NULL, NULL, 5, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &error) == POLYRAIL_ARGUMENT);
 	CHECK(strstr(error.text, "a buffer of 5 elements is NULL"));
+	/* A root needs what others don't. */
+	CHECK(polyrail_reduce(comm, NULL, x, 1, POLYRAIL_INT8, POLYRAIL_SUM, rank, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_gather(comm, NULL, x, 1, POLYRAIL_INT8, rank, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_scatter(comm, x, NULL, 1, POLYRAIL_INT8, rank, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_allreduce(comm, x, x, 1, POLYRAIL_INT8, 0, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_batch(comm, list, 1, POLYRAIL_INT8, 0, NULL, &r, &error) == POLYRAIL_ARGUMENT);
+	/* What an earlier call left in the place of a handle does not stay there. */
+	CHECK(polyrail_recv(comm, NULL, 5, POLYRAIL_INT8, 0, 0, &async, &r, &error) == POLYRAIL_ARGUMENT);
+	CHECK(async.work == 0 && r.handle == 0);
 	for (i = -256; i <= 256; i += 512) { /* 8 bits of these are right */
 		CHECK(polyrail_send(comm, x, 1, POLYRAIL_INT8 + i, 0, 0, NULL, &error) == POLYRAIL_ARGUMENT);
 		o.kind = POLYRAIL_ALLREDUCE + i, o.dtype = POLYRAIL_INT8, o.algorithm = 0;

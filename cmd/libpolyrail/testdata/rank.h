@@ -24,7 +24,7 @@ static polyrail_node open_rank(int argc, char **argv, const char *rails, const c
 	polyrail_result r;
 	polyrail_node node;
 
-	snprintf(settings, sizeof settings, "name=%s\nbind=127.0.0.1:0\n%sprobe=off\n%s%s\n", argv[1], rails,
+	snprintf(settings, sizeof settings, "name=%s\nbind=127.0.0.1:0\n%sprobe=off\nrank-timeout=1m\n%s%s\n", argv[1], rails,
 	         argc > 2 ? "join=" : "", argc > 2 ? argv[2] : "");
 	OK(polyrail_node_open(settings, NULL, &r, &error));
 	node = r.handle;
