@@ -139,17 +139,18 @@ func (b *Bridge) whole(call Call, f func(context.Context) (Result, error)) (Outc
 		cancel()
 		w.settle(func() (Result, error) { return result, err })
 	}()
-	return b.outcome(w, call.Patience)
+	return b.outcome(w, call)
 }
 
-// outcome waits for a call that was started, for so long, and releases it if it has ended. A queue
-// tells of the end of one that has a handle already, and nothing else does.
-func (b *Bridge) outcome(w *work, patience time.Duration) (Outcome, error) {
-	if w.queue != nil || !w.waitFor(patience) {
-		return Outcome{Work: w.handle}, nil
+// outcome waits for a call that was started, for as long as its caller has patience, and releases it
+// if it has ended. Without patience a queue tells of each end.
+func (b *Bridge) outcome(w *work, call Call) (Outcome, error) {
+	if (w.queue == nil || call.waits()) && w.waitFor(call.Patience) {
+		b.drop(w.handle)
+		return Outcome{Result: w.result}, w.err
 	}
-	b.drop(w.handle)
-	return Outcome{Result: w.result}, w.err
+	w.tell()
+	return Outcome{Work: w.handle}, nil
 }
 
 // Wait waits for a call in flight, for so long at most; d < 0: until its end. ended says whether the

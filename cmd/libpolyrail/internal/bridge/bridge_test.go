@@ -207,6 +207,11 @@ func TestAQueueTellsOfCallsThatOutlastPatienceOnly(t *testing.T) {
 	}
 	both := Call{Started: true, Patience: time.Minute, Queue: queue, Tag: 1}
 	p.both(t, func(rank int, comm Handle) (Outcome, error) { return p.Collective(comm, sum([]byte{1}), both) })
+	for rank, o := range p.both(t, func(rank int, comm Handle) (Outcome, error) { return p.Dup(comm, both) }) {
+		if o.Work != 0 || o.Handle == 0 {
+			t.Errorf("rank %d: a Dup that ended in time: %+v", rank, o)
+		}
+	}
 	if c := told(); len(c) != 0 {
 		t.Errorf("told of %v, which ended in time", c)
 	}

@@ -262,7 +262,7 @@ func (b *Bridge) begin(c *comm, o collective, call Call, atOnce bool) (Outcome, 
 		}
 		w.fly(f)
 	}()
-	return b.outcome(w, call.Patience)
+	return b.outcome(w, call)
 }
 
 // flying is an operation in flight that is counted; release is called at its end.
@@ -284,7 +284,7 @@ func (b *Bridge) lift(w *work, call Call, start func() (*inside, error)) (Outcom
 		return Outcome{}, err
 	}
 	w.inside.Store(f)
-	outcome, err := b.outcome(w, call.Patience)
+	outcome, err := b.outcome(w, call)
 	if outcome.Work != 0 {
 		go w.fly(f)
 	}
@@ -301,6 +301,7 @@ func (b *Bridge) adopt(call Call, cancel func(), f *inside) (Outcome, error) {
 		return Outcome{Result: result}, err
 	}
 	w.inside.Store(f)
+	w.tell()
 	go w.fly(f)
 	return Outcome{Work: w.handle}, nil
 }

@@ -26,6 +26,8 @@ type work struct {
 	done   chan struct{}
 	result Result
 	err    error
+
+	tellable atomic.Int32 // 1: it has ended, or C has the handle; 2: both
 }
 
 // inside is the part of a call that the runtime has in flight.
@@ -58,10 +60,15 @@ func (w *work) settle(end func() (Result, error)) {
 	w.once.Do(func() {
 		w.result, w.err = end()
 		close(w.done)
-		if w.queue != nil {
-			w.queue.push(Completion{Work: w.handle, Tag: w.tag, Err: w.err})
-		}
+		w.tell()
 	})
+}
+
+// tell is called at the end, and where C gets the handle. The queue is told when both have been.
+func (w *work) tell() {
+	if w.tellable.Add(1) == 2 && w.queue != nil {
+		w.queue.push(Completion{Work: w.handle, Tag: w.tag, Err: w.err})
+	}
 }
 
 // fly watches a flight until its end.
