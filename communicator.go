@@ -138,8 +138,9 @@ func (c *Communicator) Close(ctx context.Context) error {
 }
 
 // Abort breaks the communicator on all ranks: what is in flight here ends with an error that matches
-// ErrBroken and the cause, elsewhere with one that matches ErrAborted. It does not wait for that. On
-// a communicator that is broken or closed it does nothing; a nil cause is ErrAborted.
+// the cause, elsewhere with one that matches ErrAborted. Those of later calls match ErrBroken, too. It
+// does not wait for that. On a communicator that is broken or closed it does nothing; a nil cause is
+// ErrAborted.
 func (c *Communicator) Abort(cause error) {
 	inner, err := c.of()
 	if err != nil || inner.Err() != nil {
@@ -179,8 +180,9 @@ func (c *Communicator) Shrink(ctx context.Context) (*Communicator, SeqRange, err
 	return c.sibling(inner), uneven, nil
 }
 
-// Seq is the number of the last operation that was called here. Calls of Barrier and Dup count, and
-// so does the barrier by which the communicator was formed: the first operation has number 2.
+// Seq is the number of the last operation that was called here. Calls of Barrier, Dup and Sub count,
+// and those of Split twice. So does the barrier by which nodes form a communicator, also by Shrink: its
+// first operation has number 2. That of one that Dup, Sub or Split made has number 1.
 func (c *Communicator) Seq() uint64 {
 	inner, err := c.of()
 	if err != nil {
