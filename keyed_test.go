@@ -181,6 +181,46 @@ func TestANodeWithoutKeysFindsNobodyAndIsToldWhy(t *testing.T) {
 	}
 }
 
+// Gossip has the same keys, so each knows of the other one, and hears no call of its.
+func TestAMemberWhoseCertificateDoesNotCountIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		differ func(c *Config, other keys.Authority)
+		want   [2]string // in the error of each node
+	}{
+		"of another authority": {func(c *Config, other keys.Authority) { c.TLS = TLS(other.Files(c.Name)) },
+			[2]string{`"node1" is refused: keys: x509: certificate signed by unknown authority`,
+				`"node0" is refused: keys: x509: certificate signed by unknown authority`}},
+		"none": {func(c *Config, _ keys.Authority) { c.TLS, c.Plaintext = TLS{}, []string{c.Rails[0].Name} },
+			[2]string{`"node1" is refused: it is not signed`, `"node0" is refused: it is signed, and this node has no keys`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := keys.Authority{Dir: filepath.Join(t.TempDir(), "other")}
+			with, _ := withKeys(t, nil)
+			adapt := func(cfg *Config) {
+				if with(cfg); cfg.Name != testbed.NodeName(1) {
+					return
+				}
+				if err := errors.Join(other.Init(cfg.Cluster), other.Node(cfg.Name)); err != nil {
+					t.Fatal(err)
+				}
+				c.differ(cfg, other)
+			}
+			inBed(t, 2, 1, adapt, func(b *bed) {
+				for i, err := range b.failures(func(i int) error {
+					ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Second)
+					defer cancel()
+					_, err := b.Nodes[i].Communicator(ctx, "train", 2)
+					return err
+				}) {
+					if !errors.Is(err, ErrView) || !strings.Contains(err.Error(), c.want[i]) {
+						t.Errorf("node %d: %v", i, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestKeysThatDoNotFitAreFaultsOfTheConfiguration(t *testing.T) {
 	a := keys.Authority{Dir: filepath.Join(t.TempDir(), "keys")}
 	if err := errors.Join(a.Init("prod"), a.Node("a"), a.Node("b")); err != nil {

@@ -72,6 +72,8 @@ type Gossip struct {
 	mismatches []*VersionError // found while merging, since the last attempt began
 	double     string          // where this very process is said to be too; empty: nowhere
 	met        time.Time       // when the cluster was reached
+	unheard    error           // why the last message that was refused was
+	unheardAt  time.Time
 	leaving    bool
 	closed     bool
 

@@ -61,8 +61,11 @@ func (g *Gossip) receive(b []byte) {
 		m, err = g.checked(b)
 	}
 	if err != nil || m.Body == nil || !validNode(m.From) || m.Incarnation == 0 {
+		if err != nil {
+			g.refuse(m, err)
+		}
 		if n := g.undecodable.Add(1); n&(n-1) == 0 { // the 1st, 2nd, 4th …: a flood must not fill the log
-			g.log.Warn("undecodable rendezvous message", "bytes", len(b), "from", m.GetFrom(), "error", err, "count", n)
+			g.log.Warn("undecodable rendezvous message", "bytes", len(b), "from", clip(m.GetFrom()), "error", err, "count", n)
 		}
 		return
 	}

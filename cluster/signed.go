@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/polyrail/polyrail/messages"
 	"google.golang.org/protobuf/proto"
@@ -16,8 +17,11 @@ type Signer interface {
 	Check(message, signature []byte, chain [][]byte) (node string, err error)
 }
 
-// errPlainMessage: nodes with keys sign all that they send.
-var errPlainMessage = errors.New("it is not signed")
+// Nodes with keys sign all that they send.
+var (
+	errPlainMessage  = errors.New("it is not signed")
+	errSignedMessage = errors.New("it is signed, and this node has no keys to check that")
+)
 
 // addressed is what a signature covers: a message to one process says nothing to another.
 func addressed(process string, message []byte) []byte {
@@ -36,26 +40,46 @@ func (g *Gossip) signed(to Member, message []byte) ([]byte, error) {
 	return proto.Marshal(&messages.Signed{Message: message, Signature: signature, Chain: chain})
 }
 
-// checked is a message that was received. With keys its sender is who has signed it.
+// checked is a message that was received. With keys its sender is who has signed it. With an error it
+// is what the message says.
 func (g *Gossip) checked(b []byte) (*messages.Rendezvous, error) {
-	signer := ""
-	if g.cfg.Signer != nil {
-		var s messages.Signed
-		if proto.Unmarshal(b, &s) != nil || len(s.Signature) == 0 {
-			return nil, errPlainMessage
-		}
-		var err error
-		if signer, err = g.cfg.Signer.Check(addressed(g.self.process(), s.Message), s.Signature, s.Chain); err != nil {
-			return nil, err
-		}
-		b = s.Message
-	}
 	m := &messages.Rendezvous{}
-	if err := proto.Unmarshal(b, m); err != nil {
-		return nil, err
+	var s messages.Signed
+	if g.cfg.Signer == nil {
+		err := proto.Unmarshal(b, m)
+		if err != nil && proto.Unmarshal(b, &s) == nil && len(s.Signature) > 0 {
+			_ = proto.Unmarshal(s.Message, m)
+			err = errSignedMessage
+		}
+		return m, err
 	}
-	if g.cfg.Signer != nil && signer != m.From {
-		return nil, fmt.Errorf("a message of node %q, signed by node %q", clip(m.From), signer)
+	if proto.Unmarshal(b, &s) != nil || len(s.Signature) == 0 {
+		_ = proto.Unmarshal(b, m)
+		return m, errPlainMessage
 	}
-	return m, nil
+	signer, err := g.cfg.Signer.Check(addressed(g.self.process(), s.Message), s.Signature, s.Chain)
+	if bad := proto.Unmarshal(s.Message, m); err == nil {
+		err = bad
+	}
+	if err == nil && signer != m.From {
+		err = fmt.Errorf("it is signed by node %q", signer)
+	}
+	return m, err
+}
+
+// refuse notes why a message does not count.
+func (g *Gossip) refuse(m *messages.Rendezvous, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unheard, g.unheardAt = fmt.Errorf("a message in the name of node %q is refused: %w", clip(m.GetFrom()), err), time.Now()
+}
+
+// Unheard is why a message of another node did not count, the last one since then; or nil.
+func (g *Gossip) Unheard(since time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unheardAt.Before(since) {
+		return nil
+	}
+	return g.unheard
 }

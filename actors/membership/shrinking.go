@@ -83,8 +83,9 @@ func (a *nodeActor) strange(m *view.Announce) bool {
 
 // callFailed ends a call, and keeps what the next one to shrink the same communicator must know.
 func (a *nodeActor) callFailed(m view.Failed) {
-	if c := a.calls[m.Call]; c != nil && c.old != nil {
+	c := a.calls[m.Call]
+	if c != nil && c.old != nil {
 		c.old.Attempts = m.Attempts
 	}
-	a.answer(m.Call, formed{err: a.lonely(m.Err)})
+	a.answer(m.Call, formed{err: a.explained(c, m.Err)})
 }

@@ -48,7 +48,7 @@ func (a *nodeActor) remind() {
 		}
 		args := []any{"communicator", name, "for", waited.Round(time.Second), "progress",
 			a.core.Progress(c.name)}
-		if err := a.unjoined(); err != nil {
+		if err := a.unheard(c.began); err != nil {
 			args = append(args, "cluster", err)
 		}
 		a.node.log.Warn("still waiting for a communicator", args...)
@@ -58,18 +58,25 @@ func (a *nodeActor) remind() {
 	}
 }
 
-// unjoined says which seeds don't answer, while no other node is known.
-func (a *nodeActor) unjoined() error {
+// unheard says why this node may hear nothing: which seeds don't answer, while no other node is known, or
+// why a message was refused since then.
+func (a *nodeActor) unheard(since time.Time) error {
 	if a.gossip == nil {
 		return nil
 	}
-	return a.gossip.Unjoined()
+	if err := a.gossip.Unjoined(); err != nil {
+		return err
+	}
+	return a.gossip.Unheard(since)
 }
 
-// lonely adds to a call's failure that this node has not found the cluster.
-func (a *nodeActor) lonely(err error) error {
-	if alone := a.unjoined(); alone != nil {
-		return fmt.Errorf("%w; %w", err, alone)
+// explained adds to a call's failure what this node does not hear.
+func (a *nodeActor) explained(c *communicatorCall, err error) error {
+	if c == nil {
+		return err
+	}
+	if unheard := a.unheard(c.began); unheard != nil {
+		return fmt.Errorf("%w; %w", err, unheard)
 	}
 	return err
 }
