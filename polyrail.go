@@ -128,7 +128,7 @@ var (
 	ErrRail     = fault.ErrRail     // a rail failed or cannot be used
 	ErrConfig   = fault.ErrConfig   // the configuration has faults
 	// A call lacks its context, communicator, node, operation, message, trace or an option: one of
-	// them is nil.
+	// them is nil. Or an argument cannot be, such as a rank or a tag of a message.
 	ErrArgument = fault.ErrArgument
 	ErrView     = fault.ErrView     // a communicator could not be formed
 	ErrMinority = fault.ErrMinority // too few members are left of a communicator to go on

@@ -42,7 +42,7 @@ type Status struct {
 //
 // Errors match ErrMismatch if the receive turned the message down: it has another element type, or
 // less room. They match ErrAborted and ErrClosed if the other rank has closed the communicator.
-// None of them breaks the communicator.
+// They match ErrArgument if there is no such rank or tag. None of them breaks the communicator.
 func Send[T Element](ctx context.Context, c *Communicator, buf []T, to, tag int) error {
 	return SendBytes(ctx, c, op.Bytes(buf), op.DTypeOf[T](), to, tag)
 }
@@ -69,7 +69,8 @@ func SendBytes(ctx context.Context, c *Communicator, buf []byte, d DType, to, ta
 // lengths; so it is for another element type. The error matches ErrAborted if the sender took the
 // message back while it arrived, and ErrAborted and ErrClosed if no message can come any more
 // because the rank has closed the communicator; from AnySource, because all others have, and none of
-// this rank's own waits. None of them breaks the communicator; the contents of buf are undefined.
+// this rank's own waits. It matches ErrArgument if there is no such rank or tag. None of them breaks
+// the communicator; the contents of buf are undefined.
 func Recv[T Element](ctx context.Context, c *Communicator, buf []T, from, tag int) (Status, error) {
 	return RecvBytes(ctx, c, op.Bytes(buf), op.DTypeOf[T](), from, tag)
 }

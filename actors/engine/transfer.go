@@ -96,7 +96,7 @@ func (x *Transfers) start(ctx context.Context, m Message, slots chan struct{},
 	g := x.group
 	t := &Transfer{transfers: x, message: m, buf: m.Buf, receives: receives, done: make(chan struct{})}
 	if err := m.check(g.Size, receives); err != nil {
-		return nil, t.named(err)
+		return nil, t.named(fmt.Errorf("%w: %w", fault.ErrArgument, err))
 	}
 	usable, closing := g.Usable, g.Closing
 	if m.exchange != nil { // a close waits for its operation, and so for what that has yet to start

@@ -32,7 +32,8 @@ var (
 	ErrRail = errors.New("rail failed")
 	// ErrConfig: the configuration has faults.
 	ErrConfig = errors.New("invalid configuration")
-	// ErrArgument: a call lacks its context, communicator, node, operation or message.
+	// ErrArgument: a call lacks its context, communicator, node, operation or message, or has an
+	// argument that cannot be.
 	ErrArgument = errors.New("invalid argument")
 	// ErrView: a communicator could not be formed.
 	ErrView = errors.New("communicator could not be formed")

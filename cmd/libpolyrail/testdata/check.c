@@ -274,6 +274,8 @@ static void wrong_calls(void)
 		CHECK(polyrail_run(comm, &o, NULL, &r, &error) == POLYRAIL_ARGUMENT);
 	}
 	CHECK(polyrail_send(comm, x, 1, 99, 0, 0, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_send(comm, x, 1, POLYRAIL_INT8, 2, 0, NULL, &error) == POLYRAIL_ARGUMENT);
+	CHECK(polyrail_recv(comm, x, 1, POLYRAIL_INT8, 0, -2, NULL, &r, &error) == POLYRAIL_ARGUMENT);
 	CHECK(polyrail_batch(comm, list, -1, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &r, &error) == POLYRAIL_ARGUMENT);
 	CHECK(polyrail_batch(comm, NULL, 1, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &r, &error) == POLYRAIL_ARGUMENT);
 	CHECK(polyrail_batch(comm, list, 2, POLYRAIL_INT8, POLYRAIL_SUM, NULL, &r, &error) == POLYRAIL_ARGUMENT);
