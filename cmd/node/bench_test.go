@@ -59,7 +59,7 @@ func TestBenchOverProcesses(t *testing.T) {
 		}
 	})
 	t.Run("a page", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", "127.0.0.73:0") // where nobody else takes the port meanwhile
 		if err != nil {
 			t.Fatal(err)
 		}
