@@ -73,7 +73,8 @@ func (g *Group) Spawn(ctx actor.Context, d actor.Dispatcher) *actor.PID {
 	return pid
 }
 
-// Agreed waits for the answer to a proposal.
+// Agreed waits for the answer to a proposal. One that came as the context or the communicator ended
+// counts.
 func (g *Group) Agreed(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -81,9 +82,16 @@ func (g *Group) Agreed(ctx context.Context, done <-chan error) error {
 	case <-g.Closing:
 	case <-g.Ended:
 	case <-ctx.Done():
-		return fmt.Errorf("communicator %q: while the ranks agree on a table: %w", g.Name, context.Cause(ctx))
 	}
-	return g.Usable()
+	select {
+	case err := <-done:
+		return err
+	default:
+	}
+	if err := g.Usable(); err != nil {
+		return err
+	}
+	return fmt.Errorf("communicator %q: while the ranks agree on a table: %w", g.Name, context.Cause(ctx))
 }
 
 // Report is what rank 0 knows of its rails and has decided for each size.

@@ -54,3 +54,19 @@ func TestACallOnAClosedCommunicatorBreaksNothing(t *testing.T) {
 		}
 	}
 }
+
+// A table that is in force is no failure, whatever ended meanwhile.
+func TestATableThatWasAgreedOnIsNoFailure(t *testing.T) {
+	n := quietNode(1)
+	defer n.System.Shutdown()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g := n.NewGroup(1, "train", 0, []string{"a", "b"}, nil, nil)
+	for range 50 { // chance again
+		done := make(chan error, 1)
+		done <- nil
+		if err := g.Balance.Agreed(ctx, done); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
