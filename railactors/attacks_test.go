@@ -158,63 +158,46 @@ func TestAGenerationThatJumpsIsNotTaken(t *testing.T) {
 }
 
 // A dormant peer has no connection that could outweigh a claim. Whoever answers at its address does.
+// The claim may be in a hello, or in what members of another communicator are told.
 func TestAClaimLosesNoDormantPeerThatLives(t *testing.T) {
-	for name, killed := range map[string]bool{"it lives": false, "it is gone": true} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, 2, func(b *bed, net *mem.Network) {
-				n := b.start("a", "b")
-				ba, err := n[1].fabric.Introduce(n[0].remote())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := n[0].fabric.Introduce(n[1].remote()); err != nil {
-					t.Fatal(err)
-				}
-				if killed {
-					net.Kill("a")
-				}
-				c, taken := claimed(b, net, n[1], &messages.Hello{Node: "a", Incarnation: 2, Generation: 1, Session: 1})
-				defer c.Close()
-				if taken() == nil {
-					t.Error("the claim was taken")
-				}
-				<-time.After(4 * n[1].fabric.cfg.RankTimeout)
-				if lost := ba.Lost() != nil; lost != killed {
-					t.Errorf("it is lost: %v", ba.Lost())
-				}
-			})
-		})
+	claims := map[string]func(b *bed, net *mem.Network, n []*testNode) error{
+		"of a hello": func(b *bed, net *mem.Network, n []*testNode) error {
+			c, taken := claimed(b, net, n[1], &messages.Hello{Node: "a", Incarnation: 2, Generation: 1, Session: 1})
+			b.t.Cleanup(func() { c.Close() })
+			return taken()
+		},
+		"of a member": func(_ *bed, _ *mem.Network, n []*testNode) error {
+			other := n[0].remote()
+			other.Incarnation = 2
+			_, err := n[1].fabric.Connect(other)
+			return err
+		},
 	}
-}
-
-// Members of a communicator can be told of any process of a node. The one that another communicator
-// has, and that is dormant, is not lost by that while it lives.
-func TestWhoNamesAnotherProcessLosesNoPeerThatLives(t *testing.T) {
 	for name, killed := range map[string]bool{"it lives": false, "it is gone": true} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, 2, func(b *bed, net *mem.Network) {
-				n := b.start("a", "b")
-				ba, err := n[1].fabric.Introduce(n[0].remote())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := n[0].fabric.Introduce(n[1].remote()); err != nil {
-					t.Fatal(err)
-				}
-				if killed {
-					net.Kill("a")
-				}
-				claim := n[0].remote()
-				claim.Incarnation = 2
-				if _, err := n[1].fabric.Connect(claim); err == nil {
-					t.Error("the claim was taken")
-				}
-				<-time.After(4 * n[1].fabric.cfg.RankTimeout)
-				if lost := ba.Lost() != nil; lost != killed {
-					t.Errorf("it is lost: %v", ba.Lost())
-				}
+		for what, claim := range claims {
+			t.Run(name+", claim "+what, func(t *testing.T) {
+				virtual(t, 2, func(b *bed, net *mem.Network) {
+					n := b.start("a", "b")
+					ba, err := n[1].fabric.Introduce(n[0].remote())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := n[0].fabric.Introduce(n[1].remote()); err != nil {
+						t.Fatal(err)
+					}
+					if killed {
+						net.Kill("a")
+					}
+					if claim(b, net, n) == nil {
+						t.Error("the claim was taken")
+					}
+					<-time.After(4 * n[1].fabric.cfg.RankTimeout)
+					if lost := ba.Lost() != nil; lost != killed {
+						t.Errorf("it is lost: %v", ba.Lost())
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

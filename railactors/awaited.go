@@ -57,7 +57,7 @@ func (f *Fabric) lookup(h *messages.Hello, host string) (*Peer, *awaiting, error
 		if p.usable() {
 			return p, nil, nil
 		}
-		if h.ToSession == p.session && p.parts() {
+		if h.ToSession == p.session && p.Lost() == nil {
 			return nil, nil, p.parting()
 		}
 	}

@@ -158,13 +158,6 @@ func (p *Peer) usable() bool {
 	return p.cause == nil && !p.farewell && !p.parted
 }
 
-// parts reports whether a farewell has gone out or come in, and the session has not ended.
-func (p *Peer) parts() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cause == nil && (p.farewell || p.parted)
-}
-
 // Send takes a frame of kind Data or Grant for its rail, or for another one while that is
 // down. It never blocks: a small frame is written at once if the rail is free, others
 // are queued. The caller bounds how much it queues. When the peer has ended the frame is released

@@ -43,7 +43,7 @@ type RailStatus struct {
 	Chosen         string // device, or why there is none; and that its address is gone
 	Addr           string // where peers reach it; empty while the device is absent
 	CPUs           []int  // cores that its readers and writers are bound to; none: any
-	Up             bool   // it listens, and is connected to some peer; where there is none, its link is not known to be down
+	Up             bool   // it listens and is connected to some peer; with none, not known to be unplugged
 	BytesSent      uint64 // payload of data frames, once for each time that it was sent
 	BytesReceived  uint64
 	Lanes          []LaneTraffic // that it carried something of, ascending

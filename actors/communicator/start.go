@@ -64,15 +64,14 @@ func (c *Communicator) slot(ctx context.Context) error {
 	case <-g.Closing:
 	case <-g.Ended:
 	case <-ctx.Done():
-		if err := c.Err(); err != nil {
-			return err // what is in flight is waited for
-		}
-		cause := context.Cause(ctx)
-		g.Fail(cause, 0)
-		return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w",
-			g.Name, cap(c.slots), cause)
 	}
-	return c.Err()
+	if err := c.Err(); err != nil {
+		return err // also where the context has ended: what is in flight is waited for
+	}
+	cause := context.Cause(ctx)
+	g.Fail(cause, 0)
+	return fmt.Errorf("communicator %q: waiting for one of %d operations in flight to end: %w",
+		g.Name, cap(c.slots), cause)
 }
 
 // numbered waits until the coordinator has answered a call, which a table that is being agreed on

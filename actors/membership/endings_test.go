@@ -128,6 +128,16 @@ func TestAHeldCallEndsWithTheCommunicator(t *testing.T) {
 	}
 }
 
+// childOf makes a communicator of the same members known. The caller ends that.
+func childOf(n *node, c *communicator.Communicator, other *railactors.Peer, id uint64) *communicator.Group {
+	child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, nil, c.Table())
+	child.Procs = []uint64{1, 1}
+	child.Attach(0, other)
+	n.fabric.Retain(other)
+	n.Register(child)
+	return child
+}
+
 // An abort may be faster than the call that makes the communicator known here.
 func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 	besideASilentRank(t, func(t *testing.T, n *node, c *communicator.Communicator, other *railactors.Peer) {
@@ -135,11 +145,7 @@ func TestAnAbortBeforeTheCommunicatorIsKnownBreaksIt(t *testing.T) {
 		n.Control(other, &messages.Control{Comm: id,
 			Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "dup failed",
 				LostRank: -1}}})
-		child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, nil, c.Table())
-		child.Procs = []uint64{1, 1}
-		child.Attach(0, other)
-		n.fabric.Retain(other)
-		n.Register(child)
+		child := childOf(n, c, other, id)
 		defer n.Unregister(child)
 		if err := child.Err(); !errors.Is(err, fault.ErrAborted) ||
 			!strings.Contains(err.Error(), "dup failed") {
@@ -183,11 +189,7 @@ func TestAbortsOfStrangersHideNoneOfAMember(t *testing.T) {
 				}
 				defer n.fabric.Disconnect(stranger)
 				aborts(n, other, stranger)
-				child := n.shared.NewGroup(id, "train/5", 1, []string{"b", "a"}, nil, c.Table())
-				child.Procs = []uint64{1, 1}
-				child.Attach(0, other)
-				n.fabric.Retain(other)
-				n.Register(child)
+				child := childOf(n, c, other, id)
 				defer n.Unregister(child)
 				if err := child.Err(); !errors.Is(err, fault.ErrAborted) || !strings.Contains(err.Error(), `"b"`) {
 					t.Errorf("the child: %v, want aborted by node b", err)
