@@ -96,17 +96,22 @@ func TestPollersPauseForOthersWhereNoProcessorIsLeft(t *testing.T) {
 	}
 }
 
-// Elsewhere nobody is to wake up and look for work.
-func TestAProcessorWithoutAPollerNeedsNoPause(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	pollers.Add(1)
-	defer pollers.Add(-1)
-	if crowded() {
-		t.Error("one poller has both processors")
-	}
-	pollers.Add(1)
-	defer pollers.Add(-1)
-	if !crowded() {
-		t.Error("two pollers leave a processor")
+// A processor without a poller runs goroutines that nobody is to wake a thread for. Other processes'
+// ranks get theirs in any case.
+func TestWhoRunsBetweenTwoRoundsOfPolling(t *testing.T) {
+	for spare, want := range map[int32][2]int{1: {0, turnEvery}, 0: {1, turnEvery}, -1: {turnEvery, 1}, -7: {turnEvery, 1}} {
+		var got [2]int
+		for n := range turnEvery {
+			goroutines, threads := yields(n, spare)
+			if goroutines {
+				got[0]++
+			}
+			if threads {
+				got[1]++
+			}
+		}
+		if got != want {
+			t.Errorf("%d processors to spare: in %d rounds goroutines and threads run %v times, want %v", spare, turnEvery, got, want)
+		}
 	}
 }

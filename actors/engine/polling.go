@@ -24,16 +24,25 @@ func (s *source) poll() (found bool) {
 	return s.peer.Poll(s.rail)
 }
 
-// pollsPerPause is after how many rounds of polling the process's other goroutines get a chance,
-// where the pollers have all of its processors. Not after each: Gosched wakes another thread to
-// look for work, which makes a round trip half as long again.
-const pollsPerPause = 16
-
-// pollers are the goroutines of the process that poll. While there is a processor (P) without one,
-// the Go scheduler runs the other goroutines there, and no poller pauses for them.
+// pollers are the goroutines of the process that poll.
 var pollers atomic.Int32
 
-func crowded() bool { return int(pollers.Load()) >= runtime.GOMAXPROCS(0) }
+// turnEvery is after how many rounds of polling those run who as a rule needn't.
+const turnEvery = 16
+
+// yields says who is to run after a caller's n-th round of polling: the process's other goroutines,
+// other threads of the host. Spare is how many processors (P) the process has beyond those that its
+// pollers need.
+//
+//   - On a spare one the Go scheduler runs the other goroutines. Gosched would wake a thread to look
+//     for work there, which makes a round trip half as long again.
+//   - Where none is spare, they run seldom: mostly the frames are still to come from other processes.
+//   - Where some pollers have no processor, they are what this one waits for, as like as not. A thread
+//     that yields to others keeps its processor from them meanwhile.
+func yields(n int, spare int32) (goroutines, threads bool) {
+	turn := n%turnEvery == 0
+	return spare < 0 || spare == 0 && turn, spare >= 0 || turn
+}
 
 // longestPoll is how many WaitSpin a caller polls at most. Frames of other operations must not keep
 // it from its context, and an operation that takes longer loses less by a wake-up than others do by
@@ -124,6 +133,7 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 	defer pollers.Add(-1)
 	spin, start := g.engine.Config.WaitSpin, time.Since(processBegan)
 	p := patience{idle: spin, longest: longestPoll * spin, start: start, last: start}
+	processors := int32(runtime.GOMAXPROCS(0)) // which takes the scheduler's lock
 	for n := 1; ; n++ {
 		found := false
 		for i := range from {
@@ -141,10 +151,13 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 		if p.hot(now) {
 			continue
 		}
-		if n%pollsPerPause == 0 && crowded() {
+		goroutines, threads := yields(n, processors-pollers.Load())
+		if goroutines {
 			runtime.Gosched()
 		}
-		transport.Yield()
+		if threads {
+			transport.Yield()
+		}
 	}
 }
 

@@ -34,22 +34,25 @@ func communicators(b *testing.B, transport string, n int) []*polyrail.Communicat
 	return comms
 }
 
-// BenchmarkAllReduce is a whole operation of two nodes in one process, over two rails. Allocations are
-// those of both.
+// BenchmarkAllReduce is a whole operation of two and of eight nodes in one process, over two rails.
+// Allocations are those of all nodes.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, transport := range []string{"mem", "tcp"} {
-		for _, bytes := range []int{8, 64 << 10, 1 << 20} {
-			b.Run(fmt.Sprintf("transport=%s/n=2/bytes=%d", transport, bytes), func(b *testing.B) {
-				comms := communicators(b, transport, 2)
+		for _, size := range []struct{ n, bytes int }{{2, 8}, {2, 64 << 10}, {2, 1 << 20}, {8, 8}, {8, 16 << 10}} {
+			n, bytes := size.n, size.bytes
+			b.Run(fmt.Sprintf("transport=%s/n=%d/bytes=%d", transport, n, bytes), func(b *testing.B) {
+				comms := communicators(b, transport, n)
 				ctx, stop := context.WithCancel(context.Background())
-				var other sync.WaitGroup
-				other.Go(func() {
-					mine := make([]float32, bytes/4)
-					// When rank 0 has had enough, this rank is one call ahead, and waits in it.
-					for polyrail.AllReduce(ctx, comms[1], mine, polyrail.Sum) == nil {
-					}
-				})
-				defer other.Wait()
+				var others sync.WaitGroup
+				for _, c := range comms[1:] {
+					others.Go(func() {
+						mine := make([]float32, bytes/4)
+						// When rank 0 has had enough, these ranks are one call ahead, and wait in it.
+						for polyrail.AllReduce(ctx, c, mine, polyrail.Sum) == nil {
+						}
+					})
+				}
+				defer others.Wait()
 				defer stop()
 				buf := make([]float32, bytes/4)
 				b.SetBytes(int64(bytes))
