@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/polyrail/polyrail/test/leaks"
 
 	. "github.com/polyrail/polyrail"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // value is an element of a rank's operand, such that sums of a few are exact.
 func value(rank, i int) float32 { return float32((rank+1)*(i%997+1)) / 4 }

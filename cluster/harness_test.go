@@ -15,10 +15,10 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/messages"
-	"go.uber.org/goleak"
+	"github.com/polyrail/polyrail/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // pass lets virtual time go by; in a bubble this waits for every goroutine, not for a slow machine.
 func pass(d time.Duration) { <-time.After(d) }

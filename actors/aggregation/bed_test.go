@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"go.uber.org/goleak"
+	"github.com/polyrail/polyrail/test/leaks"
 
 	"github.com/polyrail/polyrail/collective/op"
 	"github.com/polyrail/polyrail/collective/sharp"
@@ -23,7 +23,7 @@ import (
 	"github.com/polyrail/polyrail/test/bubble"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const (
 	testGroup  = 77

@@ -39,6 +39,7 @@ var layers = []layer{
 	{dir: "test/observe", internal: []string{".", "actors", "railactors", "test/testbed"},
 		external: []string{prometheus, "github.com/google/pprof/profile", "github.com/chromedp"}},
 	{dir: "test/bubble"},
+	{dir: "test/leaks", external: []string{goleak}},
 	{dir: "test/seeds"},
 	{dir: "test/program"},
 	{dir: "actors"}, // no package of its own: those below stand here
@@ -81,7 +82,7 @@ var layers = []layer{
 
 // testOnly is what any test may import besides.
 var testOnly = layer{
-	internal: []string{"railactors/dispatch", "railactors/transport", "test/bubble", "test/faults", "test/testbed", "test/seeds"},
+	internal: []string{"railactors/dispatch", "railactors/transport", "test/bubble", "test/faults", "test/leaks", "test/testbed", "test/seeds"},
 	external: []string{goleak, msgpack, rapid},
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/polyrail/polyrail/test/leaks"
 
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/test/testbed"
@@ -15,7 +15,7 @@ import (
 
 var long = flag.Bool("long", false, "the full numbers of operations, communicators and seconds")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // loopback runs n nodes on two rails of this host.
 func loopback(t *testing.T, n int, adapt func(*polyrail.Config)) []*polyrail.Node {
