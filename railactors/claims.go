@@ -100,11 +100,10 @@ func (p *Peer) doubted(incarnation uint64) error {
 		p.node, incarnation, p.incarnation)
 }
 
-// challenge asks the peer for a sign of life. A dormant one, which nobody watches, is woken for that.
+// challenge asks the peer for a sign of life. One that is dormant, or has yet to dial, is watched from
+// now on.
 func (p *Peer) challenge() {
-	if !p.Awake() {
-		p.Wake()
-	}
+	p.Wake()
 	for r := range p.fabric.rails {
 		p.Ping(r)
 		p.tellPair(r, &railBack{}) // where it isn't connected: whoever answers there is evidence

@@ -63,3 +63,19 @@ func TestAHelloLeavesADormantPeerToBeWoken(t *testing.T) {
 		})
 	}
 }
+
+// Nobody watches a node that is to dial and has not yet.
+func TestALaterProcessReplacesOneThatNeverDialed(t *testing.T) {
+	virtual(t, 2, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ba := n[1].connect(n[0])
+		net.Kill("a")
+		net.Revive("a")
+		again := b.startNode("a", 2)
+		if p, err := n[1].fabric.Connect(again.remote()); err == nil {
+			t.Fatalf("%v replaces what has not been looked for", p)
+		}
+		n[1].expectLost(ba, "refuses")
+		join(again, n[1])
+	})
+}
