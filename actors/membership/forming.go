@@ -272,7 +272,7 @@ func (a *nodeActor) connect(f *forming, ranks []int) {
 		peer, err := introduce(remoteOf(&m, &f.view.Members[f.group.Rank]))
 		if err != nil {
 			failed = &reached{f.view.ID, m.Node, err}
-			break
+			continue // what stands in another one's way is to be gone by the next attempt, too
 		}
 		f.group.Attach(op.Rank(rank), peer)
 	}
