@@ -94,7 +94,7 @@ def _finish(
         if code == PENDING:
             code = _wait(async_, ended, error, timeout)
     except BaseException:
-        _end(async_)
+        _end(async_, ended)
         raise
     check(code, error)
 
@@ -120,11 +120,11 @@ def _wait(async_: CAsync, ended: Any, error: CError, timeout: Optional[float]) -
     return code
 
 
-def _end(async_: CAsync) -> None:
+def _end(async_: CAsync, ended: Any) -> None:
     """Ends a call that an exception interrupts, KeyboardInterrupt above all: the memory must be free
-    before that is raised."""
-    if async_.work:
-        _give_up(async_.work, None, CError())
+    before that is raised. One that succeeds before it is canceled leaves its result in ended."""
+    if lib.cancel(async_.work, None) == OK:  # nothing has waited for its end yet
+        lib.wait(async_.work, -1, ended, _byref(CError()))
 
 
 _CANCELED = 3  # of polyrail.h

@@ -417,17 +417,38 @@ class Alone(unittest.TestCase):
                 comm.barrier()
 
     def test_what_an_interrupted_call_has_made_is_not_left_behind(self):
+        lib, minute = _abi.lib, 60 * 10**9
+        wait = lib.wait
+
+        def too_late(work, _):
+            return _abi.OK if work else -1
+
+        def wait_and_interrupt(work, _, *rest):
+            wait(work, minute, *rest)
+            raise KeyboardInterrupt
+
+        for what, patience, replaced in (
+            ("when it has ended", minute, {}),
+            ("and ends before it is canceled", 0, {"cancel": too_late}),
+            ("when its end was waited for", 0, {"wait": wait_and_interrupt}),
+        ):
+            with self.subTest(what):
+                self.interrupt(patience, replaced)
+
+    def interrupt(self, patience, replaced):
         made = []
 
         def interrupted(name):
             function = getattr(_abi.lib, name)
 
             def call(*args):
-                function(*args)
-                made.append(args[-2]._obj.handle)
+                args[-3]._obj.patience_ns = patience
+                made.append(args[-2]._obj)
+                if function(*args) == _abi.PENDING and "wait" in replaced:
+                    return _abi.PENDING
                 raise KeyboardInterrupt
 
-            return unittest.mock.patch.object(_abi.lib, name, call)
+            return unittest.mock.patch.multiple(_abi.lib, **{name: call}, **replaced)
 
         with node("x") as n, n.communicator("one", 1) as comm:
             for name, make in {
@@ -437,13 +458,13 @@ class Alone(unittest.TestCase):
             }.items():
                 with interrupted(name), self.assertRaises(KeyboardInterrupt):
                     make()
-                self.assertEqual(_abi.lib.comm_size(made[-1]), -1, name)
+                self.assertEqual(_abi.lib.comm_size(made[-1].handle), -1, name)
             comm.barrier()
             n.communicator("two", 1, timeout=30).close()
         with interrupted("node_open"), self.assertRaises(KeyboardInterrupt):
             node("y")
-        self.assertTrue(all(made))
-        self.assertNotEqual(_abi.lib.node_close(made[-1], None, None), _abi.OK)
+        self.assertTrue(all(r.handle for r in made))
+        self.assertNotEqual(_abi.lib.node_close(made[-1].handle, None, None), _abi.OK)
 
     def test_events_end_with_their_node_and_leave_no_descriptor(self):
         with node("x") as n:
