@@ -291,3 +291,19 @@ func TestARankLostWhileTheRailsAreProbedIsAnErrorOfForming(t *testing.T) {
 		}
 	})
 }
+
+// Where packets vanish its former process is found to be lost after the rank timeout only.
+func TestANodeThatComesBackOnAnotherHostIsWaitedForAsLongAsTheRankTimeout(t *testing.T) {
+	inBed(t, 3, 1, func(c *Config) { c.RankTimeout = 10 * time.Second }, func(b *bed) {
+		b.form("first")
+		b.Rails.Silence("node2", "eth0")
+		b.Gossip.Partition([]string{b.Configs[2].Bind})
+		over, cancel := context.WithCancel(b.t.Context())
+		cancel()
+		_ = b.Nodes[2].Close(over) // nobody hears of it
+		b.Gossip.Heal()
+		b.Configs[2].Rails[0].Transport = b.Rails.Transport("another host")
+		b.restart(2)
+		b.form("second")
+	})
+}

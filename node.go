@@ -111,7 +111,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		TreeResults: cfg.TreeResults,
 		Node:        cfg.Name, Incarnation: incarnation, Host: cfg.host(), Settings: cfg.settings(),
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
-		Rails: rails, Cluster: gossip, View: view.DefaultTiming(), Logger: logger,
+		Rails: rails, Cluster: gossip, View: cfg.forming(), Logger: logger,
 	})
 	if err != nil {
 		if face != nil {
@@ -194,6 +194,14 @@ func (c Config) settings() []string {
 		fmt.Sprintf("order %v", c.Order), fmt.Sprintf("probe %v", c.Probe),
 		fmt.Sprintf("split bytes %d", c.SplitBytes), fmt.Sprintf("eager bytes %d", c.EagerBytes),
 		fmt.Sprintf("bcube base %d", c.BcubeBase), c.algorithms()}
+}
+
+// forming is how patient nodes are that form a communicator. Where packets vanish, a former process of a
+// node stands in the way of the next one for as long as the rank timeout.
+func (c Config) forming() view.Timing {
+	t := view.DefaultTiming()
+	t.CannotReach = max(t.CannotReach, 2*c.RankTimeout)
+	return t
 }
 
 // algorithms is the setting of that name. A long one ends in a hash of its whole text.
