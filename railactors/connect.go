@@ -48,7 +48,7 @@ func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
 		f.mu.Unlock()
 		return nil, false, old.doubted(r.Incarnation)
 	}
-	if old != nil && old.incarnation == r.Incarnation && old.stay() {
+	if old != nil && old.stay() { // it is this very process: another one is lost, and stays no more
 		old.users++
 		if old.lingers != nil {
 			old.lingers.Stop()
@@ -64,7 +64,7 @@ func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
 	}
 	p = newPeer(f, r, addrs)
 	p.users = 1
-	if old != nil && old.incarnation == r.Incarnation && old.Lost() == nil {
+	if old != nil && old.Lost() == nil {
 		p.predecessor = old // its farewell is still on the way
 	}
 	f.peers[r.Node] = p
