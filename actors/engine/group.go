@@ -220,10 +220,9 @@ func (g *Group) Number(seq uint64) (*Operation, error) {
 
 // remove forgets an operation that has ended.
 func (g *Group) remove(o *Operation) {
-	well := o.work != nil && o.work.succeeded()
 	g.mu.Lock()
 	delete(g.open, o.Seq)
-	if well {
+	if o.settled {
 		g.finished.add(o.Seq)
 		g.remember(o)
 	}

@@ -80,9 +80,6 @@ func (w *Work) Err() error {
 	return nil
 }
 
-// succeeded reports whether the operation has ended well.
-func (w *Work) succeeded() bool { return w.over() && w.err == nil }
-
 // Seq is the operation's number in its communicator.
 func (w *Work) Seq() uint64 { return w.seq }
 
