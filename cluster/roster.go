@@ -83,7 +83,6 @@ func (r *roster) up(m Member) {
 	}
 	r.living[m.Node][m.Incarnation] = m
 	delete(r.doubted, m.process())
-	delete(r.farewell, m.process()) // anybody can say goodbye for it: it says itself that it stays
 	r.dirty[m.Node] = true
 	r.signal()
 }
