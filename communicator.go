@@ -181,8 +181,8 @@ func (c *Communicator) Shrink(ctx context.Context) (*Communicator, SeqRange, err
 }
 
 // Seq is the number of the last operation that was called here. Calls of Barrier, Dup and Sub count,
-// and those of Split twice. So does the barrier by which nodes form a communicator, also by Shrink: its
-// first operation has number 2. That of one that Dup, Sub or Split made has number 1.
+// and those of Split twice. So do the barrier by which nodes form a communicator, also by Shrink, and
+// what probes its rails after that. The first operation of one that Dup, Sub or Split made has number 1.
 func (c *Communicator) Seq() uint64 {
 	inner, err := c.of()
 	if err != nil {
