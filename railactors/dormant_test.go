@@ -8,6 +8,7 @@ import (
 
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
+	"github.com/polyrail/polyrail/railactors/supervise"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
 
@@ -77,5 +78,29 @@ func TestALaterProcessReplacesOneThatNeverDialed(t *testing.T) {
 		}
 		n[1].expectLost(ba, "refuses")
 		join(again, n[1])
+	})
+}
+
+// The actors that a panic restarts find the peers that there are.
+func TestAPanicWakesNoDormantPeer(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		synctest.Wait()
+		for i := range n {
+			if _, err := n[i].fabric.Introduce(n[1-i].remote()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		panics := new(supervise.Panics)
+		panics.Bind(n[0].sys)
+		for _, kind := range []string{"peers", "rails", "rail"} {
+			if panics.Throw(kind) == 0 {
+				t.Fatalf("no actor %s", kind)
+			}
+			<-time.After(time.Second)
+			if c := net.Connections(); c > 0 {
+				t.Errorf("after a panic of %s: %d connections", kind, c)
+			}
+		}
 	})
 }

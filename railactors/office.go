@@ -79,7 +79,9 @@ func (a *parent) receive(ctx actor.Context) {
 	case *actor.Started:
 		a.pids = make(map[*Peer]*actor.PID)
 		for _, p := range a.fabric.snapshot() { // after a restart
-			a.spawn(ctx, p)
+			if p.Awake() {
+				a.spawn(ctx, p)
+			}
 		}
 	case *open:
 		a.spawn(ctx, m.peer)
