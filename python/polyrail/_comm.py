@@ -110,6 +110,14 @@ class Communicator:
             return False
         raise _abi.error_of(CError.from_buffer_copy(error))
 
+    def _at_root(self, root: int, buffer: Any) -> Any:
+        """The buffer of a call that only its root uses: elsewhere None."""
+        if root != self.rank:
+            return None
+        if buffer is None:
+            raise TypeError("a buffer is needed, not None: this rank is the root")
+        return buffer
+
     def _call(self, spec: Spec) -> Call:
         return call_of(self._handle, self.rank, self.size, spec)
 
@@ -153,7 +161,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Puts the combination of src on all ranks into dst on the root; others need no dst."""
-        return spec_of(_abi.REDUCE, dst if root == self.rank else None, src, op, root, dtype, name)
+        return spec_of(_abi.REDUCE, self._at_root(root, dst), src, op, root, dtype, name)
 
     start_reduce = started(reduce)
     prepare_reduce = prepared(reduce)
@@ -213,7 +221,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Puts the src of all ranks into the root's dst, by rank; others need no dst."""
-        return spec_of(_abi.GATHER, dst if root == self.rank else None, src, NO_OP, root, dtype, name, counts)
+        return spec_of(_abi.GATHER, self._at_root(root, dst), src, NO_OP, root, dtype, name, counts)
 
     start_gather = started(gather)
     prepare_gather = prepared(gather)
@@ -230,7 +238,7 @@ class Communicator:
         name: Optional[str] = None,
     ) -> Spec:
         """Divides the root's src into a part for each rank, which gets it in dst."""
-        return spec_of(_abi.SCATTER, dst, src if root == self.rank else None, NO_OP, root, dtype, name, counts)
+        return spec_of(_abi.SCATTER, dst, self._at_root(root, src), NO_OP, root, dtype, name, counts)
 
     start_scatter = started(scatter)
     prepare_scatter = prepared(scatter)

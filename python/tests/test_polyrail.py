@@ -409,6 +409,9 @@ class Alone(unittest.TestCase):
             for call in (comm.all_reduce, comm.start_all_reduce, comm.broadcast, comm.scan, comm.reduce, comm.scatter):
                 with self.assertRaisesRegex(TypeError, "a buffer is needed, not None"):
                     call(None)  # and the communicator lives
+            for call in (comm.reduce, comm.start_gather, comm.prepare_scatter):
+                with self.assertRaisesRegex(TypeError, "a buffer is needed, not None: this rank is the root"):
+                    call(bytearray(1))  # the same
             with self.assertRaisesRegex(TypeError, "bools and numbers"):
                 comm.all_reduce_batch([bytearray(1), memoryview(bytearray(1)).cast("?")])
             comm.all_reduce(bytearray(b"right"))
