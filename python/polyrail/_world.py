@@ -3,6 +3,7 @@ share it."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import uuid
@@ -16,8 +17,8 @@ from ._node import Node, Rail
 class World:
     """A node, and the name of the cluster that the ranks of one job form."""
 
-    def __init__(self, token: str, node: Node) -> None:
-        self.token, self.node = token, node
+    def __init__(self, token: str, node: Node, rank: int) -> None:
+        self.token, self.node, self.rank = token, node, rank
         self.groups = 0
 
 
@@ -50,16 +51,21 @@ def _rails(address: str) -> list[str]:
     return ["all=tcp:auto"]
 
 
+def _ascend(ranks: list[int]) -> bool:
+    return all(a < b for a, b in zip(ranks, ranks[1:]))
+
+
 def join_world(store: Any, rank: int, size: int) -> tuple[World, str]:
     """Finds the world that all members of a group are in, or makes one of them.
 
-    Each member says which worlds it is in. The first one chooses, and names the communicator.
+    Each member says which worlds it is in, and its rank there. The first one chooses, and names the
+    communicator: its ranks will have the order of those of the world.
     """
-    store.set(f"polyrail/in/{rank}", ",".join(worlds) + ";")
+    store.set(f"polyrail/in/{rank}", json.dumps({w.token: w.rank for w in worlds.values()}))
     if rank == 0:
-        said = [store.get(f"polyrail/in/{r}").decode().rstrip(";").split(",") for r in range(size)]
-        common = set(said[0]).intersection(*said[1:]) - {""}
-        token = next(iter(common)) if common else uuid.uuid4().hex
+        said = [json.loads(store.get(f"polyrail/in/{r}")) for r in range(size)]
+        fit = (t for t in said[0] if _ascend([ranks.get(t, -1) for ranks in said]))
+        token = next(fit, uuid.uuid4().hex)
         store.set("polyrail/world", f"{token} {uuid.uuid4().hex}")
     token, name = store.get("polyrail/world").decode().split()
     world = worlds.get(token)
@@ -76,7 +82,7 @@ def join_world(store: Any, rank: int, size: int) -> tuple[World, str]:
         )
         if rank == 0:
             store.set("polyrail/seed", node.address)
-        world = worlds[token] = World(token, node)
+        world = worlds[token] = World(token, node, rank)
     world.groups += 1
     return world, name
 

@@ -351,6 +351,18 @@ def groups(rank, n, pipe):
     assert len(os.listdir("/proc/self/fd")) == before, "a group has made connections"
 
 
+def turned(rank, n, pipe):
+    """Processes form a group again in another order, though DDP holds the one that they had."""
+    store = dist.PrefixStore("turned", dist.distributed_c10d._get_default_store())
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    dist.destroy_process_group()
+    rank = n - 1 - rank
+    dist.init_process_group("polyrail", store=store, rank=rank, world_size=n, timeout=LIMIT)
+    dist.broadcast(x := torch.tensor([rank]), 0)
+    equal(x, 0)
+    del model
+
+
 def ddp(rank, n, pipe):
     """The losses of DDP are those of one process that sees all the data."""
     torch.manual_seed(1)
@@ -515,6 +527,9 @@ class Torch(unittest.TestCase):
 
     def test_groups_need_no_new_connections(self):
         self.run_ranks("groups", 3)
+
+    def test_ranks_may_change_from_one_group_to_the_next(self):
+        self.run_ranks("turned", 2)
 
     def test_ddp(self):
         self.run_ranks("ddp", 2)
