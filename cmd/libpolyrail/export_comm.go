@@ -202,6 +202,12 @@ func go_polyrail_cancel(w C.polyrail_work, e *C.polyrail_error) (code C.int) {
 	return fail(lib.Cancel(bridge.Handle(w)), e)
 }
 
+//export go_polyrail_expire
+func go_polyrail_expire(w C.polyrail_work, after C.int64_t, e *C.polyrail_error) (code C.int) {
+	defer recovered(&code, e)
+	return fail(lib.Expire(bridge.Handle(w), time.Duration(after)), e)
+}
+
 //export go_polyrail_forget
 func go_polyrail_forget(w C.polyrail_work, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)

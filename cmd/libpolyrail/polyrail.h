@@ -269,6 +269,10 @@ int polyrail_wait(polyrail_work work, int64_t timeout_ns, polyrail_result *resul
  * library's until polyrail_wait says that the call has ended, which is soon. */
 int polyrail_cancel(polyrail_work work, polyrail_error *error);
 
+/* Does the same for a caller who has waited for so long. The call ends with POLYRAIL_TIMEOUT, and the
+ * other ranks of a collective one get that, too. */
+int polyrail_expire(polyrail_work work, int64_t after_ns, polyrail_error *error);
+
 /* Releases the handle of a call that nobody is going to wait for. The call goes on. */
 int polyrail_forget(polyrail_work work, polyrail_error *error);
 

@@ -221,6 +221,13 @@ int polyrail_cancel(polyrail_work work, polyrail_error *error)
 	return go_polyrail_cancel(work, error);
 }
 
+int polyrail_expire(polyrail_work work, int64_t after_ns, polyrail_error *error)
+{
+	if (forked(error))
+		return POLYRAIL_FORKED;
+	return go_polyrail_expire(work, after_ns, error);
+}
+
 int polyrail_forget(polyrail_work work, polyrail_error *error)
 {
 	if (forked(error))

@@ -200,6 +200,7 @@ _SIGNATURES = {
     "recv": (_H, _PTR, _U64, _INT, _INT, _INT, _ASYNC, _RES, _ERR),
     "wait": (_H, c.c_int64, _RES, _ERR),
     "cancel": (_H, _ERR),
+    "expire": (_H, c.c_int64, _ERR),
     "forget": (_H, _ERR),
     "queue_open": (c.POINTER(_H), _ERR),
     "queue_fd": (_H,),

@@ -14,7 +14,7 @@ from typing import Callable, Optional
 
 from . import _abi
 from ._abi import CAsync, CCompletion, CError, CResult, lib
-from ._errors import Canceled, Error, Timeout
+from ._errors import Error
 
 
 class _Flight:
@@ -26,7 +26,7 @@ class _Flight:
         self.then, self.limit = then, limit
         self.deadline = time.monotonic() + limit
         self.work = 0  # the library's handle, once it is known
-        self.late = False  # it was canceled after its deadline
+        self.late = False  # it was ended after its deadline
 
 
 _PATIENCE = 0.002
@@ -145,7 +145,7 @@ class Completions:
             if tells:
                 result, error = CResult(), CError()
                 code = lib.wait(work, 0, ctypes.byref(result), ctypes.byref(error))
-                flight.then(self._error(flight, error) if code else None, result)
+                flight.then(_abi.error_of(error) if code else None, result)
                 del flight  # and with it the memory of the call
             else:
                 poll.poll()
@@ -175,14 +175,8 @@ class Completions:
         if held:
             self._add_leader(told)
 
-    def _error(self, flight: _Flight, e: CError) -> Error:
-        error = _abi.error_of(e)
-        if flight.late and isinstance(error, Canceled):
-            error = Timeout(f"{error}: a timeout of {flight.limit:g} s has passed", seq=error.seq)
-        return error
-
     def _expire(self) -> None:
-        """Cancels what is late: the others of a collective call are told, and its group is broken."""
+        """Ends what is late: the others of a collective call are told, and its group is broken."""
         with self._lock:
             now = time.monotonic()
             late = [f for f in self._waiting.values() if f.deadline <= now and not f.late]
@@ -193,7 +187,7 @@ class Completions:
             self._next = max(min(left, default=math.inf), now + 0.05)
         for f in late:
             if f.work:
-                lib.cancel(f.work, None)
+                lib.expire(f.work, int(f.limit * 1e9), None)
 
 
 _shared_lock = threading.Lock()

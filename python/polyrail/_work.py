@@ -108,14 +108,12 @@ def go_on(work: int) -> None:
 
 def _wait(async_: CAsync, ended: Any, error: CError, timeout: Optional[float]) -> int:
     """Waits for the end of a call that goes on after its first slice, and returns its code."""
-    deadline = None if timeout is None else time.monotonic() + timeout - SLICE
+    begun = time.monotonic()
     code = PENDING
     while code == PENDING:
-        if deadline is not None and time.monotonic() >= deadline:
-            code = _give_up(async_.work, ended, error)
-            if code != OK and error.code == _CANCELED:
-                raise Timeout(f"timed out after {timeout} s: {error.text.decode(errors='replace')}")
-            break
+        if timeout is not None and time.monotonic() >= begun + timeout - SLICE:
+            lib.expire(async_.work, int(timeout * 1e9), None)
+            return lib.wait(async_.work, -1, ended, _byref(error))
         code = lib.wait(async_.work, SLICE_NS, ended, _byref(error))
     return code
 
@@ -125,15 +123,6 @@ def _end(async_: CAsync, ended: Any) -> None:
     before that is raised. One that succeeds before it is canceled leaves its result in ended."""
     if lib.cancel(async_.work, None) == OK:  # nothing has waited for its end yet
         lib.wait(async_.work, -1, ended, _byref(CError()))
-
-
-_CANCELED = 3  # of polyrail.h
-
-
-def _give_up(work: int, result: Any, error: CError) -> int:
-    """Ends a call and waits until the library holds none of its memory."""
-    lib.cancel(work, None)
-    return lib.wait(work, -1, result, _byref(error))
 
 
 class Work:

@@ -97,6 +97,9 @@ static void messages(void)
 	CHECK(polyrail_recv(comm, got, 4, POLYRAIL_FLOAT32, 1 - rank, 9, &async, NULL, &error) == POLYRAIL_PENDING);
 	OK(polyrail_cancel(async.work, &error));
 	CHECK(polyrail_wait(async.work, -1, &r, &error) == POLYRAIL_CANCELED);
+	CHECK(polyrail_recv(comm, got, 4, POLYRAIL_FLOAT32, 1 - rank, 9, &async, NULL, &error) == POLYRAIL_PENDING);
+	OK(polyrail_expire(async.work, 2000000000, &error));
+	CHECK(polyrail_wait(async.work, -1, &r, &error) == POLYRAIL_TIMEOUT && strstr(error.text, "after 2s"));
 	OK(polyrail_comm_status(comm, &error));
 }
 

@@ -128,15 +128,15 @@ func (b *Bridge) whole(call Call, f func(context.Context) (Result, error)) (Outc
 		result, err := f(context.Background())
 		return Outcome{Result: result}, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	w, err := b.newWork(call, cancel)
 	if err != nil {
-		cancel()
+		cancel(nil)
 		return Outcome{}, err
 	}
 	go func() {
 		result, err := f(ctx)
-		cancel()
+		cancel(nil)
 		w.settle(func() (Result, error) { return result, err })
 	}()
 	return b.outcome(w, call)
@@ -169,10 +169,17 @@ func (b *Bridge) Wait(h Handle, d time.Duration) (result Result, ended bool, err
 
 // Cancel ends a call in flight. Its memory is the runtime's until it has ended: wait for it. A call
 // that has ended has nothing left to cancel, and its communicator goes on.
-func (b *Bridge) Cancel(h Handle) error {
+func (b *Bridge) Cancel(h Handle) error { return b.end(h, nil) }
+
+// Expire is Cancel for a caller who has waited for so long, and tells the other ranks so.
+func (b *Bridge) Expire(h Handle, after time.Duration) error {
+	return b.end(h, &polyrail.TimeoutError{What: "the timeout of its caller", After: after})
+}
+
+func (b *Bridge) end(h Handle, cause error) error {
 	w, err := lookup[*work](b, h)
 	if err == nil && !w.waitFor(0) {
-		w.cancel()
+		w.cancel(cause)
 	}
 	return err
 }

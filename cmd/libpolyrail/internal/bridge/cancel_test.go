@@ -2,7 +2,12 @@ package bridge
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/polyrail/polyrail"
 )
 
 // A caller whose wait timed out cancels, and the call may have ended between the two: before the
@@ -16,7 +21,7 @@ func TestToCancelACallThatHasEndedBreaksNothing(t *testing.T) {
 	} {
 		for _, cancel := range []func(*work) error{
 			func(w *work) error { return p.Cancel(w.handle) },
-			func(w *work) error { w.cancel(); return nil },
+			func(w *work) error { w.cancel(nil); return nil },
 		} {
 			var first Handle
 			if what == "in line" {
@@ -74,4 +79,47 @@ func TestToCancelADupThatHasSucceededBreaksNothing(t *testing.T) {
 		t.Errorf("%+v, ended %v: %v", r, ended, err)
 	}
 	p.both(t, func(_ int, comm Handle) (Outcome, error) { return p.Barrier(comm, patient) })
+}
+
+// The others must not take a deadline of this rank's caller for a mistake of theirs.
+func TestACallThatTookTooLongIsATimeoutOnAllRanks(t *testing.T) {
+	for what, call := range map[string]Call{
+		"only started": {Started: true},
+		"waited for":   {Started: true, Patience: 1},
+		"in line":      {Started: true}, // behind a barrier
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := newPair(t, "max-in-flight=1")
+			if what == "in line" {
+				started(t)(p.Barrier(p.comms[0], Call{Started: true}))
+			}
+			w := started(t)(p.Collective(p.comms[0], sum([]byte{1}), call))
+			if err := p.Expire(w, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			_, _, mine := p.Wait(w, -1)
+			if what == "in line" { // this and the next may still succeed
+				_, _ = p.Barrier(p.comms[1], patient)
+			}
+			_, _ = p.Collective(p.comms[1], sum([]byte{2}), patient)
+			_, theirs := p.Barrier(p.comms[1], patient)
+			for rank, err := range []error{mine, theirs} {
+				if !errors.Is(err, polyrail.ErrTimeout) || Describe(err).Code != Timeout ||
+					!strings.HasSuffix(err.Error(), "timed out after 1s") {
+					t.Errorf("rank %d: %v", rank, err)
+				}
+			}
+		})
+	}
+}
+
+func TestToFormACommunicatorMayTakeTooLong(t *testing.T) {
+	p := newPair(t, "")
+	w := started(t)(p.Form(p.nodes[0], "three", 3, Call{Started: true}))
+	if err := p.Expire(w, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if _, ended, err := p.Wait(w, -1); !ended || Describe(err).Code != Timeout {
+		t.Errorf("ended %v: %v", ended, err)
+	}
 }

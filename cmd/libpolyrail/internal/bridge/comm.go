@@ -208,16 +208,16 @@ func (b *Bridge) attend(c *comm, o collective, call Call) (Outcome, error) {
 		return ended(w)
 	}
 	// A wait whose context is over ends what it waits for, unless that has ended. It may take a while.
-	cancel := func() { go func() { _ = w.Wait(over) }() }
+	cancel := func(cause error) { go func() { _ = w.Wait(over(cause)) }() }
 	return b.adopt(call, cancel, c.flying(w, func() {}))
 }
 
-// over is a context that is.
-var over = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+// over is a context that is, for a cause; nil: it was canceled.
+func over(cause error) context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(cause)
 	return ctx
-}()
+}
 
 // ended is the outcome of an operation that has ended, and whose handle nobody else has.
 func ended(w *polyrail.Work) (Outcome, error) {
@@ -229,10 +229,10 @@ func ended(w *polyrail.Work) (Outcome, error) {
 // begin gives a call its handle and begins it: at once where that cannot block, else on a goroutine
 // of its own.
 func (b *Bridge) begin(c *comm, o collective, call Call, atOnce bool) (Outcome, error) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	w, err := b.newWork(call, cancel)
 	if err != nil {
-		cancel()
+		cancel(nil)
 		c.inFlight.Add(-1)
 		return Outcome{}, err
 	}
@@ -242,7 +242,7 @@ func (b *Bridge) begin(c *comm, o collective, call Call, atOnce bool) (Outcome, 
 			c.inFlight.Add(-1)
 			return nil, err
 		}
-		return c.flying(f, cancel), nil
+		return c.flying(f, func() { cancel(nil) }), nil
 	}
 	if atOnce {
 		return b.lift(w, call, start)
@@ -256,7 +256,7 @@ func (b *Bridge) begin(c *comm, o collective, call Call, atOnce bool) (Outcome, 
 			return err
 		})
 		if err != nil {
-			cancel()
+			cancel(nil)
 			w.settle(func() (Result, error) { return Result{}, err })
 			return
 		}
@@ -279,7 +279,7 @@ func (c *comm) flying(w *polyrail.Work, release func()) *inside {
 func (b *Bridge) lift(w *work, call Call, start func() (*inside, error)) (Outcome, error) {
 	f, err := start()
 	if err != nil {
-		w.cancel()
+		w.cancel(nil)
 		b.drop(w.handle)
 		return Outcome{}, err
 	}
@@ -293,7 +293,7 @@ func (b *Bridge) lift(w *work, call Call, start func() (*inside, error)) (Outcom
 
 // adopt gives a handle to a flight that outlasted its caller's patience. Where none is left it waits
 // for the end: the flight uses the caller's memory.
-func (b *Bridge) adopt(call Call, cancel func(), f *inside) (Outcome, error) {
+func (b *Bridge) adopt(call Call, cancel context.CancelCauseFunc, f *inside) (Outcome, error) {
 	w, err := b.newWork(call, cancel)
 	if err != nil {
 		<-f.Done()
@@ -339,25 +339,25 @@ func (b *Bridge) transfer(h Handle, call Call,
 		result, err := end(t)
 		return Outcome{Result: result}, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	start := func() (*inside, error) {
 		t, err := begin(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		return &inside{t, func() (Result, error) {
-			defer cancel()
+			defer cancel(nil)
 			return end(t)
 		}}, nil
 	}
 	if call.waits() {
 		if _, err := b.queueOf(call); err != nil {
-			cancel()
+			cancel(nil)
 			return Outcome{}, err
 		}
 		f, err := start()
 		if err != nil {
-			cancel()
+			cancel(nil)
 			return Outcome{}, err
 		}
 		if f.WaitFor(call.Patience) {
@@ -368,7 +368,7 @@ func (b *Bridge) transfer(h Handle, call Call,
 	}
 	w, err := b.newWork(call, cancel)
 	if err != nil {
-		cancel()
+		cancel(nil)
 		return Outcome{}, err
 	}
 	return b.lift(w, call, start)

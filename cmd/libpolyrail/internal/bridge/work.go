@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ type flight interface {
 // work is a call in flight that C has a handle of.
 type work struct {
 	handle Handle
-	cancel func()
+	cancel context.CancelCauseFunc
 	queue  *Queue // nil: nobody is told
 	tag    uint64
 
@@ -37,7 +38,7 @@ type inside struct {
 }
 
 // newWork registers a call, which cancel ends.
-func (b *Bridge) newWork(call Call, cancel func()) (*work, error) {
+func (b *Bridge) newWork(call Call, cancel context.CancelCauseFunc) (*work, error) {
 	q, err := b.queueOf(call)
 	if err != nil {
 		return nil, err
