@@ -56,7 +56,16 @@ class Staged:
     def store(self) -> None:
         """Takes the result to where it belongs, a parameter too, whatever the thread's grad mode."""
         if self.copy is not None:
-            self.tensor.detach().copy_(self.copy)
+            _put(self.copy, self.tensor)
+
+
+def _put(values: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Copies values into a tensor. Where elements share memory, as after expand, the first counts."""
+    tensor = tensor.detach()
+    for dim, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[dim] > 1:
+            values, tensor = values.narrow(dim, 0, 1), tensor.narrow(dim, 0, 1)
+    tensor.copy_(values)
 
 
 def flat_of(tensors: Sequence[torch.Tensor], load: bool) -> torch.Tensor:
@@ -74,7 +83,7 @@ def unflat(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
     """Takes elements to the tensors that they belong to: the reverse of flat_of."""
     at = 0
     for t in tensors:
-        t.detach().copy_(flat[at : at + t.numel()].view(t.shape))
+        _put(flat[at : at + t.numel()].view(t.shape), t)
         at += t.numel()
 
 
