@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Optional, Sequence
 from . import _abi
 from ._abi import CError, check, lib, run
 from ._buffer import view
-from ._errors import Error
+from ._errors import Closed, Error
 from ._forms import blocking, prepared, started
 from ._spec import BATCH, NO_OP, Spec, call_of, spec_of, whole, wholes
-from ._work import Call, Work, call, finish, flying, go_on
+from ._work import Call, Closable, Work, call, finish, flying, go_on
 
 ANY = -1
 """Any source, any tag."""
@@ -36,7 +36,7 @@ class Uneven(NamedTuple):
     last: int
 
 
-class Communicator:
+class Communicator(Closable):
     """A group of nodes that call collectives together, all in the same order.
 
     Threads that share a communicator must order their calls, or use one each (dup). An operation
@@ -51,7 +51,7 @@ class Communicator:
 
     def __init__(self, handle: int) -> None:
         """Communicators come from Node.communicator, dup, sub, split and shrink."""
-        self._handle = handle
+        self._open = handle
         self.rank: int = lib.comm_rank(handle)
         """This process's number: 0 to size - 1."""
         self.size: int = lib.comm_size(handle)
@@ -67,7 +67,7 @@ class Communicator:
         if kind is None:
             self.close()
         else:
-            flying.abort(self._handle)
+            flying.abort(self._open)
 
     @property
     def nodes(self) -> list[str]:
@@ -82,8 +82,11 @@ class Communicator:
     def error(self) -> Optional[Error]:
         """What broke or closed the communicator, or None."""
         error = CError()
-        if lib.comm_status(self._handle, ctypes.byref(error)) == _abi.OK:
-            return None
+        try:
+            if lib.comm_status(self._handle, ctypes.byref(error)) == _abi.OK:
+                return None
+        except Closed as e:
+            return e
         return _abi.error_of(error)
 
     # --- How calls are made.
@@ -346,18 +349,16 @@ class Communicator:
     def shrink(self, timeout: Optional[float] = None) -> tuple[Communicator, Uneven]:
         """A communicator of those that live and call it too. This one is closed."""
         r = call(lib.comm_shrink, self._handle, timeout=timeout)
-        lib.comm_close(self._handle, None, None)
-        self._handle = 0
+        lib.comm_close(self._take(), None, None)
         return Communicator(r.handle), Uneven(r.first, r.last)
 
     def abort(self) -> None:
         """Breaks the communicator on all ranks."""
-        lib.comm_abort(self._handle, None)
+        lib.comm_abort(self._open, None)
 
     def close(self, timeout: Optional[float] = None) -> None:
         """Waits for what is in flight, and tells the others. Closing it again does nothing."""
-        handle, self._handle = self._handle, 0
-        if handle:
+        if handle := self._take():
             finish(lib.comm_close, handle, timeout=timeout)
 
 

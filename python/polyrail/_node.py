@@ -9,7 +9,7 @@ from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union
 from ._abi import EVENTS, OK, CError, CEvent, CRail, check, lib
 from ._comm import Communicator
 from ._spec import text_of, whole
-from ._work import call, finish
+from ._work import Closable, call, finish
 
 
 class Rail(NamedTuple):
@@ -45,7 +45,7 @@ class Event(NamedTuple):
     missed: int
 
 
-class Node:
+class Node(Closable):
     """A member of a cluster. Close it, or use it in a with statement."""
 
     def __init__(
@@ -74,8 +74,7 @@ class Node:
                 if "\n" in item:
                     raise ValueError(f"{key} holds more than one line")
                 lines += text_of(key, f"{key.replace('_', '-')}={item}\n")
-        self._handle = 0
-        self._handle = call(lib.node_open, lines, timeout=timeout).handle
+        self._open = call(lib.node_open, lines, timeout=timeout).handle
 
     def __enter__(self) -> Node:
         return self
@@ -128,8 +127,7 @@ class Node:
 
     def close(self, timeout: Optional[float] = 5) -> None:
         """Leaves the cluster. Communicators that are open break. Closing again does nothing."""
-        handle, self._handle = self._handle, 0
-        if handle:
+        if handle := self._take():
             finish(lib.node_close, handle, timeout=timeout)
 
 

@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Optional
 
 from ._abi import OK, PENDING, SLICE, SLICE_NS, CAsync, CError, COperation, CResult, check, lib
-from ._errors import Timeout
+from ._errors import Closed, Timeout
 
 _byref = ctypes.byref
 
@@ -123,6 +123,25 @@ def _end(async_: CAsync, ended: Any) -> None:
     before that is raised. One that succeeds before it is canceled leaves its result in ended."""
     if lib.cancel(async_.work, None) == OK:  # nothing has waited for its end yet
         lib.wait(async_.work, -1, ended, _byref(CError()))
+
+
+class Closable:
+    """Has a handle of the library until it is closed."""
+
+    _open = 0
+    """The handle; 0: it is closed."""
+
+    @property
+    def _handle(self) -> int:
+        """The handle, for a call."""
+        if not self._open:
+            raise Closed(f"the {type(self).__name__.lower()} is closed")
+        return self._open
+
+    def _take(self) -> int:
+        """The handle, for the last call; 0: it is closed already."""
+        handle, self._open = self._open, 0
+        return handle
 
 
 class Work:

@@ -415,9 +415,23 @@ class Alone(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "bools and numbers"):
                 comm.all_reduce_batch([bytearray(1), memoryview(bytearray(1)).cast("?")])
             comm.all_reduce(bytearray(b"right"))
+
+    def test_what_was_closed_says_so(self):
+        with node("x") as n:
+            x, comm = bytearray(1), n.communicator("one", 1)
+            prepared = comm.prepare_all_reduce(x)
             comm.close()
-            with self.assertRaises(polyrail.ArgumentError):
-                comm.barrier()
+            for call in (comm.barrier, comm.dup, comm.shrink, prepared.run, prepared.start, lambda: comm.all_reduce(x),
+                         lambda: comm.start_broadcast(x), lambda: comm.recv(x), lambda: comm.nodes):  # fmt: skip
+                with self.assertRaisesRegex(polyrail.Closed, "^the communicator is closed$"):
+                    call()
+            self.assertIsInstance(comm.error, polyrail.Closed)
+            comm.abort()
+            comm.close()
+        for call in (lambda: n.communicator("one", 1), n.events, lambda: n.rails, lambda: n.address):
+            with self.assertRaisesRegex(polyrail.Closed, "^the node is closed$"):
+                call()
+        n.close()
 
     def test_what_an_interrupted_call_has_made_is_not_left_behind(self):
         lib, minute = _abi.lib, 60 * 10**9
