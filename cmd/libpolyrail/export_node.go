@@ -117,13 +117,16 @@ func go_polyrail_events_open(n C.polyrail_node, events *C.polyrail_events, e *C.
 }
 
 //export go_polyrail_events_fd
-func go_polyrail_events_fd(h C.polyrail_events) C.int { return descriptor(bridge.Handle(h)) }
+func go_polyrail_events_fd(h C.polyrail_events) C.int {
+	return descriptor(lib.EventsDescriptor(bridge.Handle(h)))
+}
 
 //export go_polyrail_queue_fd
-func go_polyrail_queue_fd(h C.polyrail_queue) C.int { return descriptor(bridge.Handle(h)) }
+func go_polyrail_queue_fd(h C.polyrail_queue) C.int {
+	return descriptor(lib.QueueDescriptor(bridge.Handle(h)))
+}
 
-func descriptor(h bridge.Handle) C.int {
-	fd, err := lib.Descriptor(h)
+func descriptor(fd int, err error) C.int {
 	if err != nil {
 		return -1
 	}
@@ -159,7 +162,7 @@ func go_polyrail_events_take(h C.polyrail_events, dst *C.polyrail_event, limit C
 //export go_polyrail_events_close
 func go_polyrail_events_close(h C.polyrail_events, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
-	return fail(lib.Close(bridge.Handle(h)), e)
+	return fail(lib.CloseEvents(bridge.Handle(h)), e)
 }
 
 //export go_polyrail_queue_open
@@ -192,5 +195,5 @@ func go_polyrail_queue_take(h C.polyrail_queue, dst *C.polyrail_completion, limi
 //export go_polyrail_queue_close
 func go_polyrail_queue_close(h C.polyrail_queue, e *C.polyrail_error) (code C.int) {
 	defer recovered(&code, e)
-	return fail(lib.Close(bridge.Handle(h)), e)
+	return fail(lib.CloseQueue(bridge.Handle(h)), e)
 }

@@ -131,6 +131,7 @@ static void in_flight(void)
 		}
 	}
 	CHECK(seen == (1ull << N) - 1 && !readable(fd));
+	CHECK(polyrail_events_close(queue, &error) == POLYRAIL_ARGUMENT && polyrail_events_fd(queue) == -1);
 	OK(polyrail_queue_close(queue, &error));
 	CHECK(polyrail_queue_fd(queue) == -1);
 }

@@ -121,7 +121,7 @@ func TestCallsThatAreOnlyStartedNeverBlockAndKeepTheirOrder(t *testing.T) {
 			}
 		}
 	}
-	if err := p.Close(queue); err != nil {
+	if err := p.CloseQueue(queue); err != nil {
 		t.Error(err)
 	}
 	if held := p.Held(); held != 4 {
@@ -226,7 +226,7 @@ func TestAQueueTellsOfCallsThatOutlastPatienceOnly(t *testing.T) {
 	if c := told(); len(c) != 1 || c[0].Work != w || c[0].Tag != 2 {
 		t.Errorf("told of %v, want of the call that went on", c)
 	}
-	if err := p.Close(queue); err != nil {
+	if err := p.CloseQueue(queue); err != nil {
 		t.Error(err)
 	}
 	if _, err := p.Collective(p.comms[0], sum(buf), both); !errors.Is(err, ErrHandle) {
@@ -338,17 +338,23 @@ func TestHandlesAreNeverTakenForOthers(t *testing.T) {
 	if _, err := b.Barrier(q, Call{}); !errors.Is(err, ErrHandle) || !strings.Contains(err.Error(), "a queue, not a communicator") {
 		t.Error(err)
 	}
-	if err := b.Close(q); err != nil {
+	if err := b.CloseEvents(q); !errors.Is(err, ErrHandle) {
+		t.Errorf("a queue was closed as a subscription of events: %v", err)
+	}
+	if fd, err := b.EventsDescriptor(q); !errors.Is(err, ErrHandle) {
+		t.Errorf("the descriptor of a subscription that is a queue: %d, %v", fd, err)
+	}
+	if err := b.CloseQueue(q); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{b.Close(q), b.Cancel(q), b.Forget(0), b.Abort(q)} {
+	for _, err := range []error{b.CloseQueue(q), b.Cancel(q), b.Forget(0), b.Abort(q)} {
 		if !errors.Is(err, ErrHandle) {
 			t.Error(err)
 		}
 	}
 	if next, err := b.OpenQueue(); err != nil || next == q {
 		t.Errorf("handle %d was given again: %v", next, err)
-	} else if err := b.Close(next); err != nil {
+	} else if err := b.CloseQueue(next); err != nil {
 		t.Error(err)
 	}
 }

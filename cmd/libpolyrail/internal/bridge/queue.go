@@ -153,11 +153,17 @@ func (b *Bridge) TakeEvents(h Handle, dst []polyrail.Event) (int, error) {
 	return n, nil
 }
 
-// Descriptor is readable while a queue or a subscription holds something, or its node is closed.
-func (b *Bridge) Descriptor(h Handle) (int, error) {
-	if q, err := lookup[*Queue](b, h); err == nil {
-		return q.fd, nil
+// QueueDescriptor is readable while a queue holds something.
+func (b *Bridge) QueueDescriptor(h Handle) (int, error) {
+	q, err := lookup[*Queue](b, h)
+	if err != nil {
+		return -1, err
 	}
+	return q.fd, nil
+}
+
+// EventsDescriptor is readable while a subscription holds something, or its node is closed.
+func (b *Bridge) EventsDescriptor(h Handle) (int, error) {
 	e, err := lookup[*Events](b, h)
 	if err != nil {
 		return -1, err
@@ -165,13 +171,19 @@ func (b *Bridge) Descriptor(h Handle) (int, error) {
 	return e.fd, nil
 }
 
-// Close ends a queue or a subscription.
-func (b *Bridge) Close(h Handle) error {
-	if q, err := lookup[*Queue](b, h); err == nil {
-		b.drop(h)
-		q.close()
-		return nil
+// CloseQueue ends a queue.
+func (b *Bridge) CloseQueue(h Handle) error {
+	q, err := lookup[*Queue](b, h)
+	if err != nil {
+		return err
 	}
+	b.drop(h)
+	q.close()
+	return nil
+}
+
+// CloseEvents ends a subscription.
+func (b *Bridge) CloseEvents(h Handle) error {
 	e, err := lookup[*Events](b, h)
 	if err != nil {
 		return err
