@@ -12,6 +12,7 @@ adds to a CSV file, and draws the speed of every way as an SVG picture.
 import argparse
 import contextlib
 import csv
+import ctypes
 import json
 import os
 import pathlib
@@ -35,6 +36,7 @@ WAYS = {
 }
 COLUMNS = ["model", "batch", "ranks", "network", "way", "steps", "step_s", "images_per_s",
            "communication_s", "exposed_s", "rails", "losses"]  # fmt: skip
+libc = ctypes.CDLL(None)
 SETTLING = 1  # steps that are not timed: in the first DDP learns the order of its buckets
 
 
@@ -62,8 +64,8 @@ def arguments() -> argparse.Namespace:
     unknown = set(a.ways.split(",")) - set(WAYS)
     if unknown:
         p.error(f"--ways: {', '.join(sorted(unknown))}: not one of {', '.join(WAYS)}")
-    if min(a.ranks, a.batch, a.steps) < 1:
-        p.error("--ranks, --batch and --steps are at least 1")
+    if min(a.ranks, a.batch, a.steps, a.threads) < 1:
+        p.error("--ranks, --batch, --steps and --threads are at least 1")
     if "cut" in a.ways.split(",") and not (a.cut and a.restore and a.steps >= 5):
         p.error("the way cut needs --cut, --restore and at least 5 steps")
     try:
@@ -99,7 +101,12 @@ def start(a: argparse.Namespace, way: str, rank: int) -> subprocess.Popen:
         command = prefix + ([shlex.join(command)] if prefix[0] == "ssh" else command)
     # Rank 0 alone prints. A session of its own, so that all of it ends with stop.
     out = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
-    return subprocess.Popen(command, stdout=out, text=True, start_new_session=True)
+    return subprocess.Popen(command, stdout=out, text=True, start_new_session=True, preexec_fn=die_with_parent)
+
+
+def die_with_parent() -> None:
+    """Has the kernel kill this process when the one that started it ends, also if that is killed."""
+    libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def stop(ranks: list[subprocess.Popen]) -> None:

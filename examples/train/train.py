@@ -37,8 +37,10 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--fail-at", type=int, metavar="STEP", help="the last rank kills itself then, once")
     p.add_argument("--json", action="store_true", help="print a line of JSON for each step")
     a = p.parse_args()
-    if min(a.batch, a.steps) < 1:
-        p.error("--batch and --steps are at least 1")
+    if min(a.batch, a.steps, 1 if a.threads is None else a.threads) < 1:
+        p.error("--batch, --steps and --threads are at least 1")
+    if abs(a.seed) >= 1 << 31:  # what images makes of it has 64 bits
+        p.error("--seed has 32 bits, one of them for the sign")
     if a.nics and a.backend != "gloo":
         p.error("--nics is for gloo; polyrail takes POLYRAIL_RAILS")
     return a

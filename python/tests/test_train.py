@@ -1,7 +1,10 @@
 """examples/train, as a user runs it: a comparison on this host, and a restart from a checkpoint."""
 
+import contextlib
 import os
 import pathlib
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,11 +55,41 @@ class Train(unittest.TestCase):
     def test_compare_refuses_what_it_can_not_do_before_it_trains(self):
         with tempfile.TemporaryDirectory() as folder:
             for wrong in (["--csv", folder + "/missing/r.csv"], ["--out", folder + "/missing/r.svg"], ["--ranks", "0"],
-                          ["--steps", "0"], ["--batch", "0"]):  # fmt: skip
+                          ["--steps", "0"], ["--batch", "0"], ["--threads", "-1"]):  # fmt: skip
                 p = run(sys.executable, "compare.py", "--model", "tiny", "--ways", "all", "--csv", folder + "/r.csv",
                         "--out", folder + "/r.svg", *wrong, fails=True)  # fmt: skip
                 self.assertEqual((p.returncode, p.stdout), (2, ""), p.stderr)
                 self.assertIn(wrong[1] if "/" in wrong[1] else wrong[0], p.stderr)
+
+    def test_ranks_end_with_the_compare_that_started_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(folder + "/ranks")
+            ranks = os.open(folder + "/ranks", os.O_RDONLY | os.O_NONBLOCK)  # ends when no rank has it open
+            self.addCleanup(os.close, ranks)
+            asleep = f"sh -c 'exec 3>{folder}/ranks; echo $$ >&3; exec sleep 1000' {{node}}"
+            p = subprocess.Popen([sys.executable, "compare.py", "--model", "tiny", "--ways", "all", "--on", asleep,
+                                  "--csv", folder + "/r.csv", "--out", folder + "/r.svg"],
+                                 env=ENVIRONMENT, cwd=EXAMPLE, stdout=subprocess.DEVNULL)  # fmt: skip
+            said = b""
+            try:
+                while said.count(b"\n") < 2:
+                    self.assertTrue(select.select([ranks], [], [], 60)[0], "the ranks do not start")
+                    said += os.read(ranks, 100)
+                p.kill()
+                self.assertTrue(select.select([ranks], [], [], 60)[0], "the ranks are left behind")
+                self.assertEqual(os.read(ranks, 100), b"")
+            finally:
+                p.kill()
+                p.wait()
+                for rank in said.split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(rank), signal.SIGKILL)
+
+    def test_train_refuses_what_torch_would(self):
+        for wrong in (["--threads", "-1"], ["--seed", str(1 << 31)]):
+            p = run(sys.executable, "train.py", "--model", "tiny", *wrong, fails=True)
+            self.assertEqual((p.returncode, p.stdout), (2, ""), p.stderr)
+            self.assertRegex(p.stderr, f"error: .*{wrong[0]} ")
 
     def test_torchrun_restarts_from_the_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
