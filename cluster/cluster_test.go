@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/netip"
 	"os"
 	"slices"
@@ -32,6 +33,25 @@ func TestNodesFindOneAnotherThroughOneSeed(t *testing.T) {
 		}
 		closeAll(t, peers...)
 	})
+}
+
+// Each sending of a piece of news draws its receivers, so a node misses it with a chance of about
+// e to the minus sendings. That nobody misses anything when all join at once must be the rule.
+func TestNewsReachesAllOfAFewNodesWithoutAnExchange(t *testing.T) {
+	c := config(memnet.New(), "a", 7, seed)
+	m, err := c.memberlist()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Transport.Shutdown(); err != nil {
+		t.Error(err)
+	}
+	for n := 2; n < ManyNodes; n++ {
+		sendings := float64(m.RetransmitMult) * math.Ceil(math.Log10(float64(n+1)))
+		if missed := float64(n*n) * math.Exp(-sendings); missed > 0.03 {
+			t.Errorf("%d nodes miss %.4f pieces of news where all join at once", n, missed)
+		}
+	}
 }
 
 func TestTheSeedMayStartLast(t *testing.T) {

@@ -69,6 +69,9 @@ type Config struct {
 	// GossipInterval is the pause between packets of news, PushPullInterval between exchanges of
 	// all that is known.
 	GossipInterval, PushPullInterval time.Duration
+	// RetransmitMult: a node sends each piece of news RetransmitMult · ⌈log10(nodes + 1)⌉ times, to nodes
+	// that it draws. Those that nobody draws hear it by the next exchange.
+	RetransmitMult int
 }
 
 // Network makes the sockets of a node; memnet.Network is one in memory.
@@ -90,7 +93,7 @@ func DefaultConfig() Config {
 		StoreTimeout:  2 * time.Second,
 
 		ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 40 * time.Millisecond, SuspicionMult: 3,
-		GossipInterval: 20 * time.Millisecond, PushPullInterval: 2 * time.Second,
+		GossipInterval: 20 * time.Millisecond, PushPullInterval: 2 * time.Second, RetransmitMult: 8,
 	}
 }
 
@@ -106,7 +109,7 @@ func (c Config) ForNodes(n int) Config {
 		return c
 	}
 	c.ProbeInterval, c.ProbeTimeout, c.SuspicionMult = time.Second, 500*time.Millisecond, 4
-	c.GossipInterval, c.PushPullInterval = 50*time.Millisecond, 10*time.Second
+	c.GossipInterval, c.PushPullInterval, c.RetransmitMult = 50*time.Millisecond, 10*time.Second, 4
 	c.StreamTimeout = 5 * time.Second
 	return c
 }
@@ -160,6 +163,7 @@ func (c *Config) Faults() (faults []error) {
 	add(c.RetryMin <= c.RetryMax, "RetryMin %v is above RetryMax %v", c.RetryMin, c.RetryMax)
 	add(c.ProbeTimeout < c.ProbeInterval, "ProbeTimeout %v is not below ProbeInterval %v", c.ProbeTimeout, c.ProbeInterval)
 	add(c.SuspicionMult > 0, "SuspicionMult is %d, must be positive", c.SuspicionMult)
+	add(c.RetransmitMult > 0, "RetransmitMult is %d, must be positive", c.RetransmitMult)
 	return faults
 }
 
@@ -201,6 +205,7 @@ func (c *Config) memberlist() (*memberlist.Config, error) {
 	m.ProbeInterval, m.ProbeTimeout = c.ProbeInterval, c.ProbeTimeout
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = c.SuspicionMult, 3
 	m.GossipInterval, m.PushPullInterval = c.GossipInterval, c.PushPullInterval
+	m.RetransmitMult = c.RetransmitMult
 	m.EnableCompression = false // packets are small; it costs more than it saves
 	m.Logger = memberlistLogger(c.Logger)
 	var err error
