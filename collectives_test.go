@@ -291,6 +291,20 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 		{"counts for allreduce", func(b *bed, c *Communicator) error {
 			return AllReduce(b.t.Context(), c, buf, Sum, WithCounts(4, 4, 4))
 		}},
+		{"counts for alltoallv", func(b *bed, c *Communicator) error {
+			each := []int{1, 1, 1}
+			return AllToAllV(b.t.Context(), c, buf[:3], each, buf[3:6], each, WithCounts(1, 1, 1))
+		}},
+		{"no schedule for alltoallv by algorithm ring", func(b *bed, c *Communicator) error {
+			each := []int{1, 1, 1}
+			return AllToAllV(b.t.Context(), c, buf[:3], each, buf[3:6], each, WithAlgorithm(Ring))
+		}},
+		{"counts for barrier", func(b *bed, c *Communicator) error {
+			return waited(b.t, c, WithCounts(1, 1, 1))
+		}},
+		{"no schedule for barrier by algorithm tree", func(b *bed, c *Communicator) error {
+			return waited(b.t, c, WithAlgorithm(Tree))
+		}},
 		{"average", func(b *bed, c *Communicator) error {
 			return Scan(b.t.Context(), c, buf[:3], buf[3:6], Avg)
 		}},
@@ -313,6 +327,15 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waited is a barrier with options, which a StartBarrier alone takes.
+func waited(t *testing.T, c *Communicator, opts ...Option) error {
+	w, err := c.StartBarrier(t.Context(), opts...)
+	if err != nil {
+		return err
+	}
+	return w.Wait(t.Context())
 }
 
 // A root doesn't wait for those that it sends to, so what it may be ahead must be bounded. Neither

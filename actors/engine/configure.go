@@ -121,8 +121,14 @@ func (g *Group) mayRunAhead(r *Request) bool {
 
 // measure works out the operation's size, and reports memory that isn't what its kind wants.
 func (r *Request) measure(rank op.Rank, n int) error {
+	if r.Counts != nil && !r.Kind.Counted() {
+		return fmt.Errorf("counts for %v, which takes none", r.Kind)
+	}
 	if r.Kind.Empty() || r.Kind == op.KindAllToAllV {
 		r.bytes = 0 // as the schedule has it
+		if r.Algorithm != op.Auto && (r.Kind.Empty() || r.Algorithm != op.Direct) {
+			return fmt.Errorf("no schedule for %v by algorithm %v", r.Kind, r.Algorithm)
+		}
 		return nil
 	}
 	size := r.DType.Size()
@@ -131,8 +137,6 @@ func (r *Request) measure(rank op.Rank, n int) error {
 		return fmt.Errorf("%v is not an element type", r.DType)
 	case r.Root < 0 || int(r.Root) >= n:
 		return fmt.Errorf("root %d of %d ranks", r.Root, n)
-	case r.Counts != nil && !r.Kind.Counted():
-		return fmt.Errorf("counts for %v, which has no parts of given lengths", r.Kind)
 	case r.Counts != nil && len(r.Counts) != n:
 		return fmt.Errorf("%d counts for %d ranks", len(r.Counts), n)
 	}
