@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/polyrail/polyrail"
@@ -143,5 +144,29 @@ func TestASendThatComesTooLateKeepsNoMemory(t *testing.T) {
 		if n := inUse(); n != before {
 			t.Errorf("%d bytes of the pool are in use, %d before", n, before)
 		}
+	})
+}
+
+// Rank 1 ends the communicator. Rank 0 hears it from rank 2 first, which then closes: what rank 1 says
+// waits for an operator.
+func TestAFarewellNamesWhoEndedTheCommunicator(t *testing.T) {
+	inBed(t, 3, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		pair := make([]*Communicator, 3)
+		b.each(func(i int) (err error) {
+			pair[i], err = comms[i].Sub(b.t.Context(), []int{0, 1})
+			return err
+		})
+		free := b.stuck(pair[:2], 0, 100_000)
+		comms[1].Abort(errors.New("no more data"))
+		synctest.Wait()
+		if err := comms[2].Close(b.t.Context()); err != nil {
+			t.Error(err)
+		}
+		var abort *AbortError
+		if err := comms[0].Err(); !errors.As(err, &abort) || abort.Rank != 1 || abort.Node != b.Nodes[1].Name() {
+			t.Errorf("rank 0 has %v, want that rank 1 ended it", err)
+		}
+		free()
 	})
 }

@@ -19,7 +19,7 @@ func (g *Group) abortMessage(seq uint64, cause error) *messages.Control {
 		Seq: seq, Rank: uint32(g.Rank), Node: WireText(g.node.Name),
 		Code: uint32(codeOf(cause)), Reason: WireText(cause.Error()), LostRank: -1,
 	}
-	if told := (*fault.AbortError)(nil); errors.As(cause, &told) && !g.Meshed && g.Has(told.Rank, told.Node) {
+	if told := (*fault.AbortError)(nil); errors.As(cause, &told) && g.Has(told.Rank, told.Node) {
 		a.Rank, a.Node, a.Reason = uint32(told.Rank), WireText(told.Node), WireText(told.Reason) // passed on
 	}
 	// The cause may be another communicator's, where the node has another number.
@@ -61,7 +61,7 @@ func (g *Group) AbortCause(from op.Rank, a *messages.Abort) error {
 		return &fault.RankLostError{Rank: lost, Node: g.Nodes[lost],
 			Reason: fmt.Sprintf("reported by rank %d (node %q)", from, g.Nodes[from])}
 	}
-	if where := a.GetRank(); !g.Meshed && int(where) < g.Size && op.Rank(where) != g.Rank {
+	if where := a.GetRank(); int(where) < g.Size && op.Rank(where) != g.Rank {
 		from = op.Rank(where) // who sent it passes it on
 	}
 	return &fault.AbortError{Rank: from, Node: g.Nodes[from], Code: code, Reason: a.GetReason()}
