@@ -53,6 +53,9 @@ type Gossip struct {
 	// published ends by unpublish, with Leave or Close: then the entry is removed from the store.
 	published context.Context
 	unpublish context.CancelFunc
+	unlisted  chan struct{} // closed when it was, or that was given up
+	removal   context.Context
+	giveUp    context.CancelFunc // ends removal
 
 	// The seeker's own:
 	itself     []string             // addresses at which this node reached itself
@@ -111,6 +114,7 @@ func Start(ctx context.Context, cfg Config, h Handler) (*Gossip, error) {
 	}
 	g.run()
 	if err := g.awaitFirstAttempt(ctx); err != nil {
+		g.unlist(ctx)
 		g.Close()
 		return nil, err
 	}
@@ -153,7 +157,7 @@ func newGossip(cfg Config, h Handler) *Gossip {
 		self: Member{Node: cfg.Node, Incarnation: cfg.Incarnation, Path: cfg.Path},
 		poke: make(chan struct{}, 1), tried: make(chan struct{}), joined: make(chan struct{}), failed: make(chan struct{}),
 		lifecycle: make(chan struct{}, 1), refused: map[string]bool{},
-		later: map[string]time.Time{},
+		later: map[string]time.Time{}, unlisted: make(chan struct{}),
 	}
 }
 
@@ -165,9 +169,12 @@ func (g *Gossip) run() {
 	if g.ring != nil {
 		g.running.Go(func() { g.followKeys(g.ring) })
 	}
-	if g.cfg.Store != nil {
-		g.running.Go(func() { g.registrar.run(g.published) })
-	}
+	g.running.Go(func() {
+		defer close(g.unlisted)
+		if g.cfg.Store != nil {
+			g.registrar.run(g.published, g.removal)
+		}
+	})
 }
 
 // listen brings memberlist up, speaking the given version.
@@ -179,6 +186,7 @@ func (g *Gossip) listen(version uint32) error {
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.published, g.unpublish = context.WithCancel(g.ctx)
+	g.removal, g.giveUp = context.WithCancel(context.Background())
 	g.inbox = newInbox()
 	g.roster = newRoster(g.self, g.inbox.wake)
 	g.outbox = newOutbox(g.deliver, g.lost)
@@ -337,10 +345,21 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	if e := g.announceLeave(deadline); err == nil {
 		err = e
 	}
+	g.unlist(ctx)
 	if err != nil {
 		return fmt.Errorf("node %q leaves cluster %q: %w", g.self.Node, g.cfg.Cluster, err)
 	}
 	return nil
+}
+
+// unlist has this process's entry removed from the store, and waits for that or for the context.
+func (g *Gossip) unlist(ctx context.Context) {
+	g.unpublish()
+	select {
+	case <-g.unlisted:
+	case <-ctx.Done():
+	}
+	g.giveUp()
 }
 
 // announceLeave gossips this node's metadata, which says that it leaves, and returns once they have

@@ -48,9 +48,9 @@ func newRegistrar(g *Gossip) *registrar {
 	return r
 }
 
-// run publishes and reads, round after round, until the context ends, and then removes the entry. A
-// process that knows no other one looks more often.
-func (r *registrar) run(ctx context.Context) {
+// run publishes and reads, round after round, until the context ends. Then it removes the entry, for
+// as long as removal lasts. A process that knows no other one looks more often.
+func (r *registrar) run(ctx, removal context.Context) {
 	pause := r.cfg.RetryMin
 	for {
 		err := r.round(ctx)
@@ -66,7 +66,7 @@ func (r *registrar) run(ctx context.Context) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			r.remove(ctx)
+			r.remove(removal)
 			return
 		}
 	}
@@ -167,8 +167,7 @@ func (r *registrar) remove(ctx context.Context) {
 	if r.err != nil && r.err != errNotAsked { // only this goroutine writes it
 		return
 	}
-	err := r.bounded(context.WithoutCancel(ctx),
-		func(ctx context.Context) error { return r.store.Remove(ctx, r.self) })
+	err := r.bounded(ctx, func(ctx context.Context) error { return r.store.Remove(ctx, r.self) })
 	if err != nil {
 		r.log.Info("entry not removed from the rendezvous store; it will expire", "store", r.store,
 			"error", err)
