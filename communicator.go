@@ -5,8 +5,6 @@ import (
 	"time"
 	"unsafe"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/actors/membership"
@@ -27,9 +25,9 @@ import (
 // effect: it is as if it had not been made. Close alone closes all the same. A nil communicator has no
 // name, no members and ErrArgument as its error.
 type Communicator struct {
-	inner  *communicator.Communicator
-	node   *membership.Node
-	tracer trace.Tracer // nil: operations have no spans
+	inner *communicator.Communicator
+	node  *membership.Node
+	spans *spans // nil: operations have none
 }
 
 // Name is what the members asked for.
@@ -120,7 +118,7 @@ func (c *Communicator) sibling(inner *communicator.Communicator) *Communicator {
 	if inner == nil {
 		return nil
 	}
-	return &Communicator{inner, c.node, c.tracer}
+	return &Communicator{inner, c.node, c.spans}
 }
 
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or

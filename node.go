@@ -333,5 +333,5 @@ func (n *Node) Communicator(ctx context.Context, name string, size int) (*Commun
 	if err != nil {
 		return nil, err
 	}
-	return &Communicator{inner, node, n.config.tracer()}, nil
+	return &Communicator{inner, node, n.config.spans()}, nil
 }

@@ -2,6 +2,9 @@ package polyrail
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -14,20 +17,34 @@ import (
 // scope is the name under which polyrail makes spans.
 const scope = "github.com/polyrail/polyrail"
 
-// tracer is what makes the spans of operations; nil where nobody wants them.
-func (c Config) tracer() trace.Tracer {
+// spans makes the spans of operations.
+type spans struct {
+	tracer trace.Tracer
+	log    *slog.Logger
+}
+
+// spans is nil where nobody wants them.
+func (c Config) spans() *spans {
 	if c.Spans == nil {
 		return nil
 	}
-	return c.Spans.Tracer(scope)
+	return &spans{c.Spans.Tracer(scope), c.Logger}
+}
+
+// recovered logs the panic of a provider that ends a span. It is deferred: an operation must end all
+// the same.
+func (s *spans) recovered() {
+	if r := recover(); r != nil {
+		s.log.Error("Config.Spans panicked", "reason", fmt.Sprint(r), "stack", string(debug.Stack()))
+	}
 }
 
 // begin starts an operation, and its span where spans are wanted.
 func (c *Communicator) begin(ctx context.Context, inner *communicator.Communicator, r *engine.Request) (*engine.Work, error) {
-	if c.tracer == nil {
+	if c.spans == nil {
 		return inner.Start(ctx, r)
 	}
-	_, span := c.tracer.Start(ctx, r.Kind.String(), trace.WithAttributes(
+	_, span := c.spans.tracer.Start(ctx, r.Kind.String(), trace.WithAttributes(
 		attribute.String("polyrail.communicator", inner.Name()),
 		attribute.Int("polyrail.rank", inner.Rank()),
 		attribute.Int("polyrail.ranks", inner.Size()),
@@ -36,6 +53,7 @@ func (c *Communicator) begin(ctx context.Context, inner *communicator.Communicat
 		span.SetAttributes(attribute.String("polyrail.name", r.Name))
 	}
 	r.Ended = func(e engine.End) {
+		defer c.spans.recovered()
 		span.SetAttributes(attribute.Int64("polyrail.seq", int64(e.Seq)), attribute.Int("polyrail.bytes", e.Bytes),
 			attribute.Stringer("polyrail.algorithm", e.Algorithm))
 		finish(span, e.Err)

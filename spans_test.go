@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,32 @@ func TestOperationsHaveSpans(t *testing.T) {
 		}
 		if took := spans[0].EndTime().Sub(spans[0].StartTime()); took < 0 || took > time.Minute {
 			t.Errorf("the operation took %v", took)
+		}
+	})
+}
+
+// faulty is a processor of spans that panics.
+type faulty struct{ tracing.SpanProcessor }
+
+func (faulty) OnEnd(tracing.ReadOnlySpan) { panic("the exporter is gone") }
+
+func TestOperationsEndThoughTheirSpansPanic(t *testing.T) {
+	provider := tracing.NewTracerProvider(tracing.WithSpanProcessor(faulty{tracetest.NewSpanRecorder()}))
+	inBed(t, 2, 1, func(c *Config) { c.Spans = provider }, func(b *bed) {
+		comms := b.form("train")
+		for _, elements := range []int{1, 100_000} {
+			b.each(func(i int) error {
+				buf := operand(i, elements)
+				if err := b.returned("AllReduce", time.Second, func() error {
+					return AllReduce(b.t.Context(), comms[i], buf, Sum)
+				}); err != nil {
+					return err
+				}
+				return checkSum(buf, 2)
+			})
+		}
+		if log := b.log.String(); !strings.Contains(log, "the exporter is gone") {
+			t.Error("the log says nothing of the panics")
 		}
 	})
 }
