@@ -123,7 +123,8 @@ func (c *Communicator) sibling(inner *communicator.Communicator) *Communicator {
 
 // Close waits for the operations in flight and for the other ranks to acknowledge the farewell, or
 // for the context, which ends what is in flight with an error. Where it is over already, and nothing
-// is in flight, Close only tells the other ranks: what this one has called they can finish.
+// is in flight, Close only tells the other ranks: what this one has called they can finish. A broken
+// communicator is to be closed, too: until then the node keeps it, in some 30 KiB.
 //
 // A user-defined operator that does not return may hold memory at the end of the context. The error
 // says so, and the communicator is closed when it has returned. Another Close waits for that.
