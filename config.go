@@ -294,11 +294,7 @@ func ParseRail(s string) (Rail, error) {
 
 // ParseCPUs reads a list of cores for Rail.CPUs: "0-3,8" or "0-3+8".
 func ParseCPUs(s string) ([]int, error) {
-	cores, err := affinity.Parse(s)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", fault.ErrConfig, err)
-	}
-	return cores, nil
+	return parsed(affinity.Parse(s))
 }
 
 // FormatCPUs writes cores as ParseCPUs reads them: "0-3+8".
@@ -312,8 +308,8 @@ func (c Config) Validate() error {
 	gossip.Node, gossip.Incarnation, gossip.Cluster = c.Name, 1, "any"
 	gossip.Bind, gossip.Advertise, gossip.Join = c.Bind, c.Advertise, c.Join
 	faults = append(faults, gossip.Faults()...)
-	if c.Cluster == "" || len(c.Cluster) > 128 {
-		add("cluster %q: needs 1 to 128 bytes", c.Cluster)
+	if c.Cluster == "" || len(c.Cluster) > 128 || !utf8.ValidString(c.Cluster) {
+		add("cluster %q: needs 1 to 128 bytes of text", c.Cluster)
 	}
 	faults = append(faults, c.Rendezvous.faults()...)
 	if len(c.Rails) == 0 {

@@ -70,11 +70,7 @@ const (
 
 // ParseTreeResults reads a way by its name: unicast, multicast or both.
 func ParseTreeResults(s string) (TreeResults, error) {
-	r, err := sharp.ParseResults(s)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", fault.ErrConfig, err)
-	}
-	return r, nil
+	return parsed(sharp.ParseResults(s))
 }
 
 // TreeMode says which operations go over aggregation trees, of those that can.

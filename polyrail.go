@@ -18,6 +18,8 @@
 package polyrail
 
 import (
+	"fmt"
+
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 )
@@ -49,7 +51,7 @@ func ToBFloat16(f float32) BFloat16 { return op.ToBFloat16(f) }
 type DType = op.DType
 
 // ParseDType finds an element type by name: "float32", "bfloat16", …
-func ParseDType(name string) (DType, error) { return op.ParseDType(name) }
+func ParseDType(name string) (DType, error) { return parsed(op.ParseDType(name)) }
 
 // DTypes lists every element type.
 func DTypes() []DType { return append([]DType(nil), op.DTypes...) }
@@ -83,7 +85,7 @@ var (
 func Ops() []Op { return append([]Op(nil), op.BuiltIn...) }
 
 // ParseOp finds a built-in operator by name: "sum", "max", …
-func ParseOp(name string) (Op, error) { return op.Parse(name) }
+func ParseOp(name string) (Op, error) { return parsed(op.Parse(name)) }
 
 // UserOp makes an operator of a function that sets dst[i] = a[i] ∘ b[i] for equally long
 // slices; dst may be the same memory as a or b. It must be associative and commutative and
@@ -115,7 +117,15 @@ const (
 
 // ParseAlgorithm finds an algorithm by name: "auto", "ring", "recursive-doubling", "bcube", "tree",
 // "chain", "direct", "bruck", "hierarchical", "leaders". docs/collectives.md says which kinds have it.
-func ParseAlgorithm(name string) (Algorithm, error) { return op.ParseAlgorithm(name) }
+func ParseAlgorithm(name string) (Algorithm, error) { return parsed(op.ParseAlgorithm(name)) }
+
+// parsed is what a core reads by name, whose errors are of no kind.
+func parsed[T any](v T, err error) (T, error) {
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return v, err
+}
 
 // What errors.Is finds in an error of this package.
 var (

@@ -285,10 +285,10 @@ func TestConfigListsEveryFault(t *testing.T) {
 			t.Errorf("%v, want %q in it", err, word)
 		}
 	}
-	cfg.Name, cfg.Host = "two words", "\xff"
+	cfg.Name, cfg.Host, cfg.Cluster = "two words", "\xff", "d\xff"
 	cfg.Rails = []Rail{{Name: "b\xff", Protocol: "tcp", Device: "x"}, {Name: "c", Protocol: "tcp", Device: "x", Weight: 1<<24 + 1}}
 	err = cfg.Validate() // what would fail when rails are up, or break the agreement on a communicator
-	for _, word := range []string{`name "two words"`, `host "\xff"`, `rail "b\xff"`, `rail "c": weight 16777217`} {
+	for _, word := range []string{`name "two words"`, `host "\xff"`, `cluster "d\xff"`, `rail "b\xff"`, `rail "c": weight 16777217`} {
 		if !strings.Contains(fmt.Sprint(err), word) {
 			t.Errorf("%v, want %q in it", err, word)
 		}
@@ -324,12 +324,15 @@ func TestParseRail(t *testing.T) {
 }
 
 // Whoever reads a configuration tells its faults by ErrConfig, whichever setting it is.
-func TestModesAreReadByTheirNames(t *testing.T) {
+func TestNamesThatAreReadAreConfiguration(t *testing.T) {
 	for what, parse := range map[string]func(s string) (fmt.Stringer, error){
 		"measured": func(s string) (fmt.Stringer, error) { return ParseTreeMode(s) },
 		"both":     func(s string) (fmt.Stringer, error) { return ParseTreeResults(s) },
 		"static":   func(s string) (fmt.Stringer, error) { return ParseBalanceMode(s) },
 		"fixed":    func(s string) (fmt.Stringer, error) { return ParseOrderMode(s) },
+		"float32":  func(s string) (fmt.Stringer, error) { return ParseDType(s) },
+		"minloc":   func(s string) (fmt.Stringer, error) { return ParseOp(s) },
+		"ring":     func(s string) (fmt.Stringer, error) { return ParseAlgorithm(s) },
 	} {
 		if m, err := parse(what); err != nil || m.String() != what {
 			t.Errorf("%s: %v, %v", what, m, err)

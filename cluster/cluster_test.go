@@ -395,12 +395,12 @@ func TestTheBoundAddressIsNamedWhenItIsTaken(t *testing.T) {
 
 func TestValidateListsEveryFault(t *testing.T) {
 	c := DefaultConfig()
-	c.Node, c.Bind, c.Join, c.Rejoin = "a b", "nowhere", []string{"host", "host:0"}, 0
+	c.Node, c.Bind, c.Join, c.Rejoin, c.Cluster = "a b", "nowhere", []string{"host", "host:0"}, 0, "c\xff"
 	err := c.Validate()
 	if !errors.Is(err, fault.ErrConfig) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{`"a b"`, `"nowhere"`, `"host"`, `"host:0"`, "Rejoin", "incarnation"} {
+	for _, want := range []string{`"a b"`, `"nowhere"`, `"host"`, `"host:0"`, "Rejoin", "incarnation", `"c\xff"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is missing in: %v", want, err)
 		}

@@ -132,7 +132,7 @@ func (c *Config) Faults() (faults []error) {
 	add(ValidPath(c.Path), "path %q: names with a slash between any two, at most %d bytes", c.Path, MaxPath)
 	add(validNode(c.Node), "node name %q: 1 to %d bytes of printable text without blanks, '#' and '/'", c.Node, view.MaxNode)
 	add(c.Incarnation > 0, "incarnation 0")
-	add(c.Cluster != "" && len(c.Cluster) <= memberlist.LabelMaxSize, "cluster name %q: 1 to %d bytes", c.Cluster, memberlist.LabelMaxSize)
+	add(validCluster(c.Cluster), "cluster name %q: 1 to %d bytes of text", c.Cluster, memberlist.LabelMaxSize)
 	if err := checkAddr(c.Bind, true); err != nil {
 		add(false, "bind address %q: %w", c.Bind, err)
 	}
@@ -157,7 +157,6 @@ func (c *Config) Faults() (faults []error) {
 	} {
 		add(d.value > 0, "%s is %v, must be positive", d.name, d.value)
 	}
-	add(c.Store == nil || validCluster(c.Cluster), "cluster name %q: a store needs valid UTF-8", c.Cluster)
 	add(c.EntryTTL > 2*c.StoreTimeout, "EntryTTL %v is not above two StoreTimeouts of %v",
 		c.EntryTTL, c.StoreTimeout)
 	add(c.RetryMin <= c.RetryMax, "RetryMin %v is above RetryMax %v", c.RetryMin, c.RetryMax)
