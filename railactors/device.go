@@ -149,12 +149,22 @@ func (f *Fabric) strayed(i int, old transport.Device, why error) {
 	if r.device() != old {
 		return
 	}
-	if r.astray.Swap(&why) == nil {
+	said := r.astray.Load()
+	if said == nil {
+		r.astray.Store(&why)
 		f.log.Warn("rail lost its address", "rail", r.name, "error", why)
 	}
 	device, err := r.transport.Open(r.selector)
-	if err != nil {
-		return // the next attempt to connect looks again
+	if err != nil { // the next attempt to connect looks again
+		keeps := why
+		if !errors.Is(err, transport.ErrAbsent) {
+			keeps = fmt.Errorf("%w, and the one that there is can't be used: %w", why, err)
+			if said == nil || (*said).Error() != keeps.Error() {
+				f.log.Warn("rail can't move", "rail", r.name, "error", keeps)
+			}
+		}
+		r.astray.Store(&keeps)
+		return
 	}
 	if !elsewhere(old.Addr(), device.Addr()) {
 		device.Close()

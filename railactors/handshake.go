@@ -237,12 +237,13 @@ func (p *Peer) attempt(ctx context.Context, rail int, probe bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.RankTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.RankTimeout,
+		fmt.Errorf("nobody answered within %v: %w", f.cfg.RankTimeout, context.DeadlineExceeded))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	generation, err := p.offer(conn, rail, probe)
-	if !stop() && err == nil {
-		err = context.Cause(ctx) // the connection is closed already
+	if !stop() {
+		err = context.Cause(ctx) // the connection is closed, which is all that offer knows
 	}
 	if err != nil || probe {
 		conn.Close()

@@ -2,7 +2,9 @@ package railactors
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -189,4 +191,60 @@ func TestARailThatIsConnectedIsUpWhateverIsSaidOfItsLink(t *testing.T) {
 	if s := n[0].fabric.Rails()[0]; !s.Up {
 		t.Errorf("status with a connection: %+v", s)
 	}
+}
+
+// stuck is a transport whose device loses its address, and can't be opened at the next one.
+type stuck struct {
+	transport.Transport
+	gone *atomic.Bool
+}
+
+func (s stuck) Open(name string) (transport.Device, error) {
+	if s.gone.Load() {
+		return nil, errors.New("the port is taken")
+	}
+	d, err := s.Transport.Open(name)
+	return &stuckDevice{d, s.gone}, err
+}
+
+type stuckDevice struct {
+	transport.Device
+	gone *atomic.Bool
+}
+
+func (d *stuckDevice) Dial(ctx context.Context, addr string) (transport.Conn, error) {
+	if d.gone.Load() {
+		return nil, fmt.Errorf("%w: its address is gone", transport.ErrAbsent)
+	}
+	return d.Device.Dial(ctx, addr)
+}
+
+func TestARailThatCannotMoveSaysWhyOnce(t *testing.T) {
+	virtual(t, 2, func(b *bed, _ *mem.Network) {
+		var gone atomic.Bool
+		var count atomic.Int64
+		b.tune = func(c *Config) {
+			if c.Node == "a" {
+				c.Rails[1].Transport = stuck{c.Rails[1].Transport, &gone}
+				c.Logger = slog.New(spoken{slog.DiscardHandler, "rail can't move", &count})
+			}
+		}
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		gone.Store(true)
+		breakRail(ab, 1)
+		<-time.After(10 * time.Second)
+		if s := n[0].fabric.Rails()[1]; s.Up || !strings.Contains(s.Chosen, "its address is gone") ||
+			!strings.Contains(s.Chosen, "the port is taken") {
+			t.Errorf("status %+v", s)
+		}
+		if got := count.Load(); got != 1 {
+			t.Errorf("%d lines in the log", got)
+		}
+		gone.Store(false)
+		<-time.After(10 * time.Second)
+		if s := n[0].fabric.Rails()[1]; !s.Up || strings.Contains(s.Chosen, "gone") {
+			t.Errorf("status %+v", s)
+		}
+	})
 }

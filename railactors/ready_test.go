@@ -210,3 +210,33 @@ func TestANodeWithoutAnyDeviceNamesEach(t *testing.T) {
 		}
 	}
 }
+
+func TestARailOnWhichNobodyAnswersIsSaidToBe(t *testing.T) {
+	virtual(t, 2, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		// A stopped process: its kernel accepts, and nobody reads.
+		silent, err := net.Transport("c").Open("rail1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		to := n[1].remote()
+		to.Rails[1].Addr = silent.Addr()
+		ab, err := n[0].fabric.Connect(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := n[0].remote()
+		from.Rails[1].Addr = "" // so b asks nothing there, which would have a begin anew
+		if _, err := n[1].fabric.Connect(from); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(10 * time.Second)
+		ab.mu.Lock()
+		why := ab.obstacle(1)
+		ab.mu.Unlock()
+		if !errors.Is(why, context.DeadlineExceeded) || !strings.Contains(why.Error(), "nobody answered within 2s") {
+			t.Errorf("the rail is not connected because of: %v", why)
+		}
+	})
+}
