@@ -5,22 +5,38 @@ import (
 	"log"
 	"log/slog"
 	"strings"
+	"time"
 )
 
 // memberlistLogger passes memberlist's log on. What matters in it comes to us as errors and events
-// too, so it is all for debugging.
+// too, so it is all for debugging, but that it can't accept: nothing else tells of that.
 func memberlistLogger(l *slog.Logger) *log.Logger {
 	if l == nil {
 		l = slog.Default()
 	}
-	return log.New(logWriter{l}, "", 0)
+	return log.New(&logWriter{log: l}, "", 0)
 }
 
-type logWriter struct{ log *slog.Logger }
+// cannotAccept is before the reason in memberlist's line, which comes again each second.
+const cannotAccept = "Error accepting TCP connection: "
 
-func (w logWriter) Write(p []byte) (int, error) {
-	if w.log.Enabled(context.Background(), slog.LevelDebug) {
-		w.log.Debug(strings.TrimSpace(string(p)))
+// acceptReminder is the time between two warnings of that.
+const acceptReminder = time.Minute
+
+// logWriter is called by one goroutine at a time.
+type logWriter struct {
+	log    *slog.Logger
+	warned time.Time // that it can't accept
+}
+
+func (w *logWriter) Write(p []byte) (int, error) {
+	text := strings.TrimSpace(string(p))
+	_, reason, deaf := strings.Cut(text, cannotAccept)
+	if now := time.Now(); deaf && now.Sub(w.warned) >= acceptReminder {
+		w.warned = now
+		w.log.Warn("gossip can't accept connections: other nodes can't join by this one", "error", reason)
+	} else if w.log.Enabled(context.Background(), slog.LevelDebug) {
+		w.log.Debug(text)
 	}
 	return len(p), nil
 }
