@@ -61,7 +61,7 @@ func newChaos() *cobra.Command {
 			if fs := cmd.Flags(); fs.Changed("scenario") && fs.Changed("seed") {
 				return usagef("--seed draws a scenario, and --scenario names one: choose one")
 			}
-			s, err := f.load()
+			s, err := f.load(cmd.Context())
 			if err != nil {
 				return &usageError{err}
 			}
@@ -74,11 +74,11 @@ func newChaos() *cobra.Command {
 	return cmd
 }
 
-func (f *chaosFlags) load() (faults.Scenario, error) {
+func (f *chaosFlags) load(ctx context.Context) (faults.Scenario, error) {
 	if f.scenario == "" {
 		return onLoopback(faults.Random(f.seed)), nil
 	}
-	text, err := settings.ReadFile(f.scenario)
+	text, err := settings.ReadFile(ctx, f.scenario)
 	if err != nil {
 		return faults.Scenario{}, fmt.Errorf("--scenario: %w", err)
 	}

@@ -300,6 +300,7 @@ func setBy(t *testing.T, command, flag string, args ...string) string {
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
+	cmd.SetContext(t.Context())
 	if err := root.PersistentPreRunE(cmd, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -339,6 +340,7 @@ func TestLocalProcessesGetEverythingOnTheirCommandLine(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--local=3", "--sizes=8,1M", "--eager-bytes=1k"}); err != nil {
 		t.Fatal(err)
 	}
+	cmd.SetContext(t.Context())
 	if err := root.PersistentPreRunE(cmd, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -360,6 +362,7 @@ func TestATokenOfTheEnvironmentIsOnNoCommandLine(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--local=2", "--http=127.0.0.1:9321"}); err != nil {
 		t.Fatal(err)
 	}
+	cmd.SetContext(t.Context())
 	if err := root.PersistentPreRunE(cmd, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func configured(t *testing.T, file, text string, cmd *cobra.Command, known func(
 	if err := cmd.Flags().Set(settings.ConfigFlag, file); err != nil {
 		t.Fatal(err)
 	}
-	if err := settings.Apply(cmd.Flags(), known); err != nil {
+	if err := settings.Apply(t.Context(), cmd.Flags(), known); err != nil {
 		if !strings.Contains(err.Error(), file) {
 			t.Fatalf("%q: error %q doesn't name the file", text, err)
 		}
@@ -95,7 +95,7 @@ func FuzzConfigFile(f *testing.F) {
 		nodeflags.Register(flags, &cfg)
 		flags.String(settings.ConfigFlag, file, "")
 		write(t, file, text)
-		if settings.Apply(flags, known) == nil {
+		if settings.Apply(t.Context(), flags, known) == nil {
 			_ = cfg.Validate() // whatever it says
 		}
 	})

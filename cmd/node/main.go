@@ -78,8 +78,9 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	var usage *usageError
-	wrongUse := errors.As(err, &usage) || errors.Is(err, polyrail.ErrConfig)
-	if !wrongUse && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	interrupted := ctx.Err() != nil && errors.Is(err, context.Canceled)
+	wrongUse := !interrupted && (errors.As(err, &usage) || errors.Is(err, polyrail.ErrConfig))
+	if interrupted {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
 	fmt.Fprintln(stderr, "node:", oneLine(err))

@@ -69,7 +69,7 @@ func newRoot() *cobra.Command {
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpColumns)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := settings.Apply(cmd.Flags(), knownKey(root)); err != nil {
+		if err := settings.Apply(cmd.Context(), cmd.Flags(), knownKey(root)); err != nil {
 			return &usageError{err}
 		}
 		return nil

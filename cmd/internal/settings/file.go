@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,25 @@ import (
 // MaxFileBytes bounds a file that a command reads.
 const MaxFileBytes = 1 << 20
 
-// ReadFile reads a file of a bounded length.
-func ReadFile(name string) ([]byte, error) {
+// ReadFile reads a file of a bounded length. Where that takes for ever, as of a pipe that nobody
+// writes to, the end of ctx is its end; what reads goes on until somebody does.
+func ReadFile(ctx context.Context, name string) ([]byte, error) {
+	var text []byte
+	var err error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		text, err = readAll(name)
+	}()
+	select {
+	case <-read:
+		return text, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no text of %s yet: %w", name, context.Cause(ctx))
+	}
+}
+
+func readAll(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -36,7 +54,7 @@ type config struct {
 }
 
 // openConfig reads the file that --config names, if any.
-func openConfig(flags *pflag.FlagSet, known func(key string) bool) (*config, error) {
+func openConfig(ctx context.Context, flags *pflag.FlagSet, known func(key string) bool) (*config, error) {
 	c := &config{}
 	f := flags.Lookup(ConfigFlag)
 	if f == nil {
@@ -49,7 +67,7 @@ func openConfig(flags *pflag.FlagSet, known func(key string) bool) (*config, err
 	if c.name == "" {
 		return c, nil
 	}
-	text, err := ReadFile(c.name)
+	text, err := ReadFile(ctx, c.name)
 	if err == nil {
 		err = c.decode(string(text))
 	}

@@ -7,6 +7,7 @@
 package settings
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -39,9 +40,10 @@ func WithoutTwins(env []string) []string {
 // Apply sets each flag that the command line left alone from the environment or from
 // the file that the flag --config names. known tells which keys a file may hold: those of
 // all commands, so that one file serves them all; any other key is an error that names it.
-// An error names the variable or the file and key whose value is at fault.
-func Apply(flags *pflag.FlagSet, known func(key string) bool) error {
-	file, err := openConfig(flags, known)
+// An error names the variable or the file and key whose value is at fault. The end of ctx is an
+// error while the file is read.
+func Apply(ctx context.Context, flags *pflag.FlagSet, known func(key string) bool) error {
+	file, err := openConfig(ctx, flags, known)
 	if err != nil {
 		return err
 	}

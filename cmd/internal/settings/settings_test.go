@@ -38,7 +38,7 @@ func parse(t *testing.T, args ...string) (*flags, error) {
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
-	return f, Apply(fs, func(key string) bool { return fs.Lookup(key) != nil || key == "of-another-command" })
+	return f, Apply(t.Context(), fs, func(key string) bool { return fs.Lookup(key) != nil || key == "of-another-command" })
 }
 
 func format(s string) string { return s }

@@ -53,7 +53,7 @@ func parse(text string, log io.Writer) (polyrail.Config, error) {
 		}
 	}
 	known := func(key string) bool { return fs.Lookup(key) != nil }
-	if err := settings.Apply(fs, known); err != nil {
+	if err := settings.Apply(context.Background(), fs, known); err != nil {
 		return cfg, fmt.Errorf("%w: %w", polyrail.ErrConfig, err)
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
