@@ -17,13 +17,9 @@ import (
 // timelineEvents are kept of rank 0: some tens of megabytes of text.
 const timelineEvents = 200_000
 
-// writeTimeline writes a trace to a file.
-func writeTimeline(name string, trace *polyrail.Trace) error {
+// writeTimeline writes a trace to a file, and closes both.
+func writeTimeline(file *os.File, trace *polyrail.Trace) error {
 	trace.Stop()
-	file, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("--timeline: %w", err)
-	}
 	if err := errors.Join(trace.Write(file), file.Close()); err != nil {
 		return fmt.Errorf("--timeline: %w", err)
 	}
@@ -50,11 +46,15 @@ func (f *benchFlags) measure(ctx context.Context, node *polyrail.Node, stdout io
 		defer func() { err = errors.Join(err, g.plot.finish()) }()
 	}
 	if f.timeline != "" && c.Rank() == 0 {
+		file, failed := os.Create(f.timeline) // at once, so that a long measurement isn't in vain
+		if failed != nil {
+			return 0, fmt.Errorf("--timeline: %w", failed)
+		}
 		trace, failed := c.Trace(timelineEvents)
 		if failed != nil {
-			return 0, failed
+			return 0, errors.Join(failed, file.Close())
 		}
-		defer func() { err = errors.Join(err, writeTimeline(f.timeline, trace)) }()
+		defer func() { err = errors.Join(err, writeTimeline(file, trace)) }()
 	}
 	for i, o := range chosen(f.op) {
 		if i > 0 && c.Rank() == 0 && !f.json && !f.csv {

@@ -18,6 +18,16 @@ import (
 	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 )
 
+func TestAFileThatCannotBeMadeIsFoundOutBeforeMeasuring(t *testing.T) {
+	for _, flag := range []string{"--profile", "--timeline"} {
+		code, out, errs := node(t, "bench", "--ranks", "1", "--name", "a", "--bind", "127.0.0.1:0", "--rail", "r0=tcp:127.0.0.1",
+			"--sizes", "8", "--min-time", "1ms", "--csv", flag+"="+strings.Repeat("x", 300)) // the directory is there
+		if code != exitFailure || !strings.Contains(errs, flag+": open ") || out != "" {
+			t.Errorf("%s: exit code %d, after this was measured: %q\n%s", flag, code, out, errs)
+		}
+	}
+}
+
 // TestBenchOverProcesses runs the command as a user does: K processes, sockets, gossip.
 func TestBenchOverProcesses(t *testing.T) {
 	if testing.Short() {
