@@ -470,3 +470,20 @@ func TestWhoListensOnAllInterfacesIsReachedAtOneOfThem(t *testing.T) {
 		})
 	}
 }
+
+func TestANodeOnLoopbackSaysThatASeedElsewhereCannotReachIt(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
+		const elsewhere = "240.0.0.1:7946" // no host can have it
+		for seed, want := range map[string]int{elsewhere: 1, "127.0.0.2:7946": 0} {
+			var log journal
+			conf := config(memnet.New(), "a", 7, "127.0.0.1:7946", seed)
+			conf.Logger = log.logger()
+			a := start(t, conf)
+			pass(time.Minute)
+			closeAll(t, a)
+			if got := log.count("level=WARN", "bound to loopback", seed); got != want {
+				t.Errorf("joining %s it warns %d times, want %d", seed, got, want)
+			}
+		}
+	})
+}

@@ -60,6 +60,7 @@ type Gossip struct {
 	// The seeker's own:
 	itself     []string             // addresses at which this node reached itself
 	complained time.Time            // when it was last warned that no seed answers
+	unreached  bool                 // it was warned that other hosts can't reach this node
 	later      map[string]time.Time // processes of this node's name that are to go, by when they were seen
 
 	poke chan struct{} // wakes the seeker

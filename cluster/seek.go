@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,6 +106,7 @@ func (g *Gossip) announceJoined() {
 // leads to a living node.
 func (g *Gossip) attempt(entries []Entry, storeErr error) bool {
 	seeds, errs := g.resolveSeeds()
+	g.checkReach(seeds)
 	missing := g.roster.missing(seeds, time.Now())
 	g.forgetMismatches()
 	results := g.joinAll(missing)
@@ -266,6 +269,29 @@ func (g *Gossip) resolveSeeds() (addrs []string, errs []SeedError) {
 		}
 	}
 	return addrs, errs
+}
+
+// checkReach warns, once, of a seed on another host where this node's address is of loopback. Both
+// seem to meet, since the seed answers what it is asked: but it can't ask, and takes this node for dead.
+func (g *Gossip) checkReach(seeds []string) {
+	self, err := netip.ParseAddrPort(g.self.Addr)
+	if err != nil || !self.Addr().IsLoopback() || g.unreached {
+		return
+	}
+	local, err := net.InterfaceAddrs()
+	if err != nil {
+		return
+	}
+	elsewhere := func(seed string) bool {
+		ap, err := netip.ParseAddrPort(seed)
+		here := func(a net.Addr) bool { return strings.HasPrefix(a.String(), ap.Addr().String()+"/") }
+		return err == nil && !ap.Addr().IsLoopback() && !slices.ContainsFunc(local, here)
+	}
+	if i := slices.IndexFunc(seeds, elsewhere); i >= 0 {
+		g.unreached = true
+		g.log.Warn("other hosts can't reach this node: gossip is bound to loopback, bind it to an address of a network",
+			"address", g.self.Addr, "seed", seeds[i])
+	}
 }
 
 func (g *Gossip) isItself(addr string) bool {
