@@ -71,7 +71,7 @@ type Config struct {
 	SharedMemoryRing  int
 	SharedMemoryLimit int64
 
-	RankTimeout      time.Duration // a rank that its runtime has not answered for, on any rail, is lost after this
+	RankTimeout      time.Duration // all know within this that a rank is lost: its runtime has not answered for 7/8 of it, on any rail
 	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives
 	OperationTimeout time.Duration // an operation fails after this; 0: it may take as long as its ranks live
 

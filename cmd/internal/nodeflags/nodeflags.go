@@ -99,7 +99,7 @@ func RegisterSeeds(fs *pflag.FlagSet, cfg *polyrail.Config) {
 func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.StringVar(&cfg.Cluster, "cluster", cfg.Cluster, "`NAME` of the cluster; nodes of another one are refused")
 	fs.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "how many nodes the cluster is expected to have (0: some tens); from 32 on gossip is more patient")
-	fs.DurationVar(&cfg.RankTimeout, "rank-timeout", cfg.RankTimeout, "a rank not heard from for this long is lost")
+	fs.DurationVar(&cfg.RankTimeout, "rank-timeout", cfg.RankTimeout, "a rank not heard from for 7/8 of this is lost, and all know within it")
 	fs.DurationVar(&cfg.RailTimeout, "rail-timeout", cfg.RailTimeout, "a rail on which another host confirms nothing for this long is left")
 	fs.DurationVar(&cfg.OperationTimeout, "operation-timeout", cfg.OperationTimeout, "an operation that takes longer fails (0: no limit)")
 	settings.Var(fs, &cfg.Balance, "balance", "MODE", polyrail.ParseBalanceMode, polyrail.BalanceMode.String,
