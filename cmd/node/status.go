@@ -52,11 +52,14 @@ func (f *watchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.keys.CA, "tls-ca", "", "`FILE` with the authorities that vouch for the node")
 	fs.StringVar(&f.keys.Cert, "tls-cert", "", "`FILE` with a certificate to show in place of a token")
 	fs.StringVar(&f.keys.Key, "tls-key", "", "`FILE` with its private key")
-	fs.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the node's answer")
+	fs.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the node's answer, and for each that follows")
 	f.common.register(fs, slog.LevelWarn)
 }
 
-// patience is how many frames, one a second, status waits for two answers of each other node.
+// frameEvery is the time between two frames of a node where nothing happens.
+const frameEvery = time.Second
+
+// patience is how many frames status waits for two answers of each other node.
 const patience = 4
 
 func newStatus() *cobra.Command {
@@ -91,8 +94,13 @@ func newTop() *cobra.Command {
 		Use: "top", Short: "Show what a node and its cluster do, again and again", Long: topLong,
 		Example: "  node top --http 127.0.0.1:9321",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithCancelCause(cmd.Context())
+			defer cancel(nil)
+			silence := time.AfterFunc(f.timeout, func() { cancel(fmt.Errorf("silent for %v: %w", f.timeout, context.DeadlineExceeded)) })
+			defer silence.Stop()
 			sent := make(rates)
-			err := f.watch(cmd.Context(), func(now, before *polyrail.ClusterStatus) (bool, error) {
+			err := f.watch(ctx, func(now, before *polyrail.ClusterStatus) (bool, error) {
+				silence.Reset(f.timeout + frameEvery)
 				sent.see(now)
 				if before == nil {
 					return true, nil

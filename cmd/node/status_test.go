@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +66,26 @@ func TestStatusAndTopShowACluster(t *testing.T) {
 	defer cancel()
 	if code, out, errs = run(ctx, "top", "--http-token", token); code != 0 || strings.Count(out, "\x1b[H") < 1 || !strings.Contains(out, "rail1") {
 		t.Errorf("top: %d %s\n%s", code, errs, out)
+	}
+}
+
+func TestTopEndsWhereNobodyAnswers(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"without frames": func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+	} {
+		s := httptest.NewServer(answer)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		var errs bytes.Buffer
+		code := execute(ctx, []string{"top", "--http", s.URL, "--timeout", "10ms"}, io.Discard, &errs)
+		if code != exitFailure || !strings.Contains(errs.String(), s.URL) || !strings.Contains(errs.String(), "silent for 10ms") {
+			t.Errorf("%s: exit code %d, %q", name, code, errs.String())
+		}
+		cancel()
+		s.Close()
 	}
 }
 
