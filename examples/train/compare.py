@@ -106,7 +106,8 @@ def start(a: argparse.Namespace, way: str, rank: int) -> subprocess.Popen:
 
 def die_with_parent() -> None:
     """Has the kernel kill this process when the one that started it ends, also if that is killed."""
-    libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if sys.platform == "linux":
+        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def stop(ranks: list[subprocess.Popen]) -> None:
