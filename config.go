@@ -71,7 +71,9 @@ type Config struct {
 	SharedMemoryRing  int
 	SharedMemoryLimit int64
 
-	RankTimeout      time.Duration // all know within this that a rank is lost: its runtime has not answered for 7/8 of it, on any rail
+	// RankTimeout is how long it takes all to know that a rank is lost. Its runtime has then not
+	// answered on any rail for 7/8 of it.
+	RankTimeout      time.Duration
 	RailTimeout      time.Duration // a rail on which the other host confirms nothing for this long is left while another one lives
 	OperationTimeout time.Duration // an operation fails after this; 0: it may take as long as its ranks live
 

@@ -128,25 +128,29 @@ func TestANodeThatIsBusyIsAskedEverLess(t *testing.T) {
 	})
 }
 
-// oneWay is a transport whose devices take connections, and make none while cut.
-type oneWay struct {
+// refusing is a transport whose devices take connections, and make none while it is on.
+type refusing struct {
 	transport.Transport
-	cut *atomic.Bool
+	on         *atomic.Bool
+	dial, open error // open: of the device, while it is on; nil: it can be opened
 }
 
-func (o oneWay) Open(name string) (transport.Device, error) {
-	d, err := o.Transport.Open(name)
-	return &oneWayDevice{d, o.cut}, err
+func (r refusing) Open(name string) (transport.Device, error) {
+	if r.open != nil && r.on.Load() {
+		return nil, r.open
+	}
+	d, err := r.Transport.Open(name)
+	return &refusingDevice{d, r}, err
 }
 
-type oneWayDevice struct {
+type refusingDevice struct {
 	transport.Device
-	cut *atomic.Bool
+	of refusing
 }
 
-func (d *oneWayDevice) Dial(ctx context.Context, addr string) (transport.Conn, error) {
-	if d.cut.Load() {
-		return nil, errors.New("no way")
+func (d *refusingDevice) Dial(ctx context.Context, addr string) (transport.Conn, error) {
+	if d.of.on.Load() {
+		return nil, d.of.dial
 	}
 	return d.Device.Dial(ctx, addr)
 }
@@ -158,7 +162,7 @@ func TestAnOutageInOneDirectionIsLoggedOnce(t *testing.T) {
 		var cut atomic.Bool
 		b.tune = func(c *Config) {
 			if c.Node == "a" {
-				c.Rails[1].Transport = oneWay{c.Rails[1].Transport, &cut}
+				c.Rails[1].Transport = refusing{c.Rails[1].Transport, &cut, errors.New("no way"), nil}
 				c.Logger = slog.New(spoken{slog.DiscardHandler, "pair can't connect, trying on", &count})
 			}
 		}

@@ -193,39 +193,15 @@ func TestARailThatIsConnectedIsUpWhateverIsSaidOfItsLink(t *testing.T) {
 	}
 }
 
-// stuck is a transport whose device loses its address, and can't be opened at the next one.
-type stuck struct {
-	transport.Transport
-	gone *atomic.Bool
-}
-
-func (s stuck) Open(name string) (transport.Device, error) {
-	if s.gone.Load() {
-		return nil, errors.New("the port is taken")
-	}
-	d, err := s.Transport.Open(name)
-	return &stuckDevice{d, s.gone}, err
-}
-
-type stuckDevice struct {
-	transport.Device
-	gone *atomic.Bool
-}
-
-func (d *stuckDevice) Dial(ctx context.Context, addr string) (transport.Conn, error) {
-	if d.gone.Load() {
-		return nil, fmt.Errorf("%w: its address is gone", transport.ErrAbsent)
-	}
-	return d.Device.Dial(ctx, addr)
-}
-
+// Its device loses its address, and can't be opened at the next one.
 func TestARailThatCannotMoveSaysWhyOnce(t *testing.T) {
 	virtual(t, 2, func(b *bed, _ *mem.Network) {
 		var gone atomic.Bool
 		var count atomic.Int64
 		b.tune = func(c *Config) {
 			if c.Node == "a" {
-				c.Rails[1].Transport = stuck{c.Rails[1].Transport, &gone}
+				c.Rails[1].Transport = refusing{c.Rails[1].Transport, &gone,
+					fmt.Errorf("%w: its address is gone", transport.ErrAbsent), errors.New("the port is taken")}
 				c.Logger = slog.New(spoken{slog.DiscardHandler, "rail can't move", &count})
 			}
 		}
