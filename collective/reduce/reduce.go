@@ -59,10 +59,6 @@ var chosen = choose()
 // combines holds the built-in operators of chosen as For returns them.
 var combines = wrapAll(chosen.binary)
 
-// Implementation names the kernels chosen for this processor when the program
-// started: "avx2+f16c" or "go".
-func Implementation() string { return chosen.name }
-
 // For returns the kernel of o on elements of type d: dst[i] = a[i] ∘ b[i]. dst may be
 // exactly a or exactly b, but must not overlap them otherwise. Avg has Sum's kernel, to
 // be followed by Divide. A user-defined operator's kernel is the user's function.
