@@ -94,6 +94,7 @@ type Hello struct {
 	Session       uint64                 `protobuf:"varint,10,opt,name=session,proto3" json:"session,omitempty"`                            // of the speaker with the other node: a number that a node gives anew whenever it starts over with a peer
 	ToSession     uint64                 `protobuf:"varint,11,opt,name=to_session,json=toSession,proto3" json:"to_session,omitempty"`       // the other node's; 0 until it is known
 	CreditBytes   uint64                 `protobuf:"varint,12,opt,name=credit_bytes,json=creditBytes,proto3" json:"credit_bytes,omitempty"` // credit that the speaker gives the other node to begin with
+	BigEndian     bool                   `protobuf:"varint,13,opt,name=big_endian,json=bigEndian,proto3" json:"big_endian,omitempty"`       // the speaker's byte order, in which its elements travel
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +211,13 @@ func (x *Hello) GetCreditBytes() uint64 {
 		return x.CreditBytes
 	}
 	return 0
+}
+
+func (x *Hello) GetBigEndian() bool {
+	if x != nil {
+		return x.BigEndian
+	}
+	return false
 }
 
 // Refuse is the payload of a frame of kind Refuse: the answer to a Hello that cannot be
@@ -1968,7 +1976,7 @@ var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
 	"\n" +
-	"\rcontrol.proto\x12\bpolyrail\x1a\rcluster.proto\"\xce\x02\n" +
+	"\rcontrol.proto\x12\bpolyrail\x1a\rcluster.proto\"\xed\x02\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -1985,7 +1993,9 @@ const file_control_proto_rawDesc = "" +
 	" \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"to_session\x18\v \x01(\x04R\ttoSession\x12!\n" +
-	"\fcredit_bytes\x18\f \x01(\x04R\vcreditBytes\"\x8c\x01\n" +
+	"\fcredit_bytes\x18\f \x01(\x04R\vcreditBytes\x12\x1d\n" +
+	"\n" +
+	"big_endian\x18\r \x01(\bR\tbigEndian\"\x8c\x01\n" +
 	"\x06Refuse\x12)\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x15.polyrail.Refuse.CodeR\x04code\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"?\n" +

@@ -3,6 +3,7 @@ package railactors
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -133,6 +134,9 @@ func deadline(conn transport.Conn, t time.Time) error {
 	return errors.Join(conn.SetReadDeadline(t), conn.SetWriteDeadline(t))
 }
 
+// bigEndian is this host's byte order. Elements travel as they lie in memory.
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
 // hello is what this side says on a rail. Generation is the one that it proposes, or decided on.
 func (p *Peer) hello(rail int, generation uint64, probe bool) *messages.Hello {
 	f := p.fabric
@@ -142,6 +146,7 @@ func (p *Peer) hello(rail int, generation uint64, probe bool) *messages.Hello {
 		Version: wire.Version, Cluster: f.cfg.Cluster, Node: f.cfg.Node, Incarnation: f.cfg.Incarnation,
 		To: p.node, ToIncarnation: p.incarnation, Rail: f.rails[rail].name, Generation: generation, Probe: probe,
 		Session: p.session, ToSession: p.remoteSession, CreditBytes: uint64(f.cfg.CreditBytes),
+		BigEndian: bigEndian,
 	}
 }
 
@@ -150,6 +155,8 @@ func (f *Fabric) check(h *messages.Hello) *refusal {
 	switch {
 	case h.Version != wire.Version:
 		return refuse(messages.Refuse_OTHER, "protocol version %d, node %q speaks %d", h.Version, f.cfg.Node, wire.Version)
+	case h.BigEndian != bigEndian:
+		return refuse(messages.Refuse_OTHER, "the other byte order than node %q has", f.cfg.Node)
 	case h.Cluster != f.cfg.Cluster:
 		return refuse(messages.Refuse_OTHER, "cluster %q, node %q belongs to %q", clip(h.Cluster), f.cfg.Node, f.cfg.Cluster)
 	case h.To != f.cfg.Node:

@@ -73,6 +73,7 @@ func TestAHelloThatDoesNotFitIsRefusedWithTheReason(t *testing.T) {
 		}
 		for want, change := range map[string]func(h *messages.Hello){
 			"refused: protocol version 9":                  func(h *messages.Hello) { h.Version = 9 },
+			"refused: the other byte order":                func(h *messages.Hello) { h.BigEndian = !h.BigEndian },
 			`refused: cluster "other"`:                     func(h *messages.Hello) { h.Cluster = "other" },
 			`refused: node "z" is meant`:                   func(h *messages.Hello) { h.To = "z" },
 			"refused: incarnation 7":                       func(h *messages.Hello) { h.ToIncarnation = 7 },
