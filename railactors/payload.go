@@ -1,7 +1,10 @@
 package railactors
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/polyrail/polyrail/messages/wire"
 )
@@ -14,18 +17,112 @@ const (
 	quickPiece = 64       // one that took at most this part of the rank timeout says that it is
 )
 
-// receive reads a payload to where it lands, or lends it to who folds it, and returns who is to hear
-// of that.
-func (r *reader) receive(l *Landing) (to Receiver, n int, err error) {
+// body is what follows a frame's header, as far as it hasn't been read.
+type body struct {
+	open      bool
+	left      int      // bytes
+	dst       []byte   // where they go; nil: nowhere, or to fold
+	fold      Fold     // who uses them where they lie
+	receiver  Receiver // who is to hear of the end; nil: nobody
+	tag       uint64
+	keeps     bool // the credit stays taken
+	revocable bool // the memory may be taken back: see landing
+}
+
+// errUnfinished is a frame whose rest isn't there, for a caller that polls.
+var errUnfinished = errors.New("the rest of the frame is to come")
+
+// land opens the body of a frame that somebody wants: it is read to where it belongs, or lent to who
+// folds it, and who borrows it hears of the end.
+func (r *reader) land(l *Landing, revocable bool) {
+	b := &r.body
+	b.dst, b.receiver, b.tag, b.keeps, b.revocable = l.Dst, l.Receiver, l.Tag, l.Keeps, revocable
 	if folder, ok := l.Receiver.(Folder); ok && r.lender != nil {
-		whole := r.conn.Buffered() >= len(l.Dst)
-		if fold := folder.Fold(l.Tag, whole); fold != nil {
-			n, err = r.lend(len(l.Dst), fold, whole)
-			return fold, n, err
+		if fold := folder.Fold(l.Tag, r.conn.Buffered() >= b.left); fold != nil {
+			b.dst, b.fold, b.receiver = nil, fold, fold
 		}
 	}
-	n, err = r.payloadInto(l.Dst)
-	return l.Receiver, n, err
+}
+
+// finish reads what is left of a frame, and does what is to be done with it.
+func (r *reader) finish() error {
+	b, err := &r.body, r.fill()
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if late && r.polled && !r.revoked() {
+		return errUnfinished
+	}
+	revoked := b.revocable && r.unpublish()
+	switch {
+	case err == nil:
+		whole := *b
+		r.body = body{}
+		return r.complete(&whole)
+	case late && revoked:
+		b.receiver.Torn(b.tag, ErrRevoked)
+		r.body = body{open: true, left: b.left} // the stream stays in step
+		return nil
+	}
+	err = fmt.Errorf("read: %w", err)
+	if b.receiver != nil {
+		b.receiver.Torn(b.tag, err)
+	}
+	r.body = body{}
+	return err
+}
+
+// complete does what is to be done with a frame that is there whole.
+func (r *reader) complete(b *body) error {
+	switch r.h.Kind {
+	case wire.KindRefuse:
+		return r.refused()
+	case wire.KindControl:
+		if err := r.controlMessage(); err != nil {
+			return err
+		}
+	default:
+		if b.receiver != nil {
+			b.receiver.Arrived(b.tag, &r.batch)
+		}
+	}
+	r.count(&r.h, !b.keeps)
+	return nil
+}
+
+// fill reads what is left of the body. A caller that polls waits for longestTake at most.
+func (r *reader) fill() (err error) {
+	b := &r.body
+	whole := r.conn.Buffered() >= b.left
+	if r.polled && !whole {
+		r.limit(time.Now().Add(longestTake))
+		defer r.limit(time.Time{})
+	}
+	for b.left > 0 && err == nil {
+		var n int
+		switch {
+		case b.fold != nil:
+			n, err = r.lend(b.left, b.fold, whole)
+		case b.dst != nil:
+			n, err = r.payloadInto(b.dst)
+			b.dst = b.dst[n:]
+		default:
+			if r.sink == nil {
+				r.sink = make([]byte, sinkBytes)
+			}
+			n, err = r.payloadInto(r.sink[:min(b.left, sinkBytes)])
+		}
+		b.left -= n
+	}
+	return err
+}
+
+// limit is the deadline of a read, unless a revocation has set one.
+func (r *reader) limit(t time.Time) {
+	r.peer.mu.Lock()
+	defer r.peer.mu.Unlock()
+	if !r.landing.revoked {
+		// An error means that the connection is closed, which the read tells.
+		_ = r.conn.SetReadDeadline(t)
+	}
 }
 
 // lend is payloadInto for who borrows the payload. Who lends is quick.
@@ -72,41 +169,4 @@ func (r *reader) payloadInto(dst []byte) (n int, err error) {
 		}
 	}
 	return n, err
-}
-
-// settle reads what a frame owes: the stream stays in step, and its bytes go nowhere.
-func (r *reader) settle() error {
-	if err := r.drain(r.owed); err != nil {
-		return err
-	}
-	r.owing = false
-	r.count(&r.h, true)
-	return nil
-}
-
-// drain reads n bytes that nobody wants.
-func (r *reader) drain(n int) error {
-	if n > 0 && r.sink == nil {
-		r.sink = make([]byte, sinkBytes)
-	}
-	for n > 0 {
-		k, err := r.payloadInto(r.sink[:min(n, sinkBytes)])
-		if err != nil {
-			return fmt.Errorf("read: %w", err)
-		}
-		n -= k
-	}
-	return nil
-}
-
-// payload reads the payload of a frame that isn't data.
-func (r *reader) payload(h *wire.Header) ([]byte, error) {
-	if cap(r.control) < int(h.Length) {
-		r.control = make([]byte, h.Length)
-	}
-	b := r.control[:h.Length]
-	if _, err := r.payloadInto(b); err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	return b, nil
 }

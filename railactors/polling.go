@@ -5,14 +5,14 @@ import "time"
 // This file is about callers that look for their operations' frames themselves while they wait
 // (docs/decisions/017).
 
-// longestTake is how long a caller handles frames in one Poll. They may be another operation's, and
-// come as fast as they are handled. It is as long as a caller polls in all, as configured by default.
+// longestTake is how long a caller handles frames in one Poll, and how long it waits for the rest of
+// one. They may be another operation's, come as fast as they are handled, or not at all. It is as long
+// as a caller polls in all, as configured by default.
 const longestTake = 2 * time.Millisecond
 
-// Poll looks for frames of the peer on a rail, without waiting, and handles them on the calling
-// goroutine: a caller that polls while it waits spares its operation the wake-up of
-// a reader and its own. It reports whether there was anything. What it would take too long over goes
-// on on a goroutine.
+// Poll looks for frames of the peer on a rail, and handles them on the calling goroutine: a caller that
+// polls while it waits spares its operation the wake-up of a reader and its own. It reports whether
+// there was anything. What it would take too long over goes on on a goroutine.
 func (p *Peer) Poll(rail int) bool {
 	c := p.pollable[rail].Load()
 	if c == nil || !c.reader.turn.TryLock() {
@@ -24,7 +24,7 @@ func (p *Peer) Poll(rail int) bool {
 			r.yield()
 		}
 	}()
-	if n, _ := r.poller.Poll(); n == 0 && !r.owing { // an error is for the reader's own goroutine to find
+	if n, _ := r.poller.Poll(); n == 0 && !r.body.open { // an error is for the reader's own goroutine to find
 		return false
 	}
 	if !c.hold() {
@@ -43,13 +43,17 @@ func (p *Peer) Poll(rail int) bool {
 	if err != nil {
 		c.fail(err)
 	} else if rest {
-		handed = p.fabric.spawn(func() { // until nothing is left: its own goroutine would not see that
+		handed = true
+		goOn := func() { // until nothing is left: the reader's own goroutine would not see that
 			defer c.leave()
 			defer r.yield()
 			if err := r.guard(r.takeAll); err != nil {
 				c.fail(err)
 			}
-		})
+		}
+		if !p.fabric.spawn(goOn) { // the fabric closes the connection
+			goOn()
+		}
 	}
 	return true
 }

@@ -62,12 +62,12 @@ type reader struct {
 	lender  transport.Lender // nil: payloads are copied
 	header  [wire.Size]byte
 	h       wire.Header // decoded
-	owing   bool        // the frame of h is not over: owed bytes of it are to be read, which nobody wants
-	owed    int
-	next    uint64 // number of the next numbered frame
-	control []byte // payload of a control frame
+	body    body        // what is left of its frame
+	next    uint64      // number of the next numbered frame
+	control []byte      // payload of a control frame
 	sink    []byte
 	batch   Batch // of what receivers send while frames are at hand
+	polled  bool  // by a caller, who waits for what is to come for longestTake at most
 	quick   bool  // the last piece of pieceBytes or more took little
 }
 
@@ -105,26 +105,31 @@ func (r *reader) takeAll() error {
 	return err
 }
 
-// take is takeAll for so long, or without a limit if that is 0. It reports whether it has left
-// something: frames, or the rest of one that nobody wants and that hasn't come.
+// take is takeAll for a caller that polls, or, with 0, without a limit: it handles frames for so long.
+// It reports whether it has left something: frames, or the rest of one.
 func (r *reader) take(limit time.Duration) (rest bool, err error) {
 	signal := &r.peer.signals[r.rail]
 	defer signal.busy.Store(false)
+	r.polled = limit > 0
 	for began := time.Duration(0); ; {
-		if !r.owing {
-			if n, err := r.poller.Poll(); n == 0 {
-				if err != nil {
-					return false, fmt.Errorf("read: %w", err)
-				}
+		if !r.body.open {
+			n, err := r.poller.Poll()
+			if err != nil && n == 0 {
+				return false, fmt.Errorf("read: %w", err)
+			}
+			if n == 0 {
 				return false, nil
 			}
-		} else if limit > 0 && r.conn.Buffered() < r.owed {
-			return true, nil
+			if r.polled && n < wire.Size {
+				return true, nil
+			}
 		}
-		if err := r.frame(); err != nil {
+		if err := r.frame(); err == errUnfinished {
+			return true, nil
+		} else if err != nil {
 			return false, err
 		}
-		if !r.owing && r.poller.Drained() {
+		if !r.body.open && r.poller.Drained() {
 			return false, nil
 		}
 		heard := time.Duration(signal.heard.Load()) // when the frame came
@@ -154,11 +159,18 @@ func (r *reader) guard(f func() error) (err error) {
 	return f()
 }
 
-// frame reads one frame and does what it says, or reads the rest of the last one.
+// frame reads one frame and does what it says, or goes on with the one that was begun.
 func (r *reader) frame() error {
-	if r.owing {
-		return r.settle()
+	if !r.body.open {
+		if err := r.head(); err != nil || !r.body.open {
+			return err
+		}
 	}
+	return r.finish()
+}
+
+// head reads a frame's header, does what it says, and opens the body if there is one.
+func (r *reader) head() error {
 	p := r.peer
 	signal := &p.signals[r.rail]
 	signal.busy.Store(false)
@@ -237,15 +249,18 @@ func (r *reader) dispatch(h *wire.Header, ask bool) error {
 		}
 	case wire.KindWant:
 		err = in.Wanted(p, h)
-	case wire.KindControl:
-		err = r.controlMessage(h)
+	case wire.KindControl, wire.KindRefuse:
+		if cap(r.control) < int(h.Length) {
+			r.control = make([]byte, h.Length)
+		}
+		r.control = r.control[:h.Length]
+		r.body = body{open: true, left: int(h.Length), dst: r.control}
+		return nil
 	case wire.KindAck, wire.KindPong:
 		return nil
 	case wire.KindPing:
 		r.answerPing()
 		return nil
-	case wire.KindRefuse:
-		return r.refused(h)
 	default:
 		return fmt.Errorf("frame of kind %d in the middle of a stream", h.Kind)
 	}
@@ -273,10 +288,9 @@ func (r *reader) count(h *wire.Header, credit bool) {
 	p.fabric.rails[r.rail].countReceived(h)
 }
 
-// data brings a frame's payload to where it belongs.
+// data asks where a frame's payload belongs.
 func (r *reader) data(h *wire.Header, ask bool) error {
-	p := r.peer
-	l, err := p.fabric.in.Land(p, r.rail, h)
+	l, err := r.peer.fabric.in.Land(r.peer, r.rail, h)
 	if err == nil && l.Receiver != nil && len(l.Dst) != int(h.Length) {
 		err = fmt.Errorf("%w: %d bytes of room for a frame of %d", fault.ErrInternal, len(l.Dst), h.Length)
 		l.Receiver.Torn(l.Tag, err)
@@ -288,25 +302,11 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		l.Receiver.Torn(l.Tag, ErrRevoked)
 		l.Receiver = nil
 	}
-	if l.Receiver == nil {
-		r.owing, r.owed = true, int(h.Length)
-		return nil
+	r.body = body{open: true, left: int(h.Length)}
+	if l.Receiver != nil {
+		r.land(&l, ask)
 	}
-	receiver, n, err := r.receive(&l)
-	revoked := ask && r.unpublish()
-	switch {
-	case err == nil:
-		receiver.Arrived(l.Tag, &r.batch)
-		r.count(h, !l.Keeps)
-		return nil
-	case revoked && errors.Is(err, os.ErrDeadlineExceeded):
-		receiver.Torn(l.Tag, ErrRevoked)
-		r.owing, r.owed = true, int(h.Length)-n
-		return nil
-	}
-	err = fmt.Errorf("read: %w", err)
-	receiver.Torn(l.Tag, err)
-	return err
+	return nil
 }
 
 // flushAtRest writes what receivers hold unless a header is at hand: to wait for one may
@@ -334,6 +334,13 @@ func (r *reader) publish(receiver Receiver) bool {
 	return !revoked
 }
 
+// revoked reports whether the landing's memory was taken back.
+func (r *reader) revoked() bool {
+	r.peer.mu.Lock()
+	defer r.peer.mu.Unlock()
+	return r.landing.revoked
+}
+
 // unpublish ends the landing and reports whether it was revoked.
 func (r *reader) unpublish() bool {
 	p := r.peer
@@ -348,13 +355,9 @@ func (r *reader) unpublish() bool {
 	return revoked
 }
 
-func (r *reader) controlMessage(h *wire.Header) error {
-	b, err := r.payload(h)
-	if err != nil {
-		return err
-	}
+func (r *reader) controlMessage() error {
 	m := new(messages.Control)
-	if err := proto.Unmarshal(b, m); err != nil {
+	if err := proto.Unmarshal(r.control, m); err != nil {
 		return fmt.Errorf("control message: %w", err)
 	}
 	if m.GetRailOpened() != nil {
@@ -369,7 +372,7 @@ func (r *reader) controlMessage(h *wire.Header) error {
 	p := r.peer
 	fx := newEffects()
 	p.mu.Lock()
-	err = p.core.PeerClosed(peer.Statement{Rail: p.fabric.RailIndex(closed.Rail), Generation: closed.Generation,
+	err := p.core.PeerClosed(peer.Statement{Rail: p.fabric.RailIndex(closed.Rail), Generation: closed.Generation,
 		Received: closed.Received, Answer: closed.Answer}, &fx.Effects)
 	p.unlock(fx)
 	return err
@@ -393,13 +396,9 @@ func (r *reader) answerPing() {
 }
 
 // refused: the other node closes the connection and says why.
-func (r *reader) refused(h *wire.Header) error {
-	b, err := r.payload(h)
-	if err != nil {
-		return err
-	}
+func (r *reader) refused() error {
 	var m messages.Refuse
-	if err := proto.Unmarshal(b, &m); err != nil {
+	if err := proto.Unmarshal(r.control, &m); err != nil {
 		return fmt.Errorf("refusal: %w", err)
 	}
 	refusal := &refusal{code: m.Code, reason: clip(m.Reason)}

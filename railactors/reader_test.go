@@ -111,7 +111,11 @@ func TestAPayloadIsLentToWhoFoldsIt(t *testing.T) {
 		into := folded
 		folder := &folding{into: &into}
 		l := Landing{Dst: make([]byte, 7), Receiver: folder}
-		to, n, err := r.receive(&l)
+		r.body = body{open: true, left: 7}
+		r.land(&l, false)
+		to := r.body.receiver
+		err := r.fill()
+		n := 7 - r.body.left
 		if want := has >= 7; folder.whole != want || (to != Receiver(folder)) != want || (err == nil) != want || n != min(has, 7) {
 			t.Errorf("of %d bytes: told whole %v, told its end %v, %d received, %v", has, folder.whole, to == Receiver(folder), n, err)
 		}
