@@ -189,6 +189,32 @@ func TestABoundedWaitPollsOnce(t *testing.T) {
 	}
 }
 
+// However long a caller would poll, the end of its context ends its call.
+func TestAContextEndsACallThatPolls(t *testing.T) {
+	c, comms, _ := watched(t, func(cfg *Config) { cfg.WaitSpin = time.Hour })
+	sum(t, c, comms, 1)
+	for _, call := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := Recv(ctx, comms[0], []int32{0}, 1, 0)
+			return err
+		},
+		func(ctx context.Context) error { return AllReduce(ctx, comms[0], []int32{1}, Sum) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- call(ctx) }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("it goes on polling")
+		}
+	}
+}
+
 // Between two calls the connection stays hushed, and not for longer than a moment.
 func TestAConnectionStaysHushedFromCallToCall(t *testing.T) {
 	const calls = 200

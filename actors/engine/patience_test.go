@@ -88,7 +88,7 @@ func TestPollersPauseForOthersWhereNoProcessorIsLeft(t *testing.T) {
 	g := &Group{engine: New(Config{WaitSpin: time.Hour})}
 	var w ending
 	go w.ended.Store(true)
-	if !g.polls(nil, true, &w) {
+	if !g.polls(t.Context(), nil, true, &w) {
 		t.Fatal("not over")
 	}
 	if w.looks > 160 {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -116,9 +117,10 @@ type paces [balance.Classes]pace
 func (p *paces) of(bytes int) *pace { return &p[balance.ClassOf(int64(bytes))] }
 
 // polls looks for the frames of a small operation on the waiting goroutine, for a bounded time: the
-// wake-ups of a reader and of this goroutine would cost most of what such an operation takes.
-// attending says that attend was called.
-func (g *Group) polls(from []source, attending bool, w awaited) bool {
+// wake-ups of a reader and of this goroutine would cost most of what such an operation takes. It
+// reports whether the wait is over. The context's end ends polling alone. attending says that attend
+// was called.
+func (g *Group) polls(ctx context.Context, from []source, attending bool, w awaited) bool {
 	if !attending {
 		if w.over() {
 			return true
@@ -146,6 +148,9 @@ func (g *Group) polls(from []source, attending bool, w awaited) bool {
 		now := time.Since(processBegan)
 		if p.over(now, found) {
 			w.pace().ended(false)
+			return false
+		}
+		if ctx.Err() != nil {
 			return false
 		}
 		if p.hot(now) {

@@ -280,7 +280,7 @@ func (t *Transfer) Status() p2p.Status {
 // Wait waits for the end. A context that ends first ends the transfer, and that alone; Wait
 // returns when the runtime has let go of the caller's memory.
 func (t *Transfer) Wait(ctx context.Context) error {
-	if t.transfers.group.polls(t.sources(), false, t) {
+	if t.transfers.group.polls(ctx, t.sources(), false, t) {
 		return t.err
 	}
 	select {

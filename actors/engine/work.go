@@ -86,7 +86,7 @@ func (w *Work) Seq() uint64 { return w.seq }
 // Wait waits for the end. A context that ends first ends the operation: the communicator breaks,
 // and Wait returns when the runtime has let go of the caller's memory.
 func (w *Work) Wait(ctx context.Context) error {
-	if w.group.polls(w.from, w.attending.Swap(false), w) {
+	if w.group.polls(ctx, w.from, w.attending.Swap(false), w) {
 		return w.err
 	}
 	w.listening(1)
@@ -111,7 +111,7 @@ func (w *Work) WaitFor(d time.Duration) bool {
 		return w.group.waitFor(w.from, w, d)
 	}
 	began := time.Now()
-	if w.group.polls(w.from, true, w) {
+	if w.group.polls(context.Background(), w.from, true, w) {
 		return true
 	}
 	w.listen() // it is in flight now like one whose caller does something else
@@ -133,7 +133,7 @@ func (g *Group) waitFor(from []source, w awaited, d time.Duration) bool {
 		return false
 	}
 	began := time.Now()
-	return g.polls(from, false, w) || sleeps(w, d-time.Since(began))
+	return g.polls(context.Background(), from, false, w) || sleeps(w, d-time.Since(began))
 }
 
 // sleeps waits for the end without polling, for so long at most, and reports whether it has come.
