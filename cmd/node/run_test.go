@@ -38,6 +38,29 @@ func TestRunStaysUntilItIsToldToEnd(t *testing.T) {
 	}
 }
 
+// A signal is how run ends, also while it waits for a node to join by.
+func TestRunThatIsToldToEndBeforeItIsUpHasNotFailed(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if c, err := silent.Accept(); err == nil {
+			defer c.Close()
+			cancel()
+			<-t.Context().Done()
+		}
+	}()
+	var log bytes.Buffer
+	code := execute(ctx, []string{"run", "--name", "a", "--bind", "127.0.0.1:0", "--join", silent.Addr().String(),
+		"--rail", "r0=tcp:127.0.0.1"}, io.Discard, &log)
+	if code != exitOK || !strings.Contains(log.String(), "told to end before the node was up") {
+		t.Errorf("exit code %d:\n%s", code, log.String())
+	}
+}
+
 func TestRunNamesARailWithoutDevice(t *testing.T) {
 	var errs bytes.Buffer
 	code := execute(t.Context(), []string{"run", "--name", "a", "--bind", "127.0.0.1:0", "--rail", "r0=tcp:nosuch0"}, io.Discard, &errs)
