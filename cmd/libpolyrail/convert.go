@@ -2,6 +2,7 @@
 
 package main
 
+// #cgo !amd64 LDFLAGS: -lm
 // #include "polyrail.h"
 import "C"
 

@@ -47,7 +47,7 @@ func compile(t *testing.T, cc, lib, source string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
 	run(t, cc, "-std=c99", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", ".", "-o", program, source, lib,
-		"-Wl,-rpath,"+filepath.Dir(lib))
+		"-lm", "-Wl,-rpath,"+filepath.Dir(lib))
 	return program
 }
 
@@ -134,6 +134,18 @@ func TestLargeCallsFromC(t *testing.T) {
 	lib, cc := library(t)
 	large := compile(t, cc, lib, "testdata/large.c")
 	for _, out := range pair(t, large, []string{"a"}, []string{"b"}, func(a string) string { return a }) {
+		if out != "done\n" {
+			t.Errorf("it printed %q", out)
+		}
+	}
+}
+
+// A sum has the same bits on whatever thread it is made: whoever calls may round otherwise, or flush
+// subnormal numbers to zero, and threads inherit that.
+func TestSumsDoNotFollowTheRoundingOfTheirCaller(t *testing.T) {
+	lib, cc := library(t)
+	rounding := compile(t, cc, lib, "testdata/rounding.c")
+	for _, out := range pair(t, rounding, []string{"a"}, []string{"b"}, func(a string) string { return a }) {
 		if out != "done\n" {
 			t.Errorf("it printed %q", out)
 		}
