@@ -154,6 +154,8 @@ class ProcessGroup(dist.ProcessGroup):
             o.src, o.dtype, o.src_count = bytes_of(src)
         arrays = []
         def array(list_: Sequence[int]) -> int:
+            if len(list_) != self.size():  # the library reads as many
+                raise ValueError(f"{len(list_)} parts for {self.size()} ranks")
             arrays.append((ctypes.c_int64 * len(list_))(*(n * scale for n in list_)))
             return ctypes.addressof(arrays[-1])
         if counts is not None:
@@ -207,8 +209,6 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Puts the tensors of all ranks into a list."""
         out = outputs[0]
-        if len(out) != self.size():
-            raise ValueError(f"{len(out)} tensors for {self.size()} ranks")
         src, flat = Staged(inputs[0], True), flat_of(out, False)
         return self._run(_abi.ALLGATHER, flat, src.memory, outputs, lambda: unflat(flat, out),
                          counts=[t.numel() for t in out])
@@ -216,6 +216,8 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """allgather of several tensors as one operation. outputs: by rank, then by tensor."""
         src = flat_of(inputs, True)
+        for own, *parts in zip(inputs, *outputs, strict=True):
+            self._fit(parts, own)
         every = [t for by_rank in outputs for t in by_rank]
         flat = flat_of(every, False)
         return self._run(_abi.ALLGATHER, flat, src, outputs, lambda: unflat(flat, every))
@@ -231,13 +233,16 @@ class ProcessGroup(dist.ProcessGroup):
         if self.rank() != opts.rootRank:
             return self._run(_abi.GATHER, None, src.memory, [], _nothing, root=opts.rootRank)
         out = outputs[0]
+        self._fit(out, inputs[0])
         flat = flat_of(out, False)
         return self._run(_abi.GATHER, flat, src.memory, outputs, lambda: unflat(flat, out), root=opts.rootRank)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Any:  # type: ignore[override]
         """Gives each rank a tensor of the root's list."""
-        dst = Staged(outputs[0], False)
-        src = flat_of(inputs[0], True) if self.rank() == opts.rootRank else None
+        dst, src = Staged(outputs[0], False), None
+        if self.rank() == opts.rootRank:
+            self._fit(inputs[0], outputs[0])
+            src = flat_of(inputs[0], True)
         return self._run(_abi.SCATTER, dst.memory, src, outputs, dst.store, root=opts.rootRank)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> Any:  # type: ignore[override]
@@ -255,11 +260,16 @@ class ProcessGroup(dist.ProcessGroup):
                       input_split_sizes: Any, opts: Any = None) -> Any:
         """Exchanges the parts of one tensor; sizes are of its first dimension."""
         dst, src = Staged(output, False), Staged(input, True)
+        counts = self._parts(input, input_split_sizes), self._parts(output, output_split_sizes)
         if not output_split_sizes and not input_split_sizes:
             return self._run(_abi.ALLTOALL, dst.memory, src.memory, output, dst.store)
-        counts = [self._parts(input, input_split_sizes), self._parts(output, output_split_sizes)]
-        return self._run(_abi.ALLTOALLV, dst.memory, src.memory, output, dst.store,
-                         exchange=(counts[0], counts[1]))
+        return self._run(_abi.ALLTOALLV, dst.memory, src.memory, output, dst.store, exchange=counts)
+
+    def _fit(self, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
+        """Refuses parts that are not as many as ranks, or not as large as the rank's own."""
+        sizes = [t.numel() for t in parts]
+        if sizes != [own.numel()] * self.size():
+            raise ValueError(f"tensors of {sizes} elements for {self.size()} ranks with {own.numel()} each")
 
     def _parts(self, t: torch.Tensor, sizes: Sequence[int]) -> list[int]:
         rows = t.shape[0] if t.dim() else 1

@@ -254,6 +254,31 @@ def types(rank, n, pipe):
     dist.barrier()  # the group lives
 
 
+def parts(rank, n, pipe):
+    """Parts of a wrong number or size are refused before anything is done: two ranks could not tell."""
+    guard, short = torch.zeros(6), torch.zeros(3, dtype=torch.int16)
+    one, two, three = guard[:1], guard[1:3], guard[3:]
+    calls = [lambda: dist.all_gather([two] * 3, two),
+             lambda: dist.all_gather_coalesced([[one], [three]], [two]),
+             lambda: dist.all_gather_coalesced([[two], [two, two]], [two]),
+             lambda: dist.reduce_scatter(two, [two]),
+             lambda: dist.all_to_all([two], [two]),
+             lambda: dist.all_to_all_single(two, two, [1, 1], [2]),
+             lambda: dist.all_to_all_single(short, short),  # an element would be cut in two
+             lambda: dist.all_to_all_single(torch.zeros(1, 4), torch.ones(1, 4))]
+    if rank == 0:
+        calls += [lambda: dist.gather(two, [one, three]), lambda: dist.gather(two, [two]),
+                  lambda: dist.scatter(two, [one, three]), lambda: dist.scatter(two, [two] * 3)]
+    for i, call in enumerate(calls):
+        try:
+            call()
+        except ValueError:
+            equal(guard, 0)
+        else:
+            raise AssertionError(f"call {i} was made")
+    dist.barrier()  # the group lives
+
+
 def limits(rank, n, pipe):
     """A group's own timeout ends its operations, on ranks that come late too, and those of no other group."""
     import polyrail
@@ -565,6 +590,9 @@ class Torch(unittest.TestCase):
 
     def test_types_that_differ_are_refused(self):
         self.run_ranks("types", 1)
+
+    def test_parts_that_do_not_fit_are_refused(self):
+        self.run_ranks("parts", 2)
 
     def test_a_group_has_its_own_timeout(self):
         self.run_ranks("limits", 2)
