@@ -321,7 +321,8 @@ func TestCallsThatCannotBeRunAreRefused(t *testing.T) {
 		inBed(t, 3, 1, nil, func(b *bed) {
 			comms := b.form("train")
 			for r, err := range b.failures(func(i int) error { return c.call(b, comms[i]) }) {
-				if err == nil || !strings.Contains(err.Error(), c.want) {
+				if err == nil || !strings.Contains(err.Error(), c.want) ||
+					strings.Contains(err.Error(), "(0 ×") { // none of them has no elements
 					t.Errorf("rank %d: %v, want %q", r, err, c.want)
 				}
 			}

@@ -303,12 +303,18 @@ func (d Descriptor) String() string {
 	if d.Batch > 0 {
 		s += fmt.Sprintf("batch of %d, ", d.Batch)
 	}
-	s += fmt.Sprintf("%d × %v", d.Elements, d.DType)
+	if d.Algorithm != Auto { // otherwise the call was refused, and its size may be unknown
+		s += fmt.Sprintf("%d × ", d.Elements)
+	}
+	s += d.DType.String()
 	if d.Kind.Reduces() {
 		s += ", " + d.Code.String()
 	}
 	if d.Kind.Rooted() {
 		s += fmt.Sprintf(", root %d", d.Root)
 	}
-	return s + ", " + d.Algorithm.String() + ")"
+	if d.Algorithm != Auto {
+		s += ", " + d.Algorithm.String()
+	}
+	return s + ")"
 }

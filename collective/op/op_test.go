@@ -35,6 +35,7 @@ func TestADescriptorNamesWhatRanksMayDifferIn(t *testing.T) {
 		"allreduce(10 × float32, sum, ring)":             {KindAllReduce, F32, CodeSum, Ring, 0, 0, 10},
 		"allreduce(batch of 3, 40 × int8, maxloc, tree)": {KindAllReduce, Int8, CodeMaxLoc, Tree, 0, 3, 40},
 		"broadcast(10 × float32loc, root 2, chain)":      {KindBroadcast, F32Loc, CodeNone, Chain, 2, 0, 10},
+		"reduce(float32, sum, root 9)":                   {KindReduce, F32, CodeSum, Auto, 9, 0, 0}, // refused
 	} {
 		if d.String() != want {
 			t.Errorf("%v, want %s", d, want)
