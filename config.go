@@ -180,8 +180,8 @@ type OrderMode int
 
 // The modes.
 const (
-	// OrderFixed: on the number of elements and of ranks alone. Rails, measurements and failures
-	// change no bit.
+	// OrderFixed: on the number of elements and of ranks, the root, and which ranks share a host. Rails,
+	// measurements and failures change no bit.
 	OrderFixed OrderMode = iota
 	// OrderFree: on the algorithm too, which is the one of several that is measured to be the
 	// fastest for a size. It may change between two operations, on all ranks alike. It needs
