@@ -213,3 +213,29 @@ func TestASubInAnyOrderShrinks(t *testing.T) {
 		})
 	}
 }
+
+// A rank may call long after the others. They must not ask it about what it has yet to make: its
+// answer was that it had closed it.
+func TestLargeGroupsAreDividedThoughARankIsLate(t *testing.T) {
+	const ranks = 17 // more than are connected from the start
+	inBed(t, ranks, 1, nil, func(b *bed) {
+		comms, err := b.Form(b.t.Context(), "train")
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.each(func(i int) error {
+			if i == 5 {
+				<-time.After(time.Second)
+			}
+			child, err := comms[i].Split(b.t.Context(), 0, -comms[i].Rank())
+			if err != nil {
+				return err
+			}
+			buf := []int32{1}
+			if err := AllReduce(b.t.Context(), child, buf, Sum); err != nil || buf[0] != ranks {
+				return fmt.Errorf("sum %d, %w", buf[0], err)
+			}
+			return nil
+		})
+	})
+}

@@ -95,6 +95,9 @@ func (c *Communicator) derive(ctx context.Context, r *engine.Request, members []
 		err = work.Wait(ctx)
 	}
 	if err == nil && child != nil {
+		if !child.Meshed { // not before all have registered it: who has not would take it for closed
+			child.HeedLinks()
+		}
 		err = child.Usable()
 	}
 	if err != nil {
@@ -134,9 +137,6 @@ func (n *Node) derive(parent *Group, id, seq uint64, members []op.Rank, first *t
 	}
 	g.Meshed = parent.Meshed
 	n.Registry.Register(g)
-	if !g.Meshed {
-		g.HeedLinks()
-	}
 	return g
 }
 
