@@ -7,7 +7,8 @@ import (
 )
 
 // A node whose runtime has not been heard for vigilSilence while it owes something is as good as
-// dead: its kernel may acknowledge what nobody reads.
+// dead: its kernel may acknowledge what nobody reads. Looks count, not the time: who stood still
+// itself has not listened.
 const (
 	vigilSilence = 200 * time.Millisecond
 	vigilLooks   = 8 // per vigilSilence
@@ -24,7 +25,8 @@ type Vigil struct {
 
 	mu       sync.Mutex
 	timer    *time.Timer // nil before the first look
-	since    time.Time   // nothing was owed before
+	heard    time.Time   // when the node was last, as of the last look
+	silent   int         // looks in a row by which it was not
 	watching bool
 	stopped  bool
 }
@@ -34,7 +36,7 @@ func (v *Vigil) Begin() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.watching {
-		v.since = time.Now()
+		v.heard, v.silent = v.Peer.LastHeard(), 0
 		v.again()
 	}
 }
@@ -64,21 +66,23 @@ func (v *Vigil) Stop() {
 func (v *Vigil) look() {
 	v.mu.Lock()
 	v.watching = false // before it asks what is owed: Begin may be called meanwhile
-	last := v.since
 	v.mu.Unlock()
 	if !v.Owes() {
 		return
 	}
-	if heard := v.Peer.LastHeard(); heard.After(last) {
-		last = heard
+	heard := v.Peer.LastHeard()
+	v.mu.Lock()
+	if v.silent++; heard.After(v.heard) {
+		v.heard, v.silent = heard, 0
 	}
-	silent := time.Since(last)
-	if silent >= vigilSilence {
+	silent := v.silent
+	v.mu.Unlock()
+	if silent >= vigilLooks {
 		v.Stop()
 		v.Down(fmt.Sprintf("node %q has not answered for %v", v.Peer.Node(), vigilSilence))
 		return
 	}
-	if silent >= vigilSilence/vigilLooks {
+	if silent > 0 {
 		v.Peer.Ping(v.Rail)
 	}
 	v.mu.Lock()
