@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -136,13 +138,16 @@ func showGroups(w io.Writer, all []polyrail.Aggregator) error {
 	})
 }
 
-// showTrees draws each group from its root down.
+// treePart is a node's part in a group.
+type treePart struct {
+	node string
+	*polyrail.TreeGroup
+}
+
+// showTrees draws each group from its root down. A node that has not answered is drawn where its
+// neighbours say that it is.
 func showTrees(w io.Writer, all []polyrail.Aggregator) error {
-	type part struct {
-		node string
-		*polyrail.TreeGroup
-	}
-	parts := make(map[uint64][]part)
+	parts := make(map[uint64][]treePart)
 	var order []uint64
 	for i := range all {
 		for k := range all[i].Groups {
@@ -150,34 +155,56 @@ func showTrees(w io.Writer, all []polyrail.Aggregator) error {
 			if parts[g.Group] == nil {
 				order = append(order, g.Group)
 			}
-			parts[g.Group] = append(parts[g.Group], part{all[i].Node, g})
+			parts[g.Group] = append(parts[g.Group], treePart{all[i].Node, g})
 		}
 	}
 	for _, group := range order {
 		nodes := parts[group]
 		fmt.Fprintf(w, "%s over %s: group %016x\n", nodes[0].Communicator, nodes[0].Rail, group)
-		var draw func(parent, indent string)
-		draw = func(parent, indent string) {
-			for _, p := range nodes {
-				if p.Parent != parent || len(indent) > 2*len(nodes) { // a circle is no tree
-					continue
-				}
-				fmt.Fprintf(w, "%s%s\n", indent, p.node)
-				for _, c := range p.Children {
-					if !strings.HasPrefix(c, "aggregation node") { // drawn below
-						fmt.Fprintf(w, "%s  %s\n", indent, c)
-					}
-				}
-				draw(p.node, indent+"  ")
-			}
-		}
-		draw("", "  ")
+		drawTree(w, nodes)
 	}
 	if len(order) == 0 {
 		fmt.Fprintln(w, "no trees")
 	}
 	return nil
 }
+
+// drawTree draws a group.
+func drawTree(w io.Writer, nodes []treePart) {
+	above := make(map[string][]treePart) // by the node above
+	answered := map[string]bool{"": true}
+	for _, p := range nodes {
+		above[p.Parent] = append(above[p.Parent], p)
+		answered[p.node] = true
+	}
+	var draw func(parent, indent string)
+	draw = func(parent, indent string) {
+		for _, p := range above[parent] {
+			if len(indent) > 2*len(nodes)+2 { // a circle is no tree
+				return
+			}
+			fmt.Fprintf(w, "%s%s\n", indent, p.node)
+			for _, c := range p.Children {
+				if !slices.ContainsFunc(above[p.node], func(x treePart) bool { return c == x.asChild() }) {
+					fmt.Fprintf(w, "%s  %s\n", indent, c)
+				}
+			}
+			draw(p.node, indent+"  ")
+		}
+	}
+	for _, parent := range slices.Sorted(maps.Keys(above)) {
+		switch {
+		case parent == "":
+			draw(parent, "  ")
+		case !answered[parent]:
+			fmt.Fprintf(w, "  %s, which has not answered\n", parent)
+			draw(parent, "    ")
+		}
+	}
+}
+
+// asChild is how the node above names this one.
+func (p treePart) asChild() string { return fmt.Sprintf("aggregation node %q", p.node) }
 
 func showQuota(w io.Writer, all []polyrail.Aggregator) error {
 	limit := func(n int64) string {

@@ -69,3 +69,46 @@ func TestSharpShowsWhoAggregates(t *testing.T) {
 		t.Errorf("nobody to ask: exit code %d, %s", code, errs)
 	}
 }
+
+// A tree is drawn whoever of its nodes does not answer.
+func TestSharpDrawsTreesAroundNodesThatDoNotAnswer(t *testing.T) {
+	part := func(node, parent string, children ...string) polyrail.Aggregator {
+		return polyrail.Aggregator{Node: node, Groups: []polyrail.TreeGroup{
+			{Group: 7, Communicator: "train", Rail: "r", Parent: parent, Children: children}}}
+	}
+	root := part("spine", "", `rank 2 (node "c")`, `aggregation node "a"`, `aggregation node "b"`)
+	a, b := part("a", "spine", `rank 0 (node "d")`), part("b", "spine", `rank 1 (node "e")`)
+	const head = "train over r: group 0000000000000007\n"
+	for _, c := range []struct {
+		answers []polyrail.Aggregator
+		want    string
+	}{
+		{[]polyrail.Aggregator{a, b, root}, `
+  spine
+    rank 2 (node "c")
+    a
+      rank 0 (node "d")
+    b
+      rank 1 (node "e")
+`},
+		{[]polyrail.Aggregator{a, b}, `
+  spine, which has not answered
+    a
+      rank 0 (node "d")
+    b
+      rank 1 (node "e")
+`},
+		{[]polyrail.Aggregator{b, root}, `
+  spine
+    rank 2 (node "c")
+    aggregation node "a"
+    b
+      rank 1 (node "e")
+`},
+	} {
+		var out strings.Builder
+		if err := showTrees(&out, c.answers); err != nil || out.String() != head+c.want[1:] {
+			t.Errorf("%v, drawn is\n%s\nnot\n%s", err, out.String(), c.want)
+		}
+	}
+}
