@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -232,14 +233,25 @@ func TestARepairAnnouncesNothing(t *testing.T) {
 	})
 }
 
-// A tree whose node one rank can't reach over the rail is none. It is there once that rank can.
+// A tree whose node one rank can't reach over the rail is none, and all hear which rank that is. It is
+// there once that rank can.
 func TestATreeNeedsItsRailToEveryRank(t *testing.T) {
 	adapt, rail := shapedRails(fault.Options{Rate: 25e6, Delay: 50 * time.Microsecond}, func(*Config) {})
 	inGrove(t, 3, 1, 2, adapt, func(b *bed, comms []*Communicator) {
 		untilTree(b, comms[0], true)
+		events := b.Nodes[2].Events(b.t.Context())
 		rail(1, 0).Cut()
 		sums(b, comms, 100_000, 1, true)
 		untilTree(b, comms[0], false)
+		for e := range events {
+			if e.Kind != TreeDown {
+				continue
+			}
+			if !strings.HasPrefix(e.Err.Error(), `rank 1 (node "node1"): rail "rail0" to node "node3" is down`) {
+				t.Errorf("rank 2 hears %q", e.Err)
+			}
+			break
+		}
 		for range 25 {
 			<-time.After(200 * time.Millisecond)
 			sums(b, comms, 100_000, 2, true)

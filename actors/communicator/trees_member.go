@@ -99,9 +99,14 @@ func (t *trees) hear(o *openTree) {
 func (t *trees) ready(group uint64, err error) {
 	m := &messages.TreeReady{Group: group}
 	if err != nil {
-		m.Obstacle = WireText(fmt.Sprintf("rank %d (node %q): %v", t.group.Rank, t.group.node.Name, err))
+		m.Obstacle = t.signed(err.Error())
 	}
 	t.rank(0, &messages.Control{Body: &messages.Control_TreeReady{TreeReady: m}})
+}
+
+// signed is what this rank tells rank 0, which tells all: each must see whose word it is.
+func (t *trees) signed(text string) string {
+	return WireText(fmt.Sprintf("rank %d (node %q): %s", t.group.Rank, t.group.node.Name, text))
 }
 
 // lost tells rank 0 that this rank can't use a group any more, once.
@@ -109,7 +114,7 @@ func (t *trees) lost(group uint64, reason string) {
 	if o := t.open[group]; o != nil && !o.over && !o.lost {
 		o.lost = true
 		t.rank(0, &messages.Control{Body: &messages.Control_TreeLost{
-			TreeLost: &messages.TreeLost{Group: group, Reason: WireText(reason)}}})
+			TreeLost: &messages.TreeLost{Group: group, Reason: t.signed(reason)}}})
 	}
 }
 
