@@ -41,7 +41,8 @@ type Store struct {
 	// a dead file server one call hangs, and the later ones wait for it as long as their contexts
 	// allow.
 	busy chan struct{}
-	skew time.Duration // of the file system's clock against this host's; only with the token
+	skew time.Duration // of the file system's clock against this host's; only with the token, as is …
+	told bool          // … whether a file of this process has told of it
 }
 
 var _ cluster.Store = (*Store)(nil)
@@ -96,7 +97,7 @@ func (s *Store) write(e cluster.Entry) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		s.skew = time.Until(info.ModTime())
+		s.skew, s.told = time.Until(info.ModTime()), true
 		err = os.Rename(f.Name(), filepath.Join(s.of(e.Cluster), e.Process()+suffix))
 	}
 	if err != nil {
@@ -118,9 +119,10 @@ func (s *Store) List(ctx context.Context, name string, ttl time.Duration) ([][]b
 		var entries []fs.FileInfo
 		for _, f := range files {
 			mine := strings.HasSuffix(f.Name(), suffix) || strings.HasPrefix(f.Name(), tempPrefix)
+			age := now.Sub(f.ModTime())
 			switch {
 			case !mine || !f.Mode().IsRegular():
-			case now.Sub(f.ModTime()) > ttl:
+			case age > ttl, s.told && -age > ttl: // the latter: the file system's clock was set back since
 				_ = os.Remove(filepath.Join(dir, f.Name())) // its process renews it if it lives
 			case strings.HasSuffix(f.Name(), suffix):
 				entries = append(entries, f)

@@ -180,6 +180,21 @@ func TestClocksOfHostsDoNotMatter(t *testing.T) {
 	}
 }
 
+// The file server's clock was set back by an hour since some files were written. Whoever lives renews
+// its own.
+func TestWhatComesFromTheFutureHasExpired(t *testing.T) {
+	s := New(t.TempDir())
+	leave(t, s, "dead#1.json", "dead", -time.Hour)
+	expect(t, s, "red", "dead") // without a file of its own a host can't tell: its own clock may be late
+	a := entry("red", "a")
+	put(t, s, a)
+	leave(t, s, "near.json", "near", -time.Second)
+	expect(t, s, "red", text(a), "near")
+	if got := files(t, s.of("red")); !slices.Equal(got, []string{"a#7.json", "near.json"}) {
+		t.Errorf("files %q", got)
+	}
+}
+
 func TestPutMeasuresTheFileServersClock(t *testing.T) {
 	s := New(t.TempDir())
 	s.skew = time.Hour
