@@ -182,10 +182,26 @@ func elsewhere(old, addr string) bool {
 	return err == nil && errIs == nil && was.Addr() != is.Addr() && was.Addr().Is4() == is.Addr().Is4()
 }
 
+// complaint is what is wrong with a rail, as the log has it.
+type complaint struct {
+	text string
+	at   time.Time
+}
+
+// due reports whether the log is to say so: where it is another fault, or the last line is long ago.
+func (c *complaint) due(err error) bool {
+	now := time.Now()
+	if err.Error() == c.text && now.Sub(c.at) < remindAfter {
+		return false
+	}
+	c.text, c.at = err.Error(), now
+	return true
+}
+
 // reopen tries until an absent device can be opened. False if Close came first.
 func (f *Fabric) reopen(i int) bool {
 	r := f.rails[i]
-	last, said := r.absence.Error(), time.Now()
+	said := complaint{r.absence.Error(), time.Now()}
 	timer := time.NewTimer(reopenAfter)
 	defer timer.Stop()
 	for {
@@ -198,9 +214,8 @@ func (f *Fabric) reopen(i int) bool {
 		if err == nil {
 			return f.came(i, device)
 		}
-		if now := time.Now(); err.Error() != last || now.Sub(said) >= remindAfter {
+		if said.due(err) {
 			f.log.Warn("rail is absent still", "rail", r.name, "error", err)
-			last, said = err.Error(), now
 		}
 		timer.Reset(reopenAfter)
 	}

@@ -163,13 +163,16 @@ func (f *Fabric) RailName(i int) string { return f.rails[i].name }
 // listen accepts a rail's connections. It lives as long as the device, above whatever restarts.
 func (f *Fabric) listen(i int, device transport.Device) {
 	r := f.rails[i]
+	var said complaint
 	for failures := 0; ; {
 		conn, err := device.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			f.log.Warn("rail can't accept", "rail", r.name, "error", err)
+			if said.due(err) {
+				f.log.Warn("rail can't accept", "rail", r.name, "error", err)
+			}
 			failures++
 			select {
 			case <-time.After(backoff(failures)):

@@ -1,0 +1,54 @@
+package railactors
+
+import (
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/polyrail/polyrail/railactors/transport"
+	"github.com/polyrail/polyrail/railactors/transport/mem"
+)
+
+// fullTransport is of a process that has no descriptor left for what connects.
+type fullTransport struct{ transport.Transport }
+
+func (t fullTransport) Open(device string) (transport.Device, error) {
+	d, err := t.Transport.Open(device)
+	return fullDevice{d, make(chan struct{})}, err
+}
+
+type fullDevice struct {
+	transport.Device
+	closed chan struct{}
+}
+
+func (d fullDevice) Accept() (transport.Conn, error) {
+	select {
+	case <-d.closed:
+		return nil, net.ErrClosed
+	default:
+		return nil, syscall.EMFILE
+	}
+}
+
+func (d fullDevice) Close() error {
+	close(d.closed)
+	return d.Device.Close()
+}
+
+// A process can be without descriptors for days. Its rails try on each second.
+func TestARailThatCannotAcceptSaysSoOnceAMinute(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		var said atomic.Int64
+		b.open = func(node string) transport.Transport { return fullTransport{net.Transport(node)} }
+		b.tune = func(c *Config) { c.Logger = slog.New(spoken{slog.DiscardHandler, "rail can't accept", &said}) }
+		b.start("a")
+		<-time.After(10*time.Minute + time.Second)
+		if n := said.Load(); n < 5 || n > 11 {
+			t.Errorf("said %d times in ten minutes", n)
+		}
+	})
+}
