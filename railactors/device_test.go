@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -39,16 +40,20 @@ func (d fullDevice) Close() error {
 	return d.Device.Close()
 }
 
+func (fullDevice) WatchLink(context.Context, func(up bool)) error { return syscall.EMFILE }
+
 // A process can be without descriptors for days. Its rails try on each second.
-func TestARailThatCannotAcceptSaysSoOnceAMinute(t *testing.T) {
-	virtual(t, 1, func(b *bed, net *mem.Network) {
-		var said atomic.Int64
-		b.open = func(node string) transport.Transport { return fullTransport{net.Transport(node)} }
-		b.tune = func(c *Config) { c.Logger = slog.New(spoken{slog.DiscardHandler, "rail can't accept", &said}) }
-		b.start("a")
-		<-time.After(10*time.Minute + time.Second)
-		if n := said.Load(); n < 5 || n > 11 {
-			t.Errorf("said %d times in ten minutes", n)
-		}
-	})
+func TestWhatARailCannotDoIsSaidOnceAMinute(t *testing.T) {
+	for _, line := range []string{"rail can't accept", "the link isn't watched, trying on"} {
+		virtual(t, 1, func(b *bed, net *mem.Network) {
+			var said atomic.Int64
+			b.open = func(node string) transport.Transport { return fullTransport{net.Transport(node)} }
+			b.tune = func(c *Config) { c.Logger = slog.New(spoken{slog.DiscardHandler, line, &said}) }
+			b.start("a")
+			<-time.After(10*time.Minute + time.Second)
+			if n := said.Load(); n < 5 || n > 11 {
+				t.Errorf("%q: said %d times in ten minutes", line, n)
+			}
+		})
+	}
 }

@@ -24,6 +24,7 @@ func (f *Fabric) watchLink(ctx context.Context, i int, device transport.Device) 
 	if !ok {
 		return
 	}
+	var said complaint
 	for failures := 1; ; failures++ {
 		err := w.WatchLink(ctx, func(up bool) { f.linkChanged(i, up) })
 		if ctx.Err() != nil {
@@ -33,7 +34,9 @@ func (f *Fabric) watchLink(ctx context.Context, i int, device transport.Device) 
 			f.log.Debug("the link can't be watched", "rail", r.name)
 			return
 		}
-		f.log.Warn("the link isn't watched, trying on", "rail", r.name, "error", err)
+		if said.due(err) {
+			f.log.Warn("the link isn't watched, trying on", "rail", r.name, "error", err)
+		}
 		select {
 		case <-time.After(backoff(failures)):
 		case <-ctx.Done():
