@@ -251,12 +251,10 @@ func (c *Config) guard(m *memberlist.Config) error {
 		if m.BindPort == 0 {
 			attempts = portAttempts
 		}
-		var sockets *memberlist.NetTransport
+		var s *sockets
 		var err error
 		for range attempts {
-			sockets, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-				BindAddrs: []string{m.BindAddr}, BindPort: m.BindPort, Logger: m.Logger})
-			if err == nil {
+			if s, err = listenSockets(m.BindAddr, m.BindPort, m.Logger); err == nil {
 				break
 			}
 		}
@@ -264,10 +262,10 @@ func (c *Config) guard(m *memberlist.Config) error {
 			return err
 		}
 		if m.BindPort == 0 {
-			m.BindPort = sockets.GetAutoBindPort()
+			m.BindPort = s.GetAutoBindPort()
 			m.AdvertisePort = m.BindPort
 		}
-		inner = sockets
+		inner = s
 	}
 	m.Transport, m.SkipInboundLabelCheck = newGuard(inner, m.Label, m.Name, m.Keyring != nil, c.Logger), true
 	return nil
