@@ -467,3 +467,22 @@ func TestACloseWhoseContextEndsWithTheLastOperationBreaksNothing(t *testing.T) {
 		}
 	})
 }
+
+// The actor that forms communicators may panic more often than a supervisor restarts an actor.
+func TestANodeThatPanickedTimeAndAgainFormsCommunicators(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		for range 20 {
+			b.Panics[0].Throw("node")
+			synctest.Wait()
+		}
+		b.each(func(i int) error {
+			return b.returned(b.Configs[i].Name, time.Minute, func() error {
+				c, err := b.Nodes[i].Communicator(b.t.Context(), "train", 2)
+				if err != nil {
+					return err
+				}
+				return c.Close(b.t.Context())
+			})
+		})
+	})
+}

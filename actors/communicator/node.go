@@ -86,15 +86,12 @@ func (n *Node) recycle(m *startOperation) {
 func (n *Node) unknown(ctx actor.Context) { supervise.Unknown(ctx, n.Log) }
 
 // Strategy supervises one level of the tree. A child that panics breaks its communicator, since the
-// message it was at is lost. It is restarted for the communicators and calls after it. g may be
-// nil.
+// message it was at is lost. It is restarted for the communicators and calls after it.
 func (n *Node) Strategy(g *Group) *supervise.Strategy {
 	cfg := supervise.DefaultConfig()
 	cfg.Report = func(d supervise.Decision) {
 		n.Log.Error("actor failed", "decision", d.String())
-		if g != nil {
-			g.Fail(fmt.Errorf("%w: %v", fault.ErrInternal, d.Reason), 0)
-		}
+		g.Fail(fmt.Errorf("%w: %v", fault.ErrInternal, d.Reason), 0)
 	}
 	return supervise.New(cfg)
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/polyrail/polyrail/actors/communicator"
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/railactors/supervise"
 )
 
 // This file is about a call for a communicator, on its caller's goroutine.
@@ -24,10 +26,7 @@ func (n *Node) Communicator(ctx context.Context, name string, size int) (*commun
 // await makes a call and waits for its end, which the context brings about early.
 func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 	n.tell(n.pid, call)
-	title := call.name
-	if call.old != nil {
-		title = call.old.Name
-	}
+	title := call.title()
 	select {
 	case f := <-call.done:
 		return probe(ctx, f)
@@ -46,6 +45,31 @@ func (n *node) await(ctx context.Context, call *communicatorCall) formed {
 		f.err = fmt.Errorf("%w (%w)", f.err, context.Cause(ctx))
 	}
 	return probe(ctx, f) // it may have been formed at the last moment
+}
+
+// survive keeps the actor after a panic: a restart would lose the call that it was at, and one too
+// many would end it, and with it all calls to come.
+func (a *nodeActor) survive(ctx actor.Context) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	supervise.Log(ctx.Self(), ctx.Message(), r, a.node.log)
+	var call *communicatorCall
+	switch m := ctx.Message().(type) {
+	case *communicatorCall:
+		call = m
+	case *cancelCall:
+		call = m.call
+	default:
+		return
+	}
+	failed := formed{err: callError(call.title(), fmt.Errorf("%w: node: %v", fault.ErrInternal, r))}
+	a.answer(call.id, failed)
+	select {
+	case call.done <- failed: // it was not noted yet
+	default:
+	}
 }
 
 // callError names the communicator that was asked for.

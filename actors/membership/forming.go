@@ -74,6 +74,7 @@ func (h *gossipHandler) ClusterMessage(from string, m *messages.Rendezvous) {
 }
 
 func (a *nodeActor) Receive(ctx actor.Context) {
+	defer a.survive(ctx)
 	switch m := ctx.Message().(type) {
 	case gossipStarted:
 		a.connectGossip(m.gossip)
@@ -121,7 +122,7 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 
 func (a *nodeActor) call(m *communicatorCall) {
 	if a.failed != nil {
-		m.done <- formed{err: callError(m.name, a.failed)}
+		m.done <- formed{err: callError(m.title(), a.failed)}
 		return
 	}
 	a.lastCall++
@@ -410,10 +411,6 @@ func (a *nodeActor) end() {
 // answerAll ends every call that waits.
 func (a *nodeActor) answerAll(cause error) {
 	for id, c := range a.calls {
-		name := c.name
-		if c.old != nil {
-			name = c.old.Name
-		}
-		a.answer(id, formed{err: callError(name, cause)})
+		a.answer(id, formed{err: callError(c.title(), cause)})
 	}
 }

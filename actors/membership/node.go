@@ -103,7 +103,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	forming := &nodeActor{node: n, core: core, rails: rails, calls: make(map[uint64]*communicatorCall),
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
-		actor.WithDispatcher(n.warm), n.shared.Strategy(nil).Props()), "node")
+		actor.WithDispatcher(n.warm)), "node")
 	cfg.Cluster.Network = n.hooks.Gossip
 	node.gossip, err = cluster.Start(ctx, cfg.Cluster, &gossipHandler{n})
 	if err != nil {

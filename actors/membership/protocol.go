@@ -22,6 +22,14 @@ type communicatorCall struct {
 	began, told time.Time // told: when the log said last that it waits
 }
 
+// title is the name of the communicator that is asked for.
+func (c *communicatorCall) title() string {
+	if c.old != nil {
+		return c.old.Name
+	}
+	return c.name
+}
+
 // formed answers a communicatorCall.
 type formed struct {
 	communicator *communicator.Communicator

@@ -42,11 +42,7 @@ func (a *nodeActor) remind() {
 			continue
 		}
 		c.told = time.Now()
-		name := c.name
-		if c.old != nil {
-			name = c.old.Name
-		}
-		args := []any{"communicator", name, "for", waited.Round(time.Second), "progress",
+		args := []any{"communicator", c.title(), "for", waited.Round(time.Second), "progress",
 			a.core.Progress(c.name)}
 		if err := a.unheard(c.began); err != nil {
 			args = append(args, "cluster", err)
