@@ -14,7 +14,7 @@ import (
 // patience is longer than any test may take.
 const patience = time.Hour
 
-// A host that is silent ends nothing by itself: whoever waits for it waits for as long as StreamTimeout.
+// A silent host ends nothing by itself: who waits for it waits for as long as StreamTimeout.
 func TestASilentSeedHoldsUpNoStartThatIsGivenUp(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,8 @@ func TestAPanicEndsTheCallThatTheNodeWasAt(t *testing.T) {
 		n.system = newSystem(n.log)
 		defer n.system.Shutdown()
 		canceled := &communicatorCall{id: 1, name: "canceled", done: make(chan formed, 1)}
-		faulty := &nodeActor{node: n, calls: map[uint64]*communicatorCall{1: canceled}} // without a fabric and a core
+		// It has neither a fabric nor a core.
+		faulty := &nodeActor{node: n, calls: map[uint64]*communicatorCall{1: canceled}}
 		n.pid = n.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return faulty }))
 		for range 20 { // a supervisor restarts no actor so often
 			f := n.await(t.Context(), &communicatorCall{name: "train", done: make(chan formed, 1)})
