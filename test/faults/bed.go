@@ -158,18 +158,21 @@ func (b *bed) linkDowns(node, rail int) func() int64 {
 	return func() int64 { return int64(b.Nodes[node].Rails()[rail].LinkDowns) }
 }
 
-// end kills or stops a node.
+// end kills or stops a node. All its rails are held before the first is cut: a node that is killed
+// on loopback runs on, and would tell on one rail what it thinks of the cut of another.
 func (b *bed) end(node int, how Action) {
-	for _, t := range b.faults[node] {
-		switch {
-		case how == Stop:
-			t.Stall(0)
-		case b.Rails == nil:
-			t.Cut() // the same process: nobody refuses connections
-		}
-	}
 	if how == Kill && b.Rails != nil {
 		b.Rails.Kill(testbed.NodeName(node))
+		return
+	}
+	for _, t := range b.faults[node] {
+		t.Stall(0)
+	}
+	if how == Stop {
+		return
+	}
+	for _, t := range b.faults[node] {
+		t.Cut() // the same process: nobody refuses connections
 	}
 }
 

@@ -155,6 +155,18 @@ func TestOnLoopback(t *testing.T) {
 	}
 }
 
+// TestAKilledNodeOnLoopbackTellsNothing: it runs on, finds that it reaches nobody, and must not be
+// heard.
+func TestAKilledNodeOnLoopbackTellsNothing(t *testing.T) {
+	s, err := Parse("nodes 10\nrails 1\nsizes 8\npause 1ms\nat 20ms kill node9\nexpect lost node9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), s, Options{Loopback: true}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRandomScenarios plays scenarios drawn from seeds. Virtual time replays well, not exactly: the
 // order of goroutines isn't drawn.
 func TestRandomScenarios(t *testing.T) {
