@@ -17,6 +17,7 @@ import (
 	"github.com/polyrail/polyrail/cluster/memnet"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/test/bubble"
 )
 
@@ -291,14 +292,16 @@ func TestANameIsRefusedToAHostWhoseClockIsBehind(t *testing.T) {
 	})
 }
 
+// Nodes whose rails can't talk to each other must not meet.
 func TestAnotherVersionIsRefusedByName(t *testing.T) {
 	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		a := start(t, config(network, "a", 7, seed))
-		b := startVersion(config(network, "b", 7, "10.0.0.2:7946", seed), 2)
+		b := startVersion(config(network, "b", 7, "10.0.0.2:7946", seed), wire.Version-1)
 		<-b.Failed()
 		var v *VersionError
-		if err := b.Err(); !errors.As(err, &v) || v.Node != "a" || v.Theirs != 1 || v.Mine != 2 || v.ThisNode != "b" {
+		if err := b.Err(); !errors.As(err, &v) || v.Node != "a" || v.Theirs != wire.Version ||
+			v.Mine != wire.Version-1 || v.ThisNode != "b" {
 			t.Errorf("got %v", err)
 		}
 		if got := nodes(a.Gossip); got != "a" || a.Err() != nil {

@@ -15,11 +15,12 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/view"
+	"github.com/polyrail/polyrail/messages/wire"
 )
 
-// ProtocolVersion is what this build speaks, over gossip and over the rails. Nodes of
-// other versions are refused, by name.
-const ProtocolVersion = 1
+// ProtocolVersion is what this build speaks, over gossip and over the rails. Nodes of other
+// versions are refused by name. Rails can't do that: the other one could not read the refusal.
+const ProtocolVersion = wire.Version
 
 // Config is a node's part in the cluster. DefaultConfig has everything but
 // Node, Incarnation and Bind.
