@@ -60,8 +60,8 @@ func inBed(t *testing.T, n, rails int, adapt func(*Config), f func(b *bed)) {
 	if b == nil {
 		return // it could not be started, and the test has failed
 	}
-	if log := b.log.String(); strings.Contains(log, "dead letter") {
-		t.Errorf("dead letters:\n%s", log)
+	if log := b.log.String(); strings.Contains(log, "dead letter") || strings.Contains(log, keyTwice) {
+		t.Errorf("dead letters, or keys that a line has twice:\n%s", log)
 	}
 }
 
@@ -134,6 +134,9 @@ func (b *bed) expectShare(want float64) {
 	}
 }
 
+// keyTwice marks what readers of JSON would lose.
+const keyTwice = " (a key that is there already)"
+
 // logLines keeps what the nodes log, for a test that fails.
 type logLines struct {
 	mu    sync.Mutex
@@ -150,7 +153,18 @@ func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 
 func (l *logLines) add(r slog.Record, attrs []slog.Attr) {
 	line := fmt.Sprintf("%s %v %s %v", r.Time.Format("05.000000"), r.Level, r.Message, attrs)
-	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	keys := make(map[string]bool)
+	for _, a := range attrs {
+		keys[a.Key] = true
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		if keys[a.Key] {
+			line += keyTwice
+		}
+		keys[a.Key] = true
+		return true
+	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, line)

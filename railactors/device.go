@@ -266,7 +266,7 @@ func (p *Peer) tellOpened(rails []int) {
 func (p *Peer) opened(m *messages.RailOpened) {
 	rail := p.fabric.RailIndex(m.GetRail())
 	if rail < 0 || rail == p.fabric.memory || m.GetAddr() == "" || len(m.GetAddr()) > maxAddrBytes {
-		p.fabric.log.Warn("a node opens a rail that can't be", "node", p.node,
+		p.fabric.log.Warn("a node opens a rail that can't be", "peer", p.node,
 			"rail", clip(m.GetRail()), "addr", clip(m.GetAddr()))
 		return
 	}

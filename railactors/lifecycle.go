@@ -112,7 +112,7 @@ func (p *Peer) tellEnd() {
 		p.fabric.in.PeerLeft(p, cause)
 	}
 	if lost {
-		p.fabric.log.Warn("peer lost", "node", p.node, "incarnation", p.incarnation, "reason", cause)
+		p.fabric.log.Warn("peer lost", "peer", p.node, "incarnation", p.incarnation, "reason", cause)
 		p.fabric.in.PeerLost(p, cause)
 	}
 }

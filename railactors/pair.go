@@ -79,7 +79,7 @@ func (a *pairActor) connected(c *connection) {
 	}
 	a.up = c.generation
 	f := a.peer.fabric
-	f.log.Info("pair connected", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation)
+	f.log.Info("pair connected", "peer", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation)
 	f.report(PairEvent{Kind: PairUp, Node: a.peer.node, Rail: f.rails[a.rail].name})
 }
 
@@ -90,7 +90,7 @@ func (a *pairActor) lost(c *connection) {
 	}
 	if err, wanted := c.reason(); wanted {
 		cut := c.cut()
-		f.log.Warn("pair lost its connection", "node", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation,
+		f.log.Warn("pair lost its connection", "peer", a.peer.node, "rail", f.rails[a.rail].name, "generation", c.generation,
 			"unacknowledged", cut.Unacknowledged, "waiting", cut.Waiting, "reason", err)
 		f.report(PairEvent{Kind: PairDown, Node: a.peer.node, Rail: f.rails[a.rail].name, Err: err,
 			Unacknowledged: int64(cut.Unacknowledged), Waiting: int64(cut.Waiting)})
@@ -98,7 +98,7 @@ func (a *pairActor) lost(c *connection) {
 			f.doubt(a.peer, a.rail, true)
 		}
 	} else {
-		f.log.Debug("pair closed", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
+		f.log.Debug("pair closed", "peer", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func (p *Peer) moved(m *peer.Move) {
 			e.To[f.rails[rail].name] = int64(bytes)
 		}
 	}
-	f.log.Warn("pair's data moved", "node", e.Node, "rail", e.Rail, "generation", m.Generation,
+	f.log.Warn("pair's data moved", "peer", e.Node, "rail", e.Rail, "generation", m.Generation,
 		"unacknowledged", e.Unacknowledged, "waiting", e.Waiting, "resent", e.Resent, "to", e.To, "held", m.Held)
 	f.report(e)
 }
@@ -197,7 +197,7 @@ func (a *pairActor) ended(ctx actor.Context, err error) {
 		a.attempts = 0
 	} else if err != nil && a.attempts == 0 && err.Error() != a.said {
 		a.said = err.Error()
-		f.log.Info("pair can't connect, trying on", "node", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
+		f.log.Info("pair can't connect, trying on", "peer", a.peer.node, "rail", f.rails[a.rail].name, "reason", err)
 	}
 	a.attempts++
 	a.again(ctx)

@@ -146,7 +146,7 @@ func (r *reader) take(limit time.Duration) (rest bool, err error) {
 func (r *reader) guard(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.peer.fabric.log.Error("reader panicked", "node", r.peer.node, "rail", r.peer.fabric.rails[r.rail].name,
+			r.peer.fabric.log.Error("reader panicked", "peer", r.peer.node, "rail", r.peer.fabric.rails[r.rail].name,
 				"reason", fmt.Sprint(v), "stack", string(debug.Stack()))
 			err = fmt.Errorf("%w: reader panicked: %v", fault.ErrInternal, v)
 		}

@@ -136,7 +136,7 @@ func (p *Peer) graceEnded() {
 	p.setReady()
 	p.mu.Unlock()
 	for _, e := range events {
-		p.fabric.log.Warn("pair isn't connected, going on without it", "node", e.Node,
+		p.fabric.log.Warn("pair isn't connected, going on without it", "peer", e.Node,
 			"rail", e.Rail, "reason", e.Err)
 		p.fabric.report(e)
 	}

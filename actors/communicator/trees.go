@@ -231,7 +231,7 @@ func (t *trees) rendezvous(m *Rendezvous) {
 		case *messages.Rendezvous_TreeAnswer:
 			if refusal := b.TreeAnswer.GetRefusal(); refusal != "" {
 				t.group.node.Log.Info("tree refused", "communicator", t.group.Name, "rail", l.rail,
-					"node", m.From, "reason", WireText(refusal))
+					"peer", m.From, "reason", WireText(refusal))
 			}
 			t.lead(rail, l.core.Answer(time.Now(), m.From, b.TreeAnswer.GetGroup(),
 				b.TreeAnswer.GetRefusal(), random(), nil))

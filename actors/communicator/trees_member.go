@@ -158,7 +158,7 @@ func (t *trees) abandon(group uint64, o *openTree, reason string) {
 	if err := o.config.Node.SendControl(&messages.Control{Comm: t.group.ID,
 		Body: &messages.Control_TreeRevoked{TreeRevoked: m}}); err != nil {
 		t.group.node.Log.Debug("node of a tree that was given up not told", "communicator", t.group.Name,
-			"node", o.config.Node.Node(), "error", err)
+			"peer", o.config.Node.Node(), "error", err)
 	}
 }
 

@@ -153,7 +153,7 @@ func (a *nodeActor) member(e cluster.Event) {
 	if e.Member.Node == a.node.config.Node {
 		return
 	}
-	a.node.log.Info("member", "node", e.Member.Node, "event", e.Kind.String(), "address", e.Member.Addr)
+	a.node.log.Info("member", "peer", e.Member.Node, "event", e.Kind.String(), "address", e.Member.Addr)
 	if e.Kind == cluster.Joined {
 		a.step(view.MemberUp{Node: e.Member.Node, Incarnation: e.Member.Incarnation})
 		return

@@ -55,7 +55,7 @@ func (n *node) ofTrees(from string, m *messages.Rendezvous) bool {
 		neighbours := append(slices.Clip(b.TreeRequest.GetMembers()), b.TreeRequest.GetParent())
 		if stale := n.staleMember(neighbours); stale != "" {
 			n.log.Warn("request for an aggregation tree dropped: a process that it names is no more", "from",
-				from, "node", stale)
+				from, "peer", stale)
 			return true
 		}
 		n.serves.Request(from, b.TreeRequest)
