@@ -398,7 +398,7 @@ func (g *group) disagreement(e *sharp.DisagreeError) error {
 		differ = fmt.Sprintf(": table version %d and %d", a.Table, b.Table)
 	case a.Desc != b.Desc:
 	case a.Digest != b.Digest:
-		differ = ": the operation's name, its counts, or the limits in the configuration differ"
+		differ = ": the operation's name, its counts, or the builds of polyrail differ"
 	default:
 		differ = fmt.Sprintf(": block %d, %d bytes and block %d, %d bytes", a.Block, a.Bytes, b.Block, b.Bytes)
 	}

@@ -255,11 +255,11 @@ func (o *Operation) compare(rank op.Rank, h *wire.Header) error {
 	case h.Desc == o.shape.desc && o.shape.desc.Batch > 0:
 		e.Explanation = fmt.Sprintf(
 			"here it is a batch of buffers of %s elements; the lengths of its buffers, its name, "+
-				"or the limits in the configuration differ", o.request.listed())
+				"or the builds of polyrail differ", o.request.listed())
 	case h.Desc == o.shape.desc && h.Desc.Kind == op.KindSub:
 		e.Explanation = fmt.Sprintf("here it is of ranks %.64s; the ranks that were passed differ", o.request.Name)
 	case h.Desc == o.shape.desc:
-		e.Explanation = "the operation's name, its counts, or the limits in the configuration (eager bytes, Bcube base) differ"
+		e.Explanation = "the operation's name, its counts, or the builds of polyrail differ"
 	}
 	return e
 }
