@@ -13,8 +13,10 @@
 // Frames that come twice, damaged, late or from an earlier connection, and actors that panic, are
 // faults too.
 //
-// On the network in memory all of it takes virtual time where Run is called inside testing/synctest's
-// bubble; on loopback (Options.Loopback) it is real. Use it in your own tests: Parse, Run.
+// Use it in your own tests: Parse, Run. On the network in memory all of it takes virtual time where
+// Run is called inside test/bubble's Nodes. A bubble of synctest.Test alone panics at its end, as
+// goroutines of libraries outlive Run. On loopback (Options.Loopback) time is real, and Run in a
+// bubble does not return. own_test.go plays a scenario, and breaks rails under a program of its own.
 //
 // It owns neither the faults (railactors/transport/fault and mem, cluster/memnet) nor the cluster.
 package faults
@@ -83,10 +85,12 @@ type Scenario struct {
 	Operations   int           // of each rank, at least: they go on until the last step was taken
 	Sizes        []int         // bytes of the operations, in turn
 	Pause        time.Duration // between two operations
-	Speed        int64         // bytes a second that each rail carries in each direction; 0: no limit
-	Steps        []Step
-	Lost         int // the node that the others are to lose; -1: none
-	Broken       int // the node whose failure breaks the communicator and leaves all nodes alive; -1: none
+	// Bytes a second that each rail carries in each direction; 0: no limit. Virtual time passes only
+	// where Speed or Pause is above 0: without both the steps never come, and Run does not return.
+	Speed  int64
+	Steps  []Step
+	Lost   int // the node that the others are to lose; -1: none
+	Broken int // the node whose failure breaks the communicator and leaves all nodes alive; -1: none
 }
 
 // The limits of a scenario.

@@ -1,6 +1,6 @@
 // Package testbed brings up clusters of whole nodes in one process: for tests, for benchmarks and
-// for node demo. Rails and gossip go over networks in memory, also in virtual time
-// (testing/synctest), or over this host's loopback.
+// for node demo. Rails and gossip go over networks in memory, also in virtual time (test/bubble's
+// Nodes), or over this host's loopback.
 //
 // It owns how nodes are named, addressed, started, ended and started again. What happens to their
 // networks is package faults'.
