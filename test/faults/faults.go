@@ -53,7 +53,12 @@ const (
 var actionNames = [...]string{"cut", "silence", "unplug", "heal", "reset", "delay", "rate",
 	"duplicate", "corrupt", "replay", "stale", "kill", "stop", "panic", "part", "unite"}
 
-func (a Action) String() string { return actionNames[a] }
+func (a Action) String() string {
+	if int(a) >= len(actionNames) {
+		return fmt.Sprintf("action %d", a)
+	}
+	return actionNames[a]
+}
 
 // toRail reports whether it is done to a rail.
 func (a Action) toRail() bool { return a < Kill }
@@ -88,9 +93,9 @@ type Scenario struct {
 	// Bytes a second that each rail carries in each direction; 0: no limit. Virtual time passes only
 	// where Speed or Pause is above 0: without both the steps never come, and Run does not return.
 	Speed  int64
-	Steps  []Step
-	Lost   int // the node that the others are to lose; -1: none
-	Broken int // the node whose failure breaks the communicator and leaves all nodes alive; -1: none
+	Steps  []Step // ascending by time
+	Lost   int    // the node that the others are to lose; -1: none
+	Broken int    // the node whose failure breaks the communicator and leaves all nodes alive; -1: none
 }
 
 // The limits of a scenario.

@@ -27,6 +27,7 @@ func Parse(text string) (Scenario, error) {
 			faults = append(faults, fmt.Errorf("line %d: %w", i+1, err))
 		}
 	}
+	slices.SortStableFunc(p.s.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 	if len(faults) == 0 {
 		if err := p.s.Validate(); err != nil {
 			faults = append(faults, err)
@@ -35,7 +36,6 @@ func Parse(text string) (Scenario, error) {
 	if len(faults) > 0 {
 		return Scenario{}, fmt.Errorf("scenario: %w", errors.Join(faults...))
 	}
-	slices.SortStableFunc(p.s.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 	return p.s, nil
 }
 
@@ -267,9 +267,12 @@ func (s Scenario) Validate() error {
 	if len(s.Steps) > maxSteps {
 		add("%d steps: want at most %d", len(s.Steps), maxSteps)
 	}
-	for _, step := range s.Steps {
+	for i, step := range s.Steps {
 		if err := s.validateStep(step); err != nil {
 			add("%v: %w", step, err)
+		}
+		if i > 0 && step.At < s.Steps[i-1].At {
+			add("%v: comes after a later step", step)
 		}
 	}
 	return errors.Join(faults...)
@@ -284,8 +287,20 @@ func (s Scenario) validateStep(step Step) error {
 	if step.Do.toRail() && (step.Rail < AllRails || step.Rail >= s.Rails) {
 		return fmt.Errorf("rail%d: there are %d rails", step.Rail, s.Rails)
 	}
-	if step.Do > Unite || (step.Do == Unite) != (len(step.Nodes) == 0) || step.Do != Part && len(step.Nodes) > 1 {
-		return fmt.Errorf("action %d of %d nodes", step.Do, len(step.Nodes))
+	least, most := 1, 1
+	switch {
+	case step.Do > Unite:
+		return errors.New("there is no such action")
+	case step.Do == Unite:
+		least, most = 0, 0
+	case step.Do == Part:
+		most = s.Nodes
+	}
+	if n := len(step.Nodes); n < least || n > most {
+		return fmt.Errorf("%v of %d nodes: want %d to %d", step.Do, n, least, most)
+	}
+	if step.At < 0 || step.Duration < 0 || step.Bytes < 0 {
+		return fmt.Errorf("time %v, duration %v, %d bytes: must not be negative", step.At, step.Duration, step.Bytes)
 	}
 	if step.Do == Panic && !slices.Contains(actors, step.Actor) {
 		return fmt.Errorf("%q is no actor that can panic (%s)", step.Actor, strings.Join(actors, ", "))

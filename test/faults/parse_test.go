@@ -73,6 +73,25 @@ func TestErrorsNameTheirLines(t *testing.T) {
 	}
 }
 
+func TestFaultsOfAScenarioThatWasNotParsed(t *testing.T) {
+	one := []int{1}
+	for want, steps := range map[string][]Step{
+		"at 0s action 99 node1: there is no such action": {{Do: 99, Nodes: one}},
+		"kill of 0 nodes: want 1 to 1":                   {{Do: Kill}},
+		"cut of 2 nodes: want 1 to 1":                    {{Do: Cut, Nodes: []int{0, 1}}},
+		"part of 4 nodes: want 1 to 3":                   {{Do: Part, Nodes: []int{0, 1, 2, 1}}},
+		"unite of 1 nodes: want 0 to 0":                  {{Do: Unite, Nodes: one}},
+		"duration -1ns":                                  {{Do: Delay, Nodes: one, Duration: -1}},
+		"silence node1 rail0: comes after a later step":  {{At: 2, Do: Heal, Nodes: one}, {At: 1, Do: Silence, Nodes: one}},
+	} {
+		s := Default()
+		s.Steps = steps
+		if err := s.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(example)
 	f.Add(Random(1).String())
