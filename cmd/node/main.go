@@ -78,9 +78,8 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	var usage *usageError
-	interrupted := ctx.Err() != nil && errors.Is(err, context.Canceled)
-	wrongUse := !interrupted && (errors.As(err, &usage) || errors.Is(err, polyrail.ErrConfig))
-	if interrupted {
+	wrongUse := !interrupted(ctx, err) && (errors.As(err, &usage) || errors.Is(err, polyrail.ErrConfig))
+	if interrupted(ctx, err) {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
 	fmt.Fprintln(stderr, "node:", oneLine(err))
@@ -88,6 +87,11 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// interrupted reports whether err is what a signal has led to.
+func interrupted(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
 // oneLine is the text of err without line breaks: joined errors become a list.

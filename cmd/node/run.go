@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -55,7 +54,7 @@ file for a host with two NICs:
 // run is a member of the cluster until ctx ends.
 func run(ctx context.Context, cfg polyrail.Config) error {
 	node, err := startNode(ctx, cfg)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if interrupted(ctx, err) {
 		cfg.Logger.Info("told to end before the node was up", "reason", err)
 		return nil
 	}
