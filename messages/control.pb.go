@@ -94,7 +94,8 @@ type Hello struct {
 	Session       uint64                 `protobuf:"varint,10,opt,name=session,proto3" json:"session,omitempty"`                            // of the speaker with the other node: a number that a node gives anew whenever it starts over with a peer
 	ToSession     uint64                 `protobuf:"varint,11,opt,name=to_session,json=toSession,proto3" json:"to_session,omitempty"`       // the other node's; 0 until it is known
 	CreditBytes   uint64                 `protobuf:"varint,12,opt,name=credit_bytes,json=creditBytes,proto3" json:"credit_bytes,omitempty"` // credit that the speaker gives the other node to begin with
-	BigEndian     bool                   `protobuf:"varint,13,opt,name=big_endian,json=bigEndian,proto3" json:"big_endian,omitempty"`       // the speaker's byte order, in which its elements travel
+	// The speaker's byte order, in which its elements travel.
+	BigEndian     bool `protobuf:"varint,13,opt,name=big_endian,json=bigEndian,proto3" json:"big_endian,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

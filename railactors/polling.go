@@ -5,14 +5,14 @@ import "time"
 // This file is about callers that look for their operations' frames themselves while they wait
 // (docs/decisions/017).
 
-// longestTake is how long a caller handles frames in one Poll, and how long it waits for the rest of
-// one. They may be another operation's, come as fast as they are handled, or not at all. It is as long
-// as a caller polls in all, as configured by default.
+// longestTake is how long a caller handles frames in one Poll, and how long it waits for the rest
+// of one. They may be another operation's, come as fast as they are handled, or not at all. It is
+// as long as a caller polls in all, as configured by default.
 const longestTake = 2 * time.Millisecond
 
-// Poll looks for frames of the peer on a rail, and handles them on the calling goroutine: a caller that
-// polls while it waits spares its operation the wake-up of a reader and its own. It reports whether
-// there was anything. What it would take too long over goes on on a goroutine.
+// Poll looks for frames of the peer on a rail, and handles them on the calling goroutine. A caller
+// that polls while it waits spares its operation the wake-up of a reader and its own. Poll reports
+// whether there was anything. What it would take too long over goes on on a goroutine.
 func (p *Peer) Poll(rail int) bool {
 	c := p.pollable[rail].Load()
 	if c == nil || !c.reader.turn.TryLock() {

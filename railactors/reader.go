@@ -105,7 +105,7 @@ func (r *reader) takeAll() error {
 	return err
 }
 
-// take is takeAll for a caller that polls, or, with 0, without a limit: it handles frames for so long.
+// take is takeAll for a caller that polls: it handles frames for so long. With 0 there is no limit.
 // It reports whether it has left something: frames, or the rest of one.
 func (r *reader) take(limit time.Duration) (rest bool, err error) {
 	signal := &r.peer.signals[r.rail]
