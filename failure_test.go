@@ -179,6 +179,44 @@ func TestOperationTimeout(t *testing.T) {
 	})
 }
 
+// An operation that is given up names whom it waits for, on all ranks: who has not called it, or waits
+// for that one in turn.
+func TestAnOperationThatIsGivenUpNamesWhomItWaitsFor(t *testing.T) {
+	const late, size = 2, 4
+	for what, call := range map[string]func(ctx context.Context, c *Communicator) error{
+		"allreduce, small": func(ctx context.Context, c *Communicator) error {
+			return AllReduce(ctx, c, make([]float32, 2), Sum)
+		},
+		"allreduce, large": func(ctx context.Context, c *Communicator) error {
+			return AllReduce(ctx, c, make([]float32, 1<<18), Sum)
+		},
+		"alltoall": func(ctx context.Context, c *Communicator) error {
+			return AllToAll(ctx, c, make([]float32, 4000), make([]float32, 4000))
+		},
+		"barrier": func(ctx context.Context, c *Communicator) error { return c.Barrier(ctx) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBed(t, size, 2, func(c *Config) { c.OperationTimeout = time.Second }, func(b *bed) {
+				comms := b.form("train")
+				errs := b.failures(func(i int) error {
+					if i == late {
+						_, err := Recv(b.t.Context(), comms[i], make([]float32, 1), 0, 1) // hears of the end
+						return err
+					}
+					return call(b.t.Context(), comms[i])
+				})
+				for i, err := range errs {
+					none := strings.Contains(err.Error(), "timed out after 1s, nothing has come from rank")
+					some := strings.Contains(err.Error(), "timed out after 1s, waiting for more from rank")
+					if !errors.Is(err, ErrTimeout) || none == some {
+						t.Errorf("rank %d: %v", i, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestClosedCommunicator(t *testing.T) {
 	inBed(t, 3, 2, nil, func(b *bed) {
 		comms := b.form("train")

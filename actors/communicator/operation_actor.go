@@ -25,9 +25,8 @@ type operationActor struct {
 	pid     *actor.PID
 	workers []*actor.PID // by planned rail
 
-	current *engine.Operation // that has a timeout
-	timer   *time.Timer
-	ended   operationEnded // of one operation at a time
+	timer *time.Timer    // nil: there is no timeout
+	ended operationEnded // of one operation at a time
 }
 
 func (a *operationActor) Receive(ctx actor.Context) {
@@ -38,8 +37,6 @@ func (a *operationActor) Receive(ctx actor.Context) {
 		a.start(ctx)
 	case *beginOperation:
 		a.begin(m)
-	case *operationExpired:
-		a.expire(m)
 	case *operationEnded:
 		a.end(m)
 	case *actor.Stopping:
@@ -61,15 +58,7 @@ func (a *operationActor) start(ctx actor.Context) {
 }
 
 func (a *operationActor) begin(m *beginOperation) {
-	a.current = m.operation
-	seq, self := m.operation.Seq, a.pid
-	a.timer = time.AfterFunc(m.timeout, func() { a.node.tell(self, &operationExpired{seq}) })
-}
-
-func (a *operationActor) expire(m *operationExpired) {
-	if o := a.current; o != nil && o.Seq == m.seq {
-		o.Expire(a.node.OperationTimeout)
-	}
+	a.timer = m.operation.ExpireAfter(m.timeout, a.node.OperationTimeout)
 }
 
 // Hand implements engine.Owner. If it fails, the frame has an owner who must hear of it, and so must
@@ -103,7 +92,6 @@ func (a *operationActor) end(m *operationEnded) {
 	o, t := m.operation, m.timed
 	*m = operationEnded{}
 	a.disarm()
-	a.current = nil
 	if t != nil {
 		for i := range t.Rails {
 			a.node.tell(a.workers[t.Rails[i].Rail], balancing.Finished(t, i))

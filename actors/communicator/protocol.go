@@ -45,9 +45,6 @@ type operationEnded struct {
 	timed     *engine.Timed // nil: nothing to report
 }
 
-// operationExpired is the operation's own timer.
-type operationExpired struct{ seq uint64 }
-
 // Control is a message from another rank about one communicator. From the fabric to the
 // communicator actor.
 type Control struct {

@@ -56,18 +56,6 @@ type pending struct {
 	seq       uint64
 }
 
-// giveUp breaks the group because an operation's caller waits for it no longer, unless it has ended:
-// either it fails and the group breaks, or neither.
-func (g *Group) giveUp(seq uint64, cause error) {
-	g.mu.Lock()
-	o := g.open[seq] // nil: it is over
-	fails := o != nil && o.giveUp(cause)
-	g.mu.Unlock()
-	if fails {
-		g.Fail(cause, seq)
-	}
-}
-
 // Err is the error of calls since the group broke, or nil.
 func (g *Group) Err() error {
 	g.mu.Lock()

@@ -368,24 +368,6 @@ func (o *Operation) fail(cause error) {
 	o.group.Fail(cause, o.Seq)
 }
 
-// giveUp notes why the caller waits no longer, and reports whether the operation was still to end. Under
-// the group's mu.
-func (o *Operation) giveUp(cause error) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.settled {
-		return false
-	}
-	o.givenUp = cause
-	return true
-}
-
-// Expire ends an operation that has taken as long as it may. One that only trees have yet to settle
-// has ended for its caller.
-func (o *Operation) Expire(after time.Duration) {
-	o.group.giveUp(o.Seq, &fault.TimeoutError{What: o.shape.desc.String(), After: after})
-}
-
 // resolve ends the operation for its caller. That a repair resolves it again is no news.
 func (o *Operation) resolve() {
 	err, givenUp := o.failure()

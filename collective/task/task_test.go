@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 
@@ -164,6 +165,40 @@ func TestRemaining(t *testing.T) {
 		t.Fatal(err)
 	}
 	require(3*recvBytes, 4*recvBytes)
+}
+
+func TestAwaitsTellsWhoHasBegun(t *testing.T) {
+	task := newTask(t, op.Ring, 0, 3, 3*recvBytes, Config{Window: 1})
+	awaits := func(when string, want map[op.Rank]bool) {
+		t.Helper()
+		got := make(map[op.Rank]bool)
+		if task.Awaits(got); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	step := func(e Event) {
+		t.Helper()
+		if _, err := task.Step(e, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaits("before the start", nil)
+	start(t, task)
+	awaits("at the start", map[op.Rank]bool{1: false, 2: false})
+	step(Event{Kind: Granted, From: 1, Limit: 1})
+	awaits("rank 1 has granted", map[op.Rank]bool{2: false})
+	recv(t, task, 2, 0, 1)
+	awaits("a frame of rank 2 comes", map[op.Rank]bool{2: true})
+
+	task = newTask(t, op.RecursiveDoubling, 1, 2, 8, Config{InPlace: true, Window: 1})
+	start(t, task)
+	step(Event{Kind: Granted, From: 0, Limit: 1})
+	place(t, task, 0, 1, Loc{Scratch, 0, 8})
+	step(Event{Kind: Arrived, Ref: 1})
+	awaits("rank 0 has not confirmed", map[op.Rank]bool{0: true})
+	step(Event{Kind: Released, Ref: 0})
+	step(Event{Kind: Reduced, Ref: 2})
+	awaits("at the end", nil)
 }
 
 func TestOutOfPlaceTheResultNeedsNoRelease(t *testing.T) {

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/op"
+)
+
+// This file is about operations whose callers wait no longer.
+
+// giveUp breaks the group because an operation's caller waits for it no longer, unless it has ended:
+// either it fails and the group breaks, or neither.
+func (g *Group) giveUp(seq uint64, cause error) {
+	g.mu.Lock()
+	o := g.open[seq] // nil: it is over
+	if o != nil {
+		cause = o.giveUp(cause)
+	}
+	g.mu.Unlock()
+	if o != nil && cause != nil {
+		g.Fail(cause, seq)
+	}
+}
+
+// list names ranks in an error, the first few of them; "" where there are none.
+func (g *Group) list(what string, ranks []op.Rank) string {
+	const few = 4
+	var names []string
+	for _, rank := range ranks[:min(few, len(ranks))] {
+		names = append(names, fmt.Sprintf("rank %d (node %q)", rank, g.nodeOf(rank)))
+	}
+	if len(ranks) > few {
+		names = append(names, fmt.Sprintf("%d more", len(ranks)-few))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return what + " " + strings.Join(names, ", ")
+}
+
+// giveUp notes why the caller waits no longer, and returns it with what the operation waits for; nil: it
+// has ended. Under the group's mu.
+func (o *Operation) giveUp(cause error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.settled {
+		return nil
+	}
+	if late := o.awaits(); late != "" {
+		cause = fmt.Errorf("%w, %s", cause, late)
+	}
+	o.givenUp = cause
+	return cause
+}
+
+// awaits says which ranks the operation waits for now, as far as that is known. Under mu.
+func (o *Operation) awaits() string {
+	if o.phase != phaseRunning || o.cause != nil {
+		return ""
+	}
+	if o.shown.active {
+		return o.group.list("nothing has come from", slices.Collect(ranksOf(o.shown.missing.Load())))
+	}
+	heard := make(map[op.Rank]bool)
+	for i := range o.parts {
+		if p := &o.parts[i]; p.active {
+			p.task.Awaits(heard)
+		}
+	}
+	var silent, begun []op.Rank
+	for _, rank := range slices.Sorted(maps.Keys(heard)) {
+		if heard[rank] {
+			begun = append(begun, rank)
+		} else {
+			silent = append(silent, rank)
+		}
+	}
+	if len(silent) > 0 {
+		return o.group.list("nothing has come from", silent)
+	}
+	return o.group.list("waiting for more from", begun)
+}
+
+// ExpireAfter ends the operation in a while, if it has not ended for its caller by then; the error says
+// that it has taken so long as timeout. What ends it is no message: the actor may have stopped.
+func (o *Operation) ExpireAfter(d, timeout time.Duration) *time.Timer {
+	g, seq, desc := o.group, o.Seq, o.shape.desc // o may be another operation then
+	return time.AfterFunc(d, func() {
+		g.giveUp(seq, &fault.TimeoutError{What: desc.String(), After: timeout})
+	})
+}
