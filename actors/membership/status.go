@@ -23,6 +23,8 @@ type Status struct {
 	Started     time.Time
 	// Obstacles are why the node is not ready to be used; none: it is.
 	Obstacles []string `json:",omitempty"`
+	// Certificate is when the node's ends; nil: it has none.
+	Certificate *time.Time `json:",omitempty"`
 
 	Members       []MemberStatus
 	Rails         []railactors.RailStatus
@@ -103,6 +105,10 @@ func (n *node) Status(ctx context.Context, detail Detail) Status {
 	s := Status{Node: c.Node, Cluster: c.Cluster.Cluster, Rack: c.Cluster.Path, Incarnation: c.Incarnation,
 		Time: time.Now(), Started: n.started, Obstacles: n.Obstacles(), Memory: n.shared.Engine.Pool.Stats(),
 		Rails: n.fabric.Rails(), Failovers: n.events.failures.read(), Events: n.events.last(), EventCounts: n.events.counted()}
+	if keys := c.Rails.Keys; keys != nil {
+		until := keys.Current().Until()
+		s.Certificate = &until
+	}
 	if shm, ok := n.fabric.MemoryStatus(); ok {
 		s.Rails = append(s.Rails, shm)
 	}

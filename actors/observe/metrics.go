@@ -15,6 +15,7 @@ import (
 var (
 	nodeInfo = gauge("polyrail_node_info", "What the node is: always 1.", "node", "cluster", "rack")
 	ready    = gauge("polyrail_node_ready", "1 if the node can form communicators.")
+	expiry   = gauge("polyrail_certificate_expiry_timestamp_seconds", "When the node's certificate ends, since 1970. Without keys there is none.")
 	members  = gauge("polyrail_cluster_members", "Living nodes of the cluster as gossip knows them, this one included.")
 	lost     = counter("polyrail_gossip_messages_lost_total", "Messages that gossip has lost or refused.", "reason")
 	events   = counter("polyrail_events_total", "Events of the node (see Node.Events).", "kind")
@@ -174,6 +175,9 @@ func (e emitter) spread(m *metric, d engine.Distribution, labels ...string) {
 func (e emitter) node(s *membership.Status) {
 	e.set(nodeInfo, 1, s.Node, s.Cluster, s.Rack)
 	e.bool(ready, len(s.Obstacles) == 0)
+	if s.Certificate != nil {
+		e.set(expiry, float64(s.Certificate.Unix()))
+	}
 	e.set(members, float64(len(s.Members)))
 	e.set(lost, float64(s.Gossip.Undecodable), "undecodable")
 	e.set(lost, float64(s.Gossip.Dropped), "dropped")

@@ -77,6 +77,9 @@ type Credentials struct {
 	roots       *x509.CertPool
 }
 
+// Until is when the certificate ends.
+func (c *Credentials) Until() time.Time { return c.certificate.Leaf.NotAfter }
+
 // Load reads the files and checks that they belong together: the certificate's key, an authority
 // that is believed, and a time at which it is valid.
 func (f Files) Load() (*Credentials, error) {

@@ -13,8 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func authority(t *testing.T, cluster string, nodes ...string) keys.Authority {
@@ -237,6 +239,37 @@ func TestASourceFollowsItsFilesAndKeepsWhatIsInOrder(t *testing.T) {
 	if s.Current() == first {
 		t.Error("the replacement was not taken")
 	}
+}
+
+func TestASourceWarnsOfTheEndOfItsCertificate(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		a := authority(t, "prod", "a")
+		var said bytes.Buffer
+		s, err := keys.NewSource(a.Files("a"), keys.Identity{Cluster: "prod", Node: "a"},
+			slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(left time.Duration, warnings int) {
+			t.Helper()
+			<-time.After(time.Until(s.Current().Until().Add(-left)))
+			for range 3 {
+				s.Current()
+			}
+			if n := strings.Count(said.String(), "ends soon"); n != warnings {
+				t.Errorf("%v before the end: %d warnings, want %d: %s", left, n, warnings, said.String())
+			}
+		}
+		expect(15*day, 0)
+		expect(13*day, 1)
+		expect(12*day+time.Hour, 1)
+		expect(11*day, 2)
+		if err := a.Node("a"); err != nil {
+			t.Fatal(err)
+		}
+		expect(100*day, 2)
+	})
 }
 
 func TestASignatureIsOfOneMessageAndOneNode(t *testing.T) {

@@ -5,6 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
+)
+
+// A certificate that ends within expiresSoon is warned of, once a warnEach.
+const (
+	expiresSoon = 14 * 24 * time.Hour
+	warnEach    = 24 * time.Hour
 )
 
 // Source has a node's credentials from files and follows the files: who replaces them changes the
@@ -18,7 +25,8 @@ type Source struct {
 	mu    sync.Mutex
 	seen  [3][]byte // the files' content when they were looked at last
 	last  *Credentials
-	fault string // the last one that was logged
+	fault string    // the last one that was logged
+	warn  time.Time // when to warn of the certificate's end
 }
 
 // NewSource reads the files. The error says why they are no credentials of the node.
@@ -30,6 +38,7 @@ func NewSource(files Files, node Identity, log *slog.Logger) (*Source, error) {
 	if err := s.look(); err != nil {
 		return nil, err
 	}
+	s.watch(time.Now())
 	return s, nil
 }
 
@@ -45,7 +54,17 @@ func (s *Source) Current() *Credentials {
 		s.log.Warn("new keys can't be used, the last ones stay in use", "error", text)
 	}
 	s.fault = text
+	s.watch(time.Now())
 	return s.last
+}
+
+// watch warns in time of the end of the certificate in use.
+func (s *Source) watch(now time.Time) {
+	if until := s.last.Until(); !now.Before(s.warn) && until.Sub(now) < expiresSoon {
+		s.warn = now.Add(warnEach)
+		s.log.Warn("the certificate ends soon: no node connects to this one after that",
+			"certificate", s.files.Cert, "until", until)
+	}
 }
 
 // look takes what the files hold, if that is different from what they held and in order.
@@ -65,7 +84,7 @@ func (s *Source) look() error {
 		return fmt.Errorf("%w: %s is of %s, this node is %s", ErrKeys, s.files.Cert, c.Identity, s.node)
 	}
 	if s.last != nil {
-		s.log.Info("keys were replaced", "certificate", s.files.Cert, "until", c.certificate.Leaf.NotAfter)
+		s.log.Info("keys were replaced", "certificate", s.files.Cert, "until", c.Until())
 	}
 	s.seen, s.last = b, c
 	return nil
