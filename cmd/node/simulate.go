@@ -27,7 +27,7 @@ aggregate. No byte is moved, and no node is started.
 
 --hosts, --sizes and --algorithms are lists: a line for each number of hosts and size, a column
 for each algorithm. With --tree comes a column in which aggregation trees carry every size, and
-how many times as long the first algorithm takes.
+how many times as long the first algorithm takes: of allreduce, reduce and barrier.
 
 --rails describes the rails of every host, STARTUP:RATE each: the time from the last bit sent to
 the last one received, and the rate of a link in each direction. STARTUP:RATE:BURST is a rail behind
@@ -123,6 +123,9 @@ func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.Fla
 	o := chosen(f.op)[0]
 	if o.uneven || !slices.Contains(schedule.Algorithms(o.kind), schedule.Choose(o.kind, 8, 4, nil)) || o.kind == op.KindAllToAllV {
 		return usagef("--op %s: its parts are the callers' to say; it can't be simulated", f.op)
+	}
+	if f.tree != "none" && !simulate.OverTrees(o.kind) {
+		return usagef("--tree %s: only allreduce, reduce and barrier are simulated over trees, not %s", f.tree, f.op)
 	}
 	if o.kind.Empty() {
 		f.sizes = []int{0}

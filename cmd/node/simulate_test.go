@@ -104,6 +104,7 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		{[]string{"--rails", "5us:1Gbit:soon"}, "BURST"},
 		{[]string{"--rails", "5us:1Gbit:-1us"}, "BURST"},
 		{[]string{"--tree", "roof"}, "roof"},
+		{[]string{"--tree", "host", "--op", "broadcast"}, "not broadcast"},
 		{[]string{"--tree", "host", "--algorithms", ""}, "--algorithms is empty"},
 		{[]string{"--kill", "1"}, "RAIL@TIME"},
 		{[]string{"--tree", "host", "--tree-rails", "1"}, "rails 0 to 0"},

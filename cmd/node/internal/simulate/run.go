@@ -187,11 +187,11 @@ func (s *simulation) overTrees(weights []uint32) (over []int, flat bool) {
 
 // treed reports whether a rail carries the call over a tree.
 func (s *simulation) treed(r *Rail) bool {
-	return r.Tree != nil && s.call.Bytes >= r.Tree.From && treeKind(s.call.Kind)
+	return r.Tree != nil && s.call.Bytes >= r.Tree.From && OverTrees(s.call.Kind)
 }
 
-// treeKind: what trees carry.
-func treeKind(k op.Kind) bool {
+// OverTrees reports whether trees carry operations of a kind here.
+func OverTrees(k op.Kind) bool {
 	return k == op.KindAllReduce || k == op.KindReduce || k.Empty()
 }
 
