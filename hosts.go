@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"unicode/utf8"
 
 	"github.com/polyrail/polyrail/collective/view"
@@ -63,12 +64,16 @@ func (c *Communicator) SplitHost(ctx context.Context) (*Communicator, error) {
 	return c.Split(ctx, 0, 0) // it has no members, or has ended: Split says so
 }
 
-// host is where the node runs.
-func (c Config) host() string {
+// host is where the node runs. A node whose system doesn't tell is alone on its host.
+func (c Config) host(log *slog.Logger) string {
 	if c.Host != "" {
 		return c.Host
 	}
-	return hostid.ID()
+	id, err := hostid.ID()
+	if err != nil {
+		log.Warn("host not known: the node shares no memory unless --host names it", "error", err)
+	}
+	return id
 }
 
 // memory is the transport within the host, or nil. Rails with transports of their own are networks

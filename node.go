@@ -109,7 +109,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			JobBytes: cfg.AggregateQuota, JobGroups: cfg.AggregateGroups},
 		SharpRails: cfg.sharp(), TreeFragment: cfg.TreeFragment, TreeRadix: cfg.TreeRadix,
 		TreeResults: cfg.TreeResults,
-		Node:        cfg.Name, Incarnation: incarnation, Host: cfg.host(), Settings: cfg.settings(),
+		Node:        cfg.Name, Incarnation: incarnation, Host: cfg.host(logger), Settings: cfg.settings(),
 		OperationTimeout: cfg.OperationTimeout, Table: cfg.table,
 		Rails: rails, Cluster: gossip, View: cfg.forming(), Logger: logger,
 	})

@@ -3,6 +3,7 @@ package hostid
 
 import (
 	"encoding/hex"
+	"fmt"
 	"hash/fnv"
 	"os"
 	"runtime"
@@ -15,21 +16,28 @@ import (
 var sources = []string{"/proc/sys/kernel/random/boot_id", "/proc/self/ns/ipc", "/proc/self/ns/net"}
 
 // ID is the same for all processes that can reach each other's memory and loopback, and for no
-// others. It is empty where the system can't tell.
-func ID() string {
+// others. It is empty on systems other than Linux. An error says what Linux did not tell.
+func ID() (string, error) {
 	if runtime.GOOS != "linux" {
-		return ""
+		return "", nil
 	}
+	return of(sources)
+}
+
+func of(sources []string) (string, error) {
 	h := fnv.New64a()
 	for _, name := range sources {
 		text, err := read(name)
-		if err != nil || text == "" {
-			return ""
+		if err != nil {
+			return "", err
+		}
+		if text == "" {
+			return "", fmt.Errorf("%s is empty", name)
 		}
 		h.Write([]byte(text))
 		h.Write([]byte{0})
 	}
-	return "host-" + hex.EncodeToString(h.Sum(nil))
+	return "host-" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // read is what a file, or a link, says.
