@@ -40,13 +40,14 @@ func Select(device string) (Choice, error) {
 	return choose(nics, device)
 }
 
-// Auto lists a choice for every usable interface: up, not loopback, with a global address.
+// Auto lists a choice for every usable interface: up, not loopback, with a global address. Where
+// there is none, the error says what there is.
 func Auto() ([]Choice, error) {
 	nics, err := interfaces()
 	if err != nil {
 		return nil, err
 	}
-	return usable(nics), nil
+	return usable(nics)
 }
 
 // Local reports whether addr is an address of this host, so that what is sent to it
@@ -161,14 +162,17 @@ func chooseNamed(nics []card, device string) (Choice, error) {
 	return Choice{n.name, addr, n.loopback}, nil
 }
 
-func usable(nics []card) []Choice {
-	var list []Choice
+func usable(nics []card) (list []Choice, err error) {
 	for _, n := range nics {
 		if addr, ok := n.first(); ok && n.up && !n.loopback {
 			list = append(list, Choice{Interface: n.name, Addr: addr})
 		}
 	}
-	return list
+	if len(list) == 0 {
+		return nil, fmt.Errorf("device \"auto\": loopback apart, no interface is up with an address "+
+			"(this host has %s)", have(nics))
+	}
+	return list, nil
 }
 
 // first is the address that stands for the interface. Link-local addresses don't: they

@@ -33,10 +33,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceOnAnInterfaceOfThisHost(t *testing.T) {
 	list, err := nic.Auto()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) == 0 {
-		t.Skip("this host has no interface but loopback")
+		t.Skip("this host has no interface but loopback: ", err)
 	}
 	transporttest.Run(t, func(t *testing.T) (a, b transport.Device) {
 		return open(t, tcp.Options{}, list[0].Interface), open(t, tcp.Options{}, list[0].Interface)
@@ -84,8 +81,8 @@ func TestADeviceListensOnThePortItIsGiven(t *testing.T) {
 
 func TestNobodyElseGetsThePortOfAnInterface(t *testing.T) {
 	list, err := nic.Auto()
-	if err != nil || len(list) == 0 {
-		t.Skip("this host has no interface but loopback", err)
+	if err != nil {
+		t.Skip("this host has no interface but loopback: ", err)
 	}
 	d := open(t, tcp.Options{}, list[0].Interface)
 	_, port, _ := net.SplitHostPort(d.Addr())
