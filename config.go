@@ -29,7 +29,8 @@ type Config struct {
 	// second. Communicators notice losses themselves in either case.
 	Nodes int
 	// Bind is where gossip listens, ADDR:PORT; port 0 takes a free one. Advertise is what the
-	// others are told instead, where they differ.
+	// others are told instead, where they differ. A node that listens on 0.0.0.0 tells them its
+	// address on the way to the first of Join, or else a private one.
 	Bind, Advertise string
 	Join            []string // ADDR:PORT of nodes to join; some may be down, one may be this node
 	// Rendezvous is a store by which nodes find each other, besides Join or in place of it.

@@ -30,7 +30,9 @@ type Config struct {
 	Path        string // Member.Path of this node
 	Cluster     string // packets of clusters with another name are refused
 	Bind        string // ADDR:PORT to listen on, TCP and UDP; port 0 takes a free one, an empty ADDR all interfaces
-	Advertise   string // ADDR:PORT for the others to use; empty: what is bound
+	// Advertise is ADDR:PORT for the others to use. Empty: what is bound. Of all interfaces that is
+	// the one that leads to the first seed, or else a private one.
+	Advertise string
 	// Join lists seeds, ADDR:PORT. They need not be up yet, and may include this node itself.
 	Join []string
 	// Store, if set, is where nodes leave their addresses for one another, besides Join.
@@ -224,11 +226,13 @@ func (c *Config) memberlist() (*memberlist.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// All interfaces, of both families. Under no other name memberlist looks for one to advertise.
-		m.BindAddr, m.BindPort = "0.0.0.0", tcp.Port
 		if tcp.IP != nil && !tcp.IP.IsUnspecified() {
 			m.BindAddr = tcp.IP.String()
+		} else {
+			// All interfaces, of both families. Under no other name memberlist looks for one to advertise.
+			m.BindAddr, m.AdvertiseAddr = "0.0.0.0", towards(c.Join)
 		}
+		m.BindPort = tcp.Port
 		m.AdvertisePort = tcp.Port
 	}
 	if err := c.guard(m); err != nil {

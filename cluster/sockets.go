@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -55,4 +57,34 @@ type socket struct {
 func (s *socket) Close() error {
 	s.stop()
 	return s.Conn.Close()
+}
+
+// towards is this host's address on the way to the first seed that a network leads to. Empty: there
+// is none, or seeds have names, which are not looked up here.
+func towards(seeds []string) string {
+	for _, seed := range seeds {
+		to, err := netip.ParseAddrPort(seed)
+		if err != nil {
+			continue
+		}
+		c, err := net.Dial("udp", to.String()) // sends nothing
+		if err != nil {
+			continue
+		}
+		from := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		c.Close()
+		if from.IsGlobalUnicast() {
+			return from.String()
+		}
+	}
+	return ""
+}
+
+// FinalAdvertiseAddr implements memberlist.Transport. The error says what helps.
+func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+	addr, port, err := s.NetTransport.FinalAdvertiseAddr(ip, port)
+	if err != nil {
+		err = fmt.Errorf("%w: bind to an address of this host, or advertise one", err)
+	}
+	return addr, port, err
 }
