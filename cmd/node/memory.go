@@ -14,6 +14,6 @@ func fitsMemory(size, processes int) error {
 	if has == 0 || size <= has/2/max(processes, 1) {
 		return nil
 	}
-	return fmt.Errorf("--sizes %s: two buffers in each of %d processes are more than this host's memory (%d MiB)",
-		settings.FormatSize(size), max(processes, 1), has>>20)
+	return fmt.Errorf("--sizes %s: two buffers in each of %d processes are more than the memory "+
+		"of this host or container (%d MiB)", settings.FormatSize(size), max(processes, 1), has>>20)
 }
