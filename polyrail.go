@@ -104,13 +104,16 @@ func UserOp[T Element](name string, f func(dst, a, b []T)) Op {
 // Algorithm names a schedule.
 type Algorithm = op.Algorithm
 
-// The algorithms. Auto chooses by size.
+// The algorithms. Auto chooses by size. Not every kind of operation has each: see Algorithms.
 const (
 	Auto              = op.Auto
 	Ring              = op.Ring
 	RecursiveDoubling = op.RecursiveDoubling
 	Bcube             = op.Bcube
 	Tree              = op.Tree
+	Chain             = op.Chain
+	Direct            = op.Direct
+	Bruck             = op.Bruck
 	Hierarchical      = op.Hierarchical // by host, every rank at work: docs/hosts.md
 	Leaders           = op.Leaders      // by host, one rank each
 )

@@ -206,6 +206,9 @@ func TestTheNumbersInTheHeaderAreThoseOfGo(t *testing.T) {
 	for _, k := range append(polyrail.Kinds(), polyrail.KindAllToAllV) {
 		want(k.String(), int(k))
 	}
+	for a := polyrail.Auto; a == polyrail.Auto || a.Valid(); a++ {
+		want(strings.ReplaceAll(a.String(), "-", "_"), int(a))
+	}
 	for name, c := range map[string]bridge.Code{"ok": bridge.OK, "pending": bridge.Pending, "forked": bridge.Forked,
 		"canceled": bridge.Canceled, "rank_lost": bridge.RankLost, "mismatch": bridge.Mismatch,
 		"minority": bridge.Minority, "timeout": bridge.Timeout, "rail": bridge.Rail, "closed": bridge.Closed,

@@ -87,7 +87,8 @@ typedef struct {
 typedef struct {
 	polyrail_queue queue; /* 0: none */
 	uint64_t tag;         /* for the queue */
-	int64_t patience_ns;  /* 0: none; any other has small operations polled for, some 0.2 ms at most */
+	/* 0: none; any other has small operations polled for, wait-spin (0.4 ms) at most. */
+	int64_t patience_ns;
 	polyrail_work work;   /* out */
 } polyrail_async;
 
@@ -216,13 +217,27 @@ enum {
 	POLYRAIL_ALLTOALLV = 14
 };
 
+/* Algorithms. Not every kind has each: docs/collectives.md. */
+enum {
+	POLYRAIL_AUTO = 0, /* chosen by size */
+	POLYRAIL_RING = 1,
+	POLYRAIL_RECURSIVE_DOUBLING = 2,
+	POLYRAIL_BCUBE = 3,
+	POLYRAIL_TREE = 4,
+	POLYRAIL_CHAIN = 5,
+	POLYRAIL_DIRECT = 6,
+	POLYRAIL_BRUCK = 7,
+	POLYRAIL_HIERARCHICAL = 8, /* by host, every rank at work */
+	POLYRAIL_LEADERS = 9       /* by host, one rank each */
+};
+
 /* A collective call. Lengths are in elements; memory is aligned for the type. dst and src are the
  * same memory, the part of one that is the other's, or apart; docs/collectives.md has what each kind
  * takes. What a kind does not use is ignored, and may be 0. */
 typedef struct {
 	uint32_t size; /* sizeof(polyrail_operation) */
 	int32_t kind, dtype, op, root;
-	int32_t algorithm; /* 0: chosen by size */
+	int32_t algorithm;
 	void *dst;
 	const void *src;
 	uint64_t dst_count, src_count;
