@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -28,9 +29,9 @@ const sharpLong = `sharp shows what the nodes of a cluster aggregate for others 
   quota   each node's limits, and what each job takes of them
 
 It joins the cluster by --join or --rendezvous, asks all living nodes, and leaves. It is a member of
-no communicator, and disturbs none.`
+no communicator, and disturbs none. The nodes of other hosts answer to --bind.`
 
-const sharpExample = `  node sharp trees --join 10.0.0.1:7946
+const sharpExample = `  node sharp trees --join 10.0.0.1:7946 --bind 10.0.0.7:0
   node sharp quota --join 10.0.0.1:7946 --bind 10.0.0.7:0`
 
 // newSharp makes the command and those below it.
@@ -102,6 +103,7 @@ func observe(cmd *cobra.Command, cfg polyrail.Config, timeout time.Duration,
 	}
 	defer leave(cmd.Context(), node, cfg.Logger)
 	all, asked := node.Aggregators(ctx)
+	asked = withReach(asked, node.GossipAddr())
 	others := all[:0]
 	for _, a := range all {
 		if a.Node != cfg.Name {
@@ -112,6 +114,15 @@ func observe(cmd *cobra.Command, cfg polyrail.Config, timeout time.Duration,
 		return cmp.Or(asked, errors.New("no other node is in the cluster"))
 	}
 	return errors.Join(show(cmd.OutOrStdout(), others), asked)
+}
+
+// withReach adds to an error of nodes that did not answer whether those of other hosts could.
+func withReach(silent error, self string) error {
+	addr, err := netip.ParseAddrPort(self)
+	if silent == nil || err != nil || !addr.Addr().IsLoopback() {
+		return silent
+	}
+	return fmt.Errorf("%w (nodes of other hosts can't answer to %s: see --bind)", silent, self)
 }
 
 // inColumns writes lines of cells that tabs end.
@@ -164,7 +175,7 @@ func showTrees(w io.Writer, all []polyrail.Aggregator) error {
 		drawTree(w, nodes)
 	}
 	if len(order) == 0 {
-		fmt.Fprintln(w, "no trees")
+		fmt.Fprintln(w, "no trees at the nodes that have answered")
 	}
 	return nil
 }

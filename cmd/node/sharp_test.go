@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,28 @@ func TestSharpShowsWhoAggregates(t *testing.T) {
 	}
 	if code, _, errs := node(t, "sharp", "trees"); code != exitUsage || !strings.Contains(errs, "--join") {
 		t.Errorf("nobody to ask: exit code %d, %s", code, errs)
+	}
+}
+
+// --bind is an address of loopback by default. The nodes of other hosts seem to be there, and are silent.
+func TestSharpSaysThatOtherHostsCannotAnswerToLoopback(t *testing.T) {
+	silent := errors.New("no answer of b")
+	if err := withReach(silent, "127.0.0.1:7946"); !errors.Is(err, silent) || !strings.Contains(err.Error(), "--bind") {
+		t.Errorf("%v does not name the cause", err)
+	}
+	if err := withReach(silent, "10.0.0.1:7946"); err != silent {
+		t.Errorf("%v, want what was said", err)
+	}
+	if err := withReach(nil, "127.0.0.1:7946"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who has not answered may have trees.
+func TestSharpSpeaksOfTheNodesThatHaveAnswered(t *testing.T) {
+	var out strings.Builder
+	if err := showTrees(&out, []polyrail.Aggregator{{Node: "a"}}); err != nil || !strings.Contains(out.String(), "have answered") {
+		t.Errorf("%v, shown is %q", err, out.String())
 	}
 }
 
