@@ -23,7 +23,7 @@ Files are CSV, as node bench --csv writes them. Other programs' results can be a
 another name of the system: the columns system, network, op, ranks, bytes and p50_us count. Files
 may be put together with cat.`
 
-const chartExample = `  node bench --local 4 --csv --network "2 rails of loopback" > results.csv
+const chartExample = `  node bench --local 4x2 --csv --network "2 rails of loopback" > results.csv
   node chart results.csv --out results.svg`
 
 // chartFlags are what chart draws, and where to.

@@ -81,7 +81,7 @@ func newSimulate() *cobra.Command {
 	}
 	f.registerCluster(cmd.Flags())
 	fs := cmd.Flags()
-	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs, "operation: "+strings.Join(operationNames(), ", "))
+	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs, "operation: "+strings.Join(simulatedNames(), ", "))
 	settings.List(fs, &f.algorithms, "algorithms", "NAME,...", ",", op.ParseAlgorithm, polyrail.Algorithm.String, "a column for each; auto: by the fixed rule")
 	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")
 	fs.IntVar(&f.warmup, "warmup", 0, "operations before the one that counts, each with a barrier after it: token buckets aren't full then")
@@ -116,12 +116,27 @@ func (f *simulateFlags) registerCluster(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.notice, "notice", 200*time.Millisecond, "how long it takes to notice that")
 }
 
+// simulated reports whether the schedule alone says what each rank sends.
+func (o operation) simulated() bool {
+	scheduled := slices.Contains(schedule.Algorithms(o.kind), schedule.Choose(o.kind, 8, 4, nil))
+	return scheduled && !o.uneven && o.kind != op.KindAllToAllV
+}
+
+func simulatedNames() (names []string) {
+	for _, o := range operations {
+		if o.simulated() {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
 func (f *simulateFlags) run(ctx context.Context, stdout io.Writer, fs *pflag.FlagSet) error {
 	if f.op == everyOperation {
 		return usagef("--op %s: simulate takes one operation", f.op)
 	}
 	o := chosen(f.op)[0]
-	if o.uneven || !slices.Contains(schedule.Algorithms(o.kind), schedule.Choose(o.kind, 8, 4, nil)) || o.kind == op.KindAllToAllV {
+	if !o.simulated() {
 		return usagef("--op %s: its parts are the callers' to say; it can't be simulated", f.op)
 	}
 	if f.tree != "none" && !simulate.OverTrees(o.kind) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func TestSimulateTellsHostsAndTrees(t *testing.T) {
@@ -25,6 +26,19 @@ func TestSimulateTellsHostsAndTrees(t *testing.T) {
 	}
 	if picture, err := os.ReadFile(out); err != nil || !strings.Contains(string(picture), "<svg") {
 		t.Errorf("no picture: %v", err)
+	}
+}
+
+func TestSimulatesTheOperationsThatItsHelpNames(t *testing.T) {
+	_, help, _ := node(t, "simulate", "--help")
+	_, help, _ = strings.Cut(help, "operation: ")
+	help, _, _ = strings.Cut(help, "(")
+	named := strings.FieldsFunc(help, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	for _, o := range operationNames() {
+		code, _, errs := node(t, "simulate", "--op", o, "--hosts", "2", "--sizes", "8")
+		if (code == exitOK) != slices.Contains(named, o) {
+			t.Errorf("%s: exit code %d, %q; the help names %v", o, code, errs, named)
+		}
 	}
 }
 
