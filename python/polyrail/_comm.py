@@ -47,6 +47,10 @@ class Communicator(Closable):
     what buffers hold where they cannot say so themselves: "bfloat16", "float32loc". op is "sum",
     "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "minloc" or "maxloc"; the sum of bools is
     their "bitor". name is compared between ranks, so that calls in different orders are found out.
+    Lengths and counts are in elements. All ranks give equally long buffers, unless there are counts.
+
+    What cannot be called at all, as an unknown op, is a TypeError or ValueError and has no effect.
+    Lengths that don't fit, or a root that is no rank, end the call on all ranks with an Error.
     """
 
     def __init__(self, handle: int) -> None:
@@ -136,7 +140,10 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """Replaces each element by its combination on all ranks; with out it goes there instead."""
+        """Replaces each element by its combination on all ranks.
+
+        With out, which is as long, the result goes there instead.
+        """
         return spec_of(_abi.ALLREDUCE, buffer if out is None else out, buffer, op, 0, dtype, name)
 
     start_all_reduce = started(all_reduce)
@@ -146,7 +153,10 @@ class Communicator(Closable):
     def all_reduce_batch(
         self, buffers: Sequence[Any], op: str = "sum", *, dtype: Optional[str] = None
     ) -> Spec:
-        """An all_reduce of many small buffers as one operation, in place."""
+        """An all_reduce of many small buffers as one operation, in place.
+
+        All ranks give as many, of the same lengths in the same order.
+        """
         return spec_of(BATCH, None, buffers, op, 0, dtype)
 
     start_all_reduce_batch = started(all_reduce_batch)
@@ -163,7 +173,10 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """Puts the combination of src on all ranks into dst on the root; others need no dst."""
+        """Puts the combination of src on all ranks into dst on the root; others need no dst.
+
+        Both are equally long, and may be the same.
+        """
         return spec_of(_abi.REDUCE, self._at_root(root, dst), src, op, root, dtype, name)
 
     start_reduce = started(reduce)
@@ -189,7 +202,11 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """Puts the src of all ranks into dst, by rank. counts: elements of each, if they differ."""
+        """Puts the src of all ranks into dst, by rank: dst is size times as long.
+
+        counts are the lengths of each rank's src, if they differ: the same list on all ranks. In place
+        src is the rank's own part of dst.
+        """
         return spec_of(_abi.ALLGATHER, dst, src, NO_OP, 0, dtype, name, counts)
 
     start_all_gather = started(all_gather)
@@ -206,7 +223,11 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """Divides src into a part for each rank, and puts the combination of its part into dst."""
+        """Divides src into a part for each rank, and puts the combination of its part into dst.
+
+        src is size times as long as dst, or counts are the lengths of the parts, on all ranks the same
+        list. In place dst is the rank's own part of src.
+        """
         return spec_of(_abi.REDUCESCATTER, dst, src, op, 0, dtype, name, counts)
 
     start_reduce_scatter = started(reduce_scatter)
@@ -223,7 +244,10 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """Puts the src of all ranks into the root's dst, by rank; others need no dst."""
+        """Puts the src of all ranks into the root's dst, by rank; others need no dst.
+
+        dst and counts are as in all_gather.
+        """
         return spec_of(_abi.GATHER, self._at_root(root, dst), src, NO_OP, root, dtype, name, counts)
 
     start_gather = started(gather)
@@ -240,7 +264,10 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """Divides the root's src into a part for each rank, which gets it in dst."""
+        """Divides the root's src into a part for each rank, which gets it in dst; others need no src.
+
+        src and counts are as in reduce_scatter.
+        """
         return spec_of(_abi.SCATTER, dst, self._at_root(root, src), NO_OP, root, dtype, name, counts)
 
     start_scatter = started(scatter)
@@ -282,7 +309,10 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """The combination of ranks 0 to r on rank r; exclusive: 0 to r-1, rank 0 keeps its own."""
+        """The combination of ranks 0 to r on rank r; exclusive: 0 to r-1, rank 0 keeps its own.
+
+        With out, which is as long, the result goes there instead. There is no "avg".
+        """
         dst, kind = buffer if out is None else out, _abi.EXSCAN if exclusive else _abi.SCAN
         return spec_of(kind, dst, buffer, op, 0, dtype, name)
 
@@ -296,7 +326,10 @@ class Communicator(Closable):
     # --- Messages.
 
     def send(self, buffer: Any, to: int, tag: int = 0, *, dtype: Optional[str] = None) -> None:
-        """Sends a message, and returns when the buffer can be used again."""
+        """Sends a message, and returns when the buffer can be used again.
+
+        That does not mean that it was received. tag is from 0 to 2**31 - 1.
+        """
         *memory, keep = view(buffer, False, dtype)  # keep holds it until the call has ended
         finish(lib.send, self._handle, *memory, whole("to", to), whole("tag", tag))
 
@@ -314,7 +347,11 @@ class Communicator(Closable):
     def recv(
         self, buffer: Any, source: int = ANY, tag: int = ANY, *, dtype: Optional[str] = None
     ) -> Status:
-        """Receives a message into the beginning of a buffer."""
+        """Receives a message into the beginning of a buffer.
+
+        One that is longer, or of another element type, is lost: the call raises Mismatch, and the
+        communicator goes on.
+        """
         *memory, keep = view(buffer, True, dtype)
         r = call(lib.recv, self._handle, *memory, whole("source", source), whole("tag", tag))
         return Status(r.source, r.tag, r.count)
