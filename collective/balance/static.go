@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/schedule"
 	"github.com/polyrail/polyrail/collective/table"
 )
 
@@ -54,8 +55,11 @@ func Static(weights []uint32, splitBytes int64, ranges []Range) (*table.Table, e
 // boundaries are the upper ends of the table's classes, ascending, the open one (0) last.
 func boundaries(splitBytes int64, ranges []Range) ([]int64, error) {
 	var ends []int64
+	algorithms := schedule.Algorithms(op.KindAllReduce)
 	for i, r := range ranges {
 		switch {
+		case r.Algorithm != op.Auto && !slices.Contains(algorithms, r.Algorithm):
+			return nil, fmt.Errorf("algorithm range %d: %v does not run allreduces (%v)", i, r.Algorithm, algorithms)
 		case r.MaxBytes < 0:
 			return nil, fmt.Errorf("algorithm range %d: ends at %d bytes", i, r.MaxBytes)
 		case r.MaxBytes == 0 && i < len(ranges)-1:

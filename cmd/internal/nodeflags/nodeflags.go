@@ -6,7 +6,6 @@ package nodeflags
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -116,7 +115,7 @@ func registerRuntime(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	fs.IntVar(&cfg.BcubeBase, "bcube-base", cfg.BcubeBase, "largest group of a step of bcube")
 	settings.Var(fs, &cfg.MemoryLimit, "memory-limit", "SIZE", parseLimit, formatLimit, "memory of the runtime for partial sums and copies")
 	settings.List(fs, &cfg.Algorithms, "algorithm", "[SIZE=]NAME,...", ",", parseAlgorithmRange, formatAlgorithmRange,
-		"algorithm of operations up to and including SIZE; a NAME without SIZE comes last and "+
+		"algorithm of allreduces up to and including SIZE; a NAME without SIZE comes last and "+
 			"is for all other sizes: "+strings.Join(algorithmNames(), ", "))
 	fs.StringVar(&cfg.Congestion, "congestion", cfg.Congestion, "congestion control `NAME` of tcp rails, like cubic; by default the system's")
 	fs.DurationVar(&cfg.WaitSpin, "wait-spin", cfg.WaitSpin, "how long a waiting goroutine polls before it sleeps")
@@ -173,15 +172,11 @@ func formatAlgorithmRange(r polyrail.AlgorithmRange) string {
 	return r.Algorithm.String()
 }
 
-// algorithmNames are all that any operation may have.
+// algorithmNames are those that allreduces may have.
 func algorithmNames() []string {
 	names := []string{polyrail.Auto.String()}
-	for _, kind := range polyrail.Kinds() {
-		for _, a := range polyrail.Algorithms(kind) {
-			if !slices.Contains(names, a.String()) {
-				names = append(names, a.String())
-			}
-		}
+	for _, a := range polyrail.Algorithms(polyrail.KindAllReduce) {
+		names = append(names, a.String())
 	}
 	return names
 }
