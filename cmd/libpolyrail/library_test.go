@@ -51,6 +51,16 @@ func compile(t *testing.T, cc, lib, source string) string {
 	return program
 }
 
+// TestTheHeaderIsCPlusPlus: programs may have all warnings as errors.
+func TestTheHeaderIsCPlusPlus(t *testing.T) {
+	out, err := exec.Command("go", "env", "CXX").Output()
+	cxx := strings.TrimSpace(string(out))
+	if _, found := exec.LookPath(cxx); err != nil || found != nil {
+		t.Skipf("SKIPPED: the C++ compiler %q: %v", cxx, found)
+	}
+	run(t, cxx, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "polyrail.h")
+}
+
 // pair runs a program as two processes, the second of which joins the first one, and returns what
 // they print after the address.
 func pair(t *testing.T, program string, first, second []string, join func(address string) string) [2]string {

@@ -27,6 +27,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -348,7 +349,8 @@ static inline int polyrail_run_(polyrail_comm comm, int kind, void *dst, uint64_
                                 const void *src, uint64_t src_count, int dtype, int op, int root,
                                 polyrail_async *async, polyrail_error *error)
 {
-	polyrail_operation o = {0};
+	polyrail_operation o;
+	memset(&o, 0, sizeof o);
 	o.size = sizeof o;
 	o.kind = kind;
 	o.dtype = dtype;
@@ -431,8 +433,9 @@ static inline int polyrail_alltoallv(polyrail_comm comm, void *dst, const int64_
                                      const void *src, const int64_t *send_counts, int dtype,
                                      polyrail_async *async, polyrail_error *error)
 {
-	polyrail_operation o = {0};
+	polyrail_operation o;
 	int ranks = polyrail_comm_size(comm), i;
+	memset(&o, 0, sizeof o);
 	for (i = 0; i < ranks; i++) {
 		o.dst_count += (uint64_t)recv_counts[i];
 		o.src_count += (uint64_t)send_counts[i];
