@@ -173,8 +173,8 @@ const hostBytes = 64 << 10
 
 // Between hosts the holders' rings wait for the phases within them, as a ring of all ranks does
 // not. They pay where the rails carry clearly less by them, or where the ring's 2(n-1) steps cost
-// more than its bytes. Of 16 hosts with four ranks each rails carry 5 % less, and 64 MiB take 139
-// ms, by the ring 106; 1 MiB takes 2.4 and 2.8 (node simulate).
+// more than its bytes. Of 16 hosts with four ranks each rails carry 5 % less, and 64 MiB take 135
+// ms, by the ring 106; 512 KiB take 1.3 and 1.6, 1 MiB 2.4 and 1.9 (node simulate).
 const (
 	hostsSaving         = 1.15
 	holdersBytesPerRank = 16 << 10
