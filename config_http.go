@@ -34,7 +34,7 @@ const minToken = 16
 func (h HTTP) faults(keys TLS) (faults []error) {
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if h.Addr == "" {
-		// A token alone is none: who looks at another node has it in the environment, for all commands.
+		// A token alone is none: the environment has it for who looks at another node.
 		if h.TLS != nil || h.Sealed {
 			add("http: TLS without an address")
 		}

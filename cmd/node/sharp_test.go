@@ -71,10 +71,12 @@ func TestSharpShowsWhoAggregates(t *testing.T) {
 	}
 }
 
-// --bind is an address of loopback by default. The nodes of other hosts seem to be there, and are silent.
+// --bind is an address of loopback by default. The nodes of other hosts seem to be there, and are
+// silent.
 func TestSharpSaysThatOtherHostsCannotAnswerToLoopback(t *testing.T) {
 	silent := errors.New("no answer of b")
-	if err := withReach(silent, "127.0.0.1:7946"); !errors.Is(err, silent) || !strings.Contains(err.Error(), "--bind") {
+	err := withReach(silent, "127.0.0.1:7946")
+	if !errors.Is(err, silent) || !strings.Contains(err.Error(), "--bind") {
 		t.Errorf("%v does not name the cause", err)
 	}
 	if err := withReach(silent, "10.0.0.1:7946"); err != silent {
@@ -88,7 +90,8 @@ func TestSharpSaysThatOtherHostsCannotAnswerToLoopback(t *testing.T) {
 // Who has not answered may have trees.
 func TestSharpSpeaksOfTheNodesThatHaveAnswered(t *testing.T) {
 	var out strings.Builder
-	if err := showTrees(&out, []polyrail.Aggregator{{Node: "a"}}); err != nil || !strings.Contains(out.String(), "have answered") {
+	err := showTrees(&out, []polyrail.Aggregator{{Node: "a"}})
+	if err != nil || !strings.Contains(out.String(), "have answered") {
 		t.Errorf("%v, shown is %q", err, out.String())
 	}
 }

@@ -81,7 +81,8 @@ func newSimulate() *cobra.Command {
 	}
 	f.registerCluster(cmd.Flags())
 	fs := cmd.Flags()
-	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs, "operation: "+strings.Join(simulatedNames(), ", "))
+	settings.Var(fs, &f.op, "op", "OPERATION", parseOperation, settings.AsIs,
+		"operation: "+strings.Join(simulatedNames(), ", "))
 	settings.List(fs, &f.algorithms, "algorithms", "NAME,...", ",", op.ParseAlgorithm, polyrail.Algorithm.String, "a column for each; auto: by the fixed rule")
 	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")
 	fs.IntVar(&f.warmup, "warmup", 0, "operations before the one that counts, each with a barrier after it: token buckets aren't full then")

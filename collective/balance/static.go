@@ -59,7 +59,8 @@ func boundaries(splitBytes int64, ranges []Range) ([]int64, error) {
 	for i, r := range ranges {
 		switch {
 		case r.Algorithm != op.Auto && !slices.Contains(algorithms, r.Algorithm):
-			return nil, fmt.Errorf("algorithm range %d: %v does not run allreduces (%v)", i, r.Algorithm, algorithms)
+			return nil, fmt.Errorf("algorithm range %d: %v does not run allreduces (%v)",
+				i, r.Algorithm, algorithms)
 		case r.MaxBytes < 0:
 			return nil, fmt.Errorf("algorithm range %d: ends at %d bytes", i, r.MaxBytes)
 		case r.MaxBytes == 0 && i < len(ranges)-1:

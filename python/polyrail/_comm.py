@@ -47,7 +47,7 @@ class Communicator(Closable):
     what buffers hold where they cannot say so themselves: "bfloat16", "float32loc". op is "sum",
     "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "minloc" or "maxloc"; the sum of bools is
     their "bitor". name is compared between ranks, so that calls in different orders are found out.
-    Lengths and counts are in elements. All ranks give equally long buffers, unless there are counts.
+    Lengths and counts are in elements. Without counts all ranks give equally long buffers.
 
     What cannot be called at all, as an unknown op, is a TypeError or ValueError and has no effect.
     Lengths that don't fit, or a root that is no rank, end the call on all ranks with an Error.
@@ -204,8 +204,8 @@ class Communicator(Closable):
     ) -> Spec:
         """Puts the src of all ranks into dst, by rank: dst is size times as long.
 
-        counts are the lengths of each rank's src, if they differ: the same list on all ranks. In place
-        src is the rank's own part of dst.
+        counts are the lengths of each rank's src, if they differ: the same list on all ranks. In
+        place src is the rank's own part of dst.
         """
         return spec_of(_abi.ALLGATHER, dst, src, NO_OP, 0, dtype, name, counts)
 
@@ -225,8 +225,8 @@ class Communicator(Closable):
     ) -> Spec:
         """Divides src into a part for each rank, and puts the combination of its part into dst.
 
-        src is size times as long as dst, or counts are the lengths of the parts, on all ranks the same
-        list. In place dst is the rank's own part of src.
+        src is size times as long as dst, or counts are the lengths of the parts: the same list on
+        all ranks. In place dst is the rank's own part of src.
         """
         return spec_of(_abi.REDUCESCATTER, dst, src, op, 0, dtype, name, counts)
 
@@ -264,9 +264,9 @@ class Communicator(Closable):
         dtype: Optional[str] = None,
         name: Optional[str] = None,
     ) -> Spec:
-        """Divides the root's src into a part for each rank, which gets it in dst; others need no src.
+        """Divides the root's src into a part for each rank, which gets it in dst.
 
-        src and counts are as in reduce_scatter.
+        Others need no src. src and counts are as in reduce_scatter.
         """
         return spec_of(_abi.SCATTER, dst, self._at_root(root, src), NO_OP, root, dtype, name, counts)
 
