@@ -90,7 +90,6 @@ func (g *Group) CloseTree(t *Tree) {
 	g.changeTrees(func(trees map[uint64]*Tree) { delete(trees, t.Group) })
 	t.mu.Lock()
 	t.closed = true
-	t.vigil.Stop()
 	t.held.stop()
 	t.asks.stop()
 	if t.Casts != nil {

@@ -73,7 +73,7 @@ func (t *Tree) Repair(from uint64) (operations int, err error) {
 	t.place()
 	var parts []*treePart
 	for _, p := range t.parts {
-		if p.launched && p.end() > from {
+		if p.launched {
 			parts = append(parts, p)
 		}
 	}

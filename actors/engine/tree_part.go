@@ -234,9 +234,7 @@ func (p *treePart) Arrived(number uint64, b *railactors.Batch) {
 	o.mu.Unlock()
 	t := p.tree
 	t.mu.Lock()
-	if !t.fenced { // one that was landing then is as good as never sent
-		t.leaf.Arrived(number)
-	}
+	t.leaf.Arrived(number)
 	t.mu.Unlock()
 	t.released(p, b)
 }
