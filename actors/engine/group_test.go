@@ -118,6 +118,30 @@ func TestEarlyDataWithoutCreditIsLimited(t *testing.T) {
 	}
 }
 
+// A rail breaks while an early frame comes, and its memory goes to another one.
+func TestAnEarlyFrameThatWasTornIsNoLongerTheOperations(t *testing.T) {
+	g := testGroup(t, 1)
+	h := wire.Header{Kind: wire.KindData, Flags: wire.FlagEager | wire.FlagUncredited, Length: 8}
+	var landed [2]railactors.Landing
+	o, err := g.find(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range landed {
+		if landed[i], err = o.landEarly(1, nil, 0, &h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.mu.Unlock()
+	landed[0].Receiver.Torn(landed[0].Tag, errors.New("cut"))
+	landed[1].Receiver.Arrived(landed[1].Tag, nil)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if whole, _ := o.drain(); len(whole) != 1 || whole[0] != landed[1].Receiver || len(o.early) != 0 {
+		t.Errorf("the operation has %v, and waits for %v; want the frame that arrived", whole, o.early)
+	}
+}
+
 func TestACallerLooksForFramesInTheOrderOfItsSum(t *testing.T) {
 	ranks := []op.Rank{1, 2, 4}
 	for own, want := range map[op.Rank][]op.Rank{0: {1, 2, 4}, 3: {4, 1, 2}, 5: {1, 2, 4}} {

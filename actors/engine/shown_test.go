@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"testing"
 	"unsafe"
 
@@ -36,6 +37,25 @@ func TestAnOperandThatAFrameHasBroughtIsNotTakenAgain(t *testing.T) {
 	o.shown.missing.Store(1 << 1)
 	if complete, err := o.take(1, from); !complete || err != nil || o.operandOf(1)[0] != 1 {
 		t.Errorf("it is not taken: %v, %v, %v", complete, err, o.operandOf(1))
+	}
+}
+
+// A communicator breaks while an operation misses its own operand alone. Its caller, who is about
+// to give it, would end the operation a second time.
+func TestAnOperationThatWasAbortedMissesNoOperand(t *testing.T) {
+	g := testGroup(t, 1)
+	o, err := g.Number(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.phase, o.request = phaseRunning, &Request{bytes: 8}
+	o.work = g.NewWork(o.request, make(chan struct{}, 1))
+	o.shown.active, o.unresolved, o.unretired = true, 1, 1
+	o.shown.missing.Store(1 << 0)
+	o.holds++ // the launch
+	g.Fail(errors.New("rank 1 is lost"), 1)
+	if missing := o.shown.missing.Load(); missing != 0 || o.work.Err() == nil {
+		t.Errorf("it misses the operands %b, and has ended with %v", missing, o.work.Err())
 	}
 }
 
