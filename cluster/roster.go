@@ -93,7 +93,6 @@ func (r *roster) down(m Member) {
 	defer r.mu.Unlock()
 	if grace := r.grace(); grace > 0 {
 		r.doubted[m.process()] = doubted{m, time.Now().Add(grace)}
-		r.dirty[m.Node] = true
 		time.AfterFunc(grace, r.signal)
 		return
 	}
@@ -114,7 +113,6 @@ func (r *roster) goodbye(m Member) {
 		return
 	}
 	r.farewell[m.process()] = true
-	delete(r.doubted, m.process())
 	r.remove(m)
 }
 

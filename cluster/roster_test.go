@@ -2,19 +2,24 @@ package cluster
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 func newTestRoster() *roster {
 	return newRoster(Member{Node: "me", Incarnation: 5, Addr: "10.0.0.1:1"}, func() {})
 }
 
-func settled(r *roster) string {
+func settled(r *roster) string { return settledAt(r, time.Unix(0, 0)) }
+
+func settledAt(r *roster, now time.Time) string {
 	var s []string
-	for _, e := range r.settle(time.Unix(0, 0)) {
+	for _, e := range r.settle(now) {
 		s = append(s, fmt.Sprintf("%s#%d %v", e.Member.Node, e.Member.Incarnation, e.Kind))
 	}
 	return strings.Join(s, ", ")
@@ -47,6 +52,43 @@ func TestRosterReportsOneProcessOfANodeAtATime(t *testing.T) {
 	if len(r.farewell) != 0 || len(r.living) != 0 || len(r.reported) != 0 {
 		t.Errorf("left over: %v %v %v", r.farewell, r.living, r.reported)
 	}
+}
+
+// Some of many nodes are always late to answer gossip's probes.
+func TestAFailureAmongManyNodesIsToldAfterAGrace(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		told := make(chan struct{}, 10*ManyNodes)
+		r := newRoster(Member{Node: "me", Incarnation: 5}, func() { told <- struct{}{} })
+		one := func(i int) Member { return Member{Node: fmt.Sprint("n", i), Incarnation: 1} }
+		for i := range ManyNodes {
+			r.up(one(i))
+		}
+		settledAt(r, time.Now())
+		for len(told) > 0 {
+			<-told
+		}
+		for i := range 3 {
+			r.down(one(i))
+		}
+		r.up(one(1))
+		r.goodbye(one(2))
+		if got := settledAt(r, time.Now()); got != "n2#1 left" {
+			t.Errorf("at once: %q, want the farewell alone", got)
+		}
+		start := time.Now()
+		for got := ""; got != "n0#1 failed"; got = settledAt(r, time.Now()) {
+			if got != "" || time.Since(start) > time.Minute {
+				t.Fatalf("after %v: %q, want the failure of who has not come back", time.Since(start), got)
+			}
+			<-told
+		}
+		if grace := time.Since(start); grace < graceUnit {
+			t.Errorf("told after %v", grace)
+		}
+		if len(r.doubted) != 0 {
+			t.Errorf("still doubted: %v", r.doubted)
+		}
+	})
 }
 
 func TestAProcessAtTheAddressOfAnOlderOneProvesItDead(t *testing.T) {
@@ -123,4 +165,33 @@ func TestFailedMembersAreSearchedForAWhile(t *testing.T) {
 	if len(r.lost) > maxLost {
 		t.Errorf("%d lost members are remembered", len(r.lost))
 	}
+}
+
+// Two processes have one name. Which one goes is settled by their clocks, and by who stays.
+func TestANodeGivesWayToWhoWasThereFirst(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		g := &Gossip{self: Member{Node: "me", Incarnation: 5}, later: map[string]time.Time{},
+			log: slog.New(slog.DiscardHandler)}
+		earlier, later := Member{Node: "me", Incarnation: 4}, Member{Node: "me", Incarnation: 6}
+		if !g.yields(earlier, false) || g.yields(earlier, true) {
+			t.Error("who started earlier wins against whoever has not settled, and nobody else")
+		}
+		if g.yields(later, true); len(g.later) != 0 {
+			t.Error("who has settled waits for nobody to go")
+		}
+		began := time.Now()
+		for ; time.Since(began) < 4*settleTime; <-time.After(settleTime / 4) {
+			age := time.Since(began)
+			want := settleTime < age && age < 2*settleTime // it has stayed: it had settled before
+			if got := g.yields(later, age > settleTime); got != want {
+				t.Errorf("%v after who started later was seen: yields %v", age, got)
+			}
+		}
+		for i := range 2 * maxRefused {
+			g.yields(Member{Node: "me", Incarnation: uint64(10 + i)}, false)
+		}
+		if len(g.later) > maxRefused {
+			t.Errorf("%d processes are remembered", len(g.later))
+		}
+	})
 }
