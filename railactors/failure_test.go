@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
@@ -49,6 +50,9 @@ func TestAKilledProcessIsLostAtOnce(t *testing.T) {
 				witness.send(p, 1, 0, 100<<10, 0)
 				if took := witness.expectLost(p, "refuses"); took > 500*time.Millisecond {
 					t.Errorf("took %v", took)
+				}
+				if err := p.SendControl(&messages.Control{}); !errors.Is(err, fault.ErrRankLost) {
+					t.Errorf("a control message to it: %v", err)
 				}
 				witness.expectReleased(1, fault.ErrRankLost)
 				witness.send(p, 2, 0, 100, 0)

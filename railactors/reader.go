@@ -24,26 +24,18 @@ var errFarewell = errors.New("the other node disconnected")
 // landing is the memory that a reader is about to fill, so that it can be revoked. It is
 // guarded by Peer.mu.
 type landing struct {
-	phase    landingPhase
-	receiver Receiver
+	asking   bool     // Inbound.Land is on its way
+	owners   []any    // revoked meanwhile
+	receiver Receiver // whose memory is being written; nil: nobody's
 	revoked  bool
-	owners   []any // revoked while the reader asked where to land
 }
-
-type landingPhase uint8
-
-const (
-	noLanding     landingPhase = iota
-	askingLanding              // Inbound.Land is on its way
-	filling                    // receiver's memory is being written
-)
 
 // revoke takes the memory back if it is this owner's.
 func (l *landing) revoke(owner any, conn transport.Conn) {
 	switch {
-	case l.phase == askingLanding:
+	case l.asking:
 		l.owners = append(l.owners, owner)
-	case l.phase == filling && !l.revoked && any(l.receiver) == owner:
+	case any(l.receiver) == owner:
 		l.revoked = true
 		// An error means that the connection is closed: the reader lets go anyway.
 		_ = conn.SetReadDeadline(time.Unix(1, 0))
@@ -220,7 +212,7 @@ func (r *reader) account(h *wire.Header, now time.Duration, ask bool) error {
 		err = fmt.Errorf("it asks and takes no answers: %d wait", queued)
 	}
 	if ask {
-		r.landing.phase = askingLanding
+		r.landing.asking = true
 	}
 	p.unlock(fx)
 	return err
@@ -296,7 +288,7 @@ func (r *reader) data(h *wire.Header, ask bool) error {
 		l.Receiver.Torn(l.Tag, err)
 	}
 	if err != nil {
-		return err // the landing phase ends with the connection
+		return err // the landing ends with the connection
 	}
 	if ask && !r.publish(l.Receiver) {
 		l.Receiver.Torn(l.Tag, ErrRevoked)
@@ -329,7 +321,7 @@ func (r *reader) publish(receiver Receiver) bool {
 	clear(r.landing.owners)
 	r.landing = landing{owners: r.landing.owners[:0]}
 	if !revoked && receiver != nil {
-		r.landing.phase, r.landing.receiver = filling, receiver
+		r.landing.receiver = receiver
 	}
 	return !revoked
 }
