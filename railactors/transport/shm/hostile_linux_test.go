@@ -58,6 +58,7 @@ func FuzzIndices(f *testing.F) {
 func FuzzHello(f *testing.F) {
 	f.Add(hello{ring: MinRing, name: "polyrail-0:1000"}.encode())
 	f.Add(hello{ring: MinRing, shows: true, name: "polyrail-0:1000"}.encode())
+	f.Add(hello{ring: 3 * MinRing, name: "polyrail-0:1000"}.encode())
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeHello(b)
@@ -68,7 +69,7 @@ func FuzzHello(f *testing.F) {
 		if back, err := decodeHello(again); err != nil || back != h {
 			t.Errorf("%+v becomes %+v, %v", h, back, err)
 		}
-		if h.ring < MinRing || h.ring > MaxRing || len(h.name) > maxName {
+		if h.ring < MinRing || h.ring > MaxRing || h.ring&(h.ring-1) != 0 || len(h.name) > maxName {
 			t.Errorf("accepted %+v", h)
 		}
 	})
