@@ -30,7 +30,10 @@ func (f *failures) note(v *Event) {
 			f.down, f.rails = make(map[connectionName]time.Time), make(map[string]*railFailures)
 		}
 		if len(f.down) >= maxDown {
-			delete(f.down, f.oldest())
+			for some := range f.down {
+				delete(f.down, some)
+				break
+			}
 		}
 		f.down[name] = v.Time
 		if f.rails[v.Rail] == nil {
@@ -49,19 +52,8 @@ func (f *failures) note(v *Event) {
 }
 
 // maxDown bounds the connections whose outages are timed. Those of nodes that never come back stay
-// until there are too many.
+// until there are too many, and any of them gives way.
 const maxDown = 4096
-
-// oldest is the connection that was lost first. Under mu.
-func (f *failures) oldest() (name connectionName) {
-	first := time.Time{}
-	for n, since := range f.down {
-		if first.IsZero() || since.Before(first) {
-			name, first = n, since
-		}
-	}
-	return name
-}
 
 // read tells of rails that have failed, by name.
 func (f *failures) read() (all []FailoverStatus) {
