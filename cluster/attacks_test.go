@@ -338,6 +338,20 @@ func TestMadeUpMembersHoldUpNobody(t *testing.T) {
 }
 
 func TestOpenStreamsAreLimitedAndTheOldestGoes(t *testing.T) {
+	limited(t, maxStreamsPerHost, nil)
+}
+
+// Whoever says that a stream will be long has memory taken for it, before it says more.
+func TestLongStreamsAreFew(t *testing.T) {
+	type message struct{ UserMsgLen int }
+	type states struct{ Nodes, UserStateLen int }
+	limited(t, maxLongPerHost, gossipOf("polyrail", msgUser, message{longStream + 1}))
+	limited(t, maxLongPerHost, gossipOf("polyrail", msgPushPull, states{maxStateNodes, 0}))
+	limited(t, maxStreamsPerHost, gossipOf("polyrail", msgUser, message{longStream}))
+}
+
+// limited opens ten streams more than there may be of one host, each of which begins with a text.
+func limited(t *testing.T, most int, text []byte) {
 	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		c := config(network, "n1", 7, seed)
@@ -345,11 +359,12 @@ func TestOpenStreamsAreLimitedAndTheOldestGoes(t *testing.T) {
 		p := start(t, c)
 		a := newAttacker(t, network, "10.0.0.9:7946")
 		var conns []net.Conn
-		for range maxStreamsPerHost + 10 {
+		for range most + 10 {
 			c, err := a.DialTimeout(seed, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
+			_, _ = c.Write(text)
 			conns = append(conns, c)
 			pass(time.Millisecond)
 		}

@@ -202,6 +202,7 @@ func (g *guard) message(b []byte, now time.Time) error {
 const (
 	maxStateNodes = 16384 // of an exchange of states
 	maxStateBytes = 8 << 20
+	maxStateOf    = 512      // of one node in it, on average
 	maxShortBytes = 16 << 10 // of a ping, an answer to one, or an error
 
 	// sealVersion is how memberlist seals. Another one that it knows panics where the padding is wrong.
@@ -260,7 +261,7 @@ func (s *guardedStream) check(now time.Time) error {
 	s.rest = io.LimitedReader{R: s.Conn, N: maxStateBytes + sealedHeader}
 	in := bufio.NewReader(io.TeeReader(&s.rest, &s.head))
 	if s.guard.sealed {
-		return sealedStream(in)
+		return s.sealed(in)
 	}
 	var kind [1]byte
 	if _, err := io.ReadFull(in, kind[:]); err != nil {
@@ -275,6 +276,7 @@ func (s *guardedStream) check(now time.Time) error {
 		if err := decode(in, &h); err != nil || h.UserMsgLen < 0 || h.UserMsgLen > maxMessageBytes {
 			return refused("message of %d bytes (%v)", h.UserMsgLen, err)
 		}
+		s.expect(h.UserMsgLen)
 		return nil
 	case msgPushPull:
 		return s.states(in, now)
@@ -285,9 +287,16 @@ func (s *guardedStream) check(now time.Time) error {
 	return refused("stream of type %d", kind[0])
 }
 
-// sealedStream checks what a sealed stream begins with: what it says it is, its length, and how it is
+// expect bounds a stream by the length that it begins with.
+func (s *guardedStream) expect(bytes int) {
+	if bytes > longStream {
+		s.guard.inbound.lengthen(s)
+	}
+}
+
+// sealed checks what a sealed stream begins with: what it says it is, its length, and how it is
 // sealed. Whether it is authentic is memberlist's to judge.
-func sealedStream(in io.Reader) error {
+func (s *guardedStream) sealed(in io.Reader) error {
 	var h [sealedHeader + 1]byte
 	if _, err := io.ReadFull(in, h[:1]); err != nil {
 		return err
@@ -298,9 +307,11 @@ func sealedStream(in io.Reader) error {
 	if _, err := io.ReadFull(in, h[1:]); err != nil {
 		return err
 	}
-	if n := binary.BigEndian.Uint32(h[1:]); n < leastSealed || n > maxStateBytes || h[5] != sealVersion {
+	n := binary.BigEndian.Uint32(h[1:])
+	if n < leastSealed || n > maxStateBytes || h[5] != sealVersion {
 		return refused("a sealed stream of %d bytes, version %d", n, h[5])
 	}
+	s.expect(int(n))
 	return nil
 }
 
@@ -330,6 +341,10 @@ func (s *guardedStream) states(in io.Reader, now time.Time) error {
 	}
 	if h.Nodes < 0 || h.Nodes > maxStateNodes || h.UserStateLen != 0 {
 		return refused("states of %d nodes, and %d bytes", h.Nodes, h.UserStateLen)
+	}
+	s.expect(h.Nodes * maxStateOf)
+	if h.Nodes*maxStateOf <= longStream {
+		s.rest.N = min(s.rest.N, longStream)
 	}
 	for range h.Nodes {
 		var n nodeState
