@@ -65,7 +65,7 @@ func (c Config) gossipKeys() func() ([][]byte, error) {
 	if c.GossipKeys == "" {
 		return nil
 	}
-	return func() ([][]byte, error) { return keys.Gossip(c.GossipKeys) }
+	return keys.FollowGossip(c.GossipKeys)
 }
 
 // signer signs with the keys in force.

@@ -109,7 +109,7 @@ func shakeError(err error) error {
 	case errors.As(err, &op) && op.Op == "remote error": // an alert
 		return fmt.Errorf("%w: %w", errUnbelieved, err)
 	}
-	return fmt.Errorf("TLS: %w", err)
+	return fmt.Errorf("TLS: %.255w", err) // it may be of what a stranger's certificate says
 }
 
 // stream is a transport.Conn as TLS wants it during the handshake. It reads no further than a record

@@ -199,7 +199,7 @@ func (c *Credentials) verify(chain [][]byte) (*x509.Certificate, Identity, error
 		x, err := x509.ParseCertificate(der)
 		switch {
 		case err != nil:
-			return nil, Identity{}, fmt.Errorf("%w: %w", ErrKeys, err)
+			return nil, Identity{}, unbelieved(err)
 		case i == 0:
 			own = x
 		default:
@@ -209,7 +209,7 @@ func (c *Credentials) verify(chain [][]byte) (*x509.Certificate, Identity, error
 	_, err := own.Verify(x509.VerifyOptions{Roots: c.roots, Intermediates: between, CurrentTime: time.Now(),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
-		return nil, Identity{}, fmt.Errorf("%w: %w", ErrKeys, err)
+		return nil, Identity{}, unbelieved(err)
 	}
 	id, err := identityOf(own)
 	if err != nil {
@@ -220,6 +220,10 @@ func (c *Credentials) verify(chain [][]byte) (*x509.Certificate, Identity, error
 	}
 	return own, id, nil
 }
+
+// unbelieved bounds what an error repeats of a stranger's certificates: they are long, and it is
+// logged.
+func unbelieved(err error) error { return fmt.Errorf("%w: %.255w", ErrKeys, err) }
 
 // TLS is the configuration of either side of a handshake: TLS 1.3, both sides show certificates. It
 // believes any: Verify is to follow, whose answer each side tells the other.

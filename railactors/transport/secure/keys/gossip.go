@@ -24,6 +24,14 @@ func Gossip(file string) ([][]byte, error) {
 	return all, nil
 }
 
+// FollowGossip returns what reads the file again at each call, of which there is one at a time.
+func FollowGossip(file string) func() ([][]byte, error) {
+	disk := newPatient[[][]byte]()
+	return func() ([][]byte, error) {
+		return disk.read(func() ([][]byte, error) { return Gossip(file) })
+	}
+}
+
 func parseGossip(text []byte) (all [][]byte, err error) {
 	for line := range strings.FieldsSeq(string(text)) {
 		k, err := base64.StdEncoding.DecodeString(line)

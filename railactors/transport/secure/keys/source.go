@@ -16,11 +16,12 @@ const (
 
 // Source has a node's credentials from files and follows the files: who replaces them changes the
 // keys of a running node. While what they hold is no credentials of this node, as halfway through a
-// replacement, the last ones stay in use.
+// replacement, or can't be read, the last ones stay in use.
 type Source struct {
 	files Files
 	node  Identity
 	log   *slog.Logger
+	disk  patient[[3][]byte]
 
 	mu    sync.Mutex
 	seen  [3][]byte // the files' content when they were looked at last
@@ -31,7 +32,7 @@ type Source struct {
 
 // NewSource reads the files. The error says why they are no credentials of the node.
 func NewSource(files Files, node Identity, log *slog.Logger) (*Source, error) {
-	s := &Source{files: files, node: node, log: log}
+	s := &Source{files: files, node: node, log: log, disk: newPatient[[3][]byte]()}
 	if err := node.Valid(); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (s *Source) watch(now time.Time) {
 
 // look takes what the files hold, if that is different from what they held and in order.
 func (s *Source) look() error {
-	b, err := s.files.read()
+	b, err := s.disk.read(s.files.read)
 	if err != nil {
 		return err
 	}
