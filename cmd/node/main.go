@@ -94,9 +94,10 @@ func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
-// oneLine is the text of err without line breaks: joined errors become a list.
+// oneLine is the text of err without line breaks: joined errors become a list. Others may have
+// written parts of it.
 func oneLine(err error) string {
-	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	return printable(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 }
 
 // usageError is a fault of the command line, the environment or the configuration file.

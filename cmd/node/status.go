@@ -181,7 +181,7 @@ func (f *watchFlags) ask(ctx context.Context) (*http.Response, error) {
 			hint = " (its token is to be in " + settings.EnvName("http-token") + ")"
 		}
 		return nil, fmt.Errorf("the node at %s answers %s: %s%s", f.addr, answer.Status,
-			printable(strings.TrimSpace(string(text))), hint)
+			strings.TrimSpace(string(text)), hint)
 	}
 	return answer, nil
 }
