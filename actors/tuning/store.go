@@ -20,11 +20,18 @@ import (
 	"github.com/polyrail/polyrail/collective/balance"
 )
 
+// diskTimeout is how long a file system may take to answer. Who closes a communicator waits for it.
+const diskTimeout = time.Second
+
+var errSilent = errors.New("the file system does not answer")
+
 // Store is a tuning file in use. It is safe for concurrent use.
 type Store struct {
 	file string
+	disk chan struct{} // holds a token while a call is at the file system
 
 	mu      sync.Mutex
+	silent  bool  // such a call was left behind, and has not returned
 	broken  error // what stands there can't be used, and isn't overwritten
 	tunings []Tuning
 	missed  []Key // bounded like tunings
@@ -33,7 +40,7 @@ type Store struct {
 // Open reads the file; one that doesn't exist is empty. With an error, which names the file, the Store
 // knows nothing and Put writes nothing: the file may be something else's, or a later version's.
 func Open(file string) (*Store, error) {
-	s := &Store{file: file}
+	s := &Store{file: file, disk: make(chan struct{}, 1)}
 	s.tunings, s.broken = read(file)
 	return s, s.broken
 }
@@ -72,14 +79,16 @@ func (s *Store) Keys() (keys []Key) {
 // other keys since Open is kept. What could not be read again is refused: it would take the whole file
 // with it. Timings come from other ranks, which may say anything.
 func (s *Store) Put(k Key, saved balance.Saved, at time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		return s.broken
+	if err := s.Check(); err != nil {
+		return err
 	}
 	if err := saved.Validate(len(k.Rails)); err != nil {
 		return fmt.Errorf("tuning file %s: what was learned is impossible: %w", s.file, err)
 	}
+	return s.patiently(func() error { return s.put(k, saved, at) })
+}
+
+func (s *Store) put(k Key, saved balance.Saved, at time.Time) error {
 	tunings, err := read(s.file)
 	if err != nil {
 		return err
@@ -87,14 +96,58 @@ func (s *Store) Put(k Key, saved balance.Saved, at time.Time) error {
 	tunings = slices.DeleteFunc(tunings, func(t Tuning) bool { return same(t.Key, k) })
 	tunings = append(tunings, Tuning{Key: k, At: at, Saved: saved})
 	text, err := Encode(tunings)
+	if err == nil {
+		err = replace(s.file, text)
+	}
 	if err != nil {
 		return fmt.Errorf("tuning file %s: %w", s.file, err)
 	}
-	if err := replace(s.file, text); err != nil {
-		return fmt.Errorf("tuning file %s: %w", s.file, err)
-	}
+	s.mu.Lock()
 	s.tunings = tunings
+	s.mu.Unlock()
 	return nil
+}
+
+// patiently calls what uses the file, one call at a time, and leaves it behind where the file system
+// does not answer: such a call cannot be interrupted. Until it returns there is no other one.
+func (s *Store) patiently(f func() error) error {
+	timer := time.NewTimer(diskTimeout)
+	defer timer.Stop()
+	silent := fmt.Errorf("tuning file %s: %w", s.file, errSilent)
+	s.mu.Lock()
+	left := s.silent
+	s.mu.Unlock()
+	if left {
+		return silent
+	}
+	select {
+	case s.disk <- struct{}{}:
+	case <-timer.C:
+		return silent
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := f()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.silent = false
+		done <- err
+		<-s.disk
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case err := <-done:
+		return err
+	default:
+		s.silent = true
+		return silent
+	}
 }
 
 // Check is why Put would write nothing, or nil.
@@ -109,14 +162,16 @@ func (s *Store) Writable() error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	f, _, err := beside(s.file)
-	if err == nil {
-		err = errors.Join(f.Close(), os.Remove(f.Name()))
-	}
-	if err != nil {
-		return fmt.Errorf("tuning file %s: %w", s.file, err)
-	}
-	return nil
+	return s.patiently(func() error {
+		f, _, err := beside(s.file)
+		if err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+		if err != nil {
+			return fmt.Errorf("tuning file %s: %w", s.file, err)
+		}
+		return nil
+	})
 }
 
 // same ignores nothing: rails are ordered by name on every node.
