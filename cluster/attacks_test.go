@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -338,24 +339,47 @@ func TestMadeUpMembersHoldUpNobody(t *testing.T) {
 }
 
 func TestOpenStreamsAreLimitedAndTheOldestGoes(t *testing.T) {
-	limited(t, maxStreamsPerHost, nil)
+	limited(t, maxStreamsPerHost, nil, nil)
 }
 
 // Whoever says that a stream will be long has memory taken for it, before it says more.
 func TestLongStreamsAreFew(t *testing.T) {
 	type message struct{ UserMsgLen int }
 	type states struct{ Nodes, UserStateLen int }
-	limited(t, maxLongPerHost, gossipOf("polyrail", msgUser, message{longStream + 1}))
-	limited(t, maxLongPerHost, gossipOf("polyrail", msgPushPull, states{maxStateNodes, 0}))
-	limited(t, maxStreamsPerHost, gossipOf("polyrail", msgUser, message{longStream}))
+	limited(t, maxLongPerHost, gossipOf("polyrail", msgUser, message{longStream + 1}), nil)
+	limited(t, maxLongPerHost, gossipOf("polyrail", msgPushPull, states{maxStateNodes, 0}), nil)
+	limited(t, maxStreamsPerHost, gossipOf("polyrail", msgUser, message{longStream}), nil)
+	var f keyfile
+	f.set("a")
+	length := binary.BigEndian.AppendUint32([]byte{msgSealed}, longStream+1)
+	limited(t, maxLongPerHost, labelled("polyrail", append(length, sealVersion)), f.read)
+}
+
+// A few states that are long are no reason to read on.
+func TestStatesOfFewNodesAreShort(t *testing.T) {
+	bubble.Nodes(t, func(t *testing.T) {
+		network := memnet.New()
+		p := start(t, config(network, "n1", 7, seed))
+		a := newAttacker(t, network, "10.0.0.9:7946")
+		for refused, length := range map[uint64]int{0: longStream / 2, 1: 2 * longStream} {
+			long := nodeState{Name: "n9#7", Meta: make([]byte, length), State: memberlist.StateSuspect}
+			before := p.guard.refused.Load()
+			a.shout(seed, gossipOf("polyrail", msgPushPull, struct{ Nodes, UserStateLen int }{1, 0}, long))
+			if n := p.guard.refused.Load() - before; n != refused {
+				t.Errorf("%d bytes: refused %d times, want %d", length, n, refused)
+			}
+		}
+		closeAll(t, p)
+		a.Shutdown()
+	})
 }
 
 // limited opens ten streams more than there may be of one host, each of which begins with a text.
-func limited(t *testing.T, most int, text []byte) {
+func limited(t *testing.T, most int, text []byte, keys func() ([][]byte, error)) {
 	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()
 		c := config(network, "n1", 7, seed)
-		c.StreamTimeout = time.Hour
+		c.StreamTimeout, c.Keys = time.Hour, keys
 		p := start(t, c)
 		a := newAttacker(t, network, "10.0.0.9:7946")
 		var conns []net.Conn
