@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"log/slog"
 	"strings"
@@ -150,7 +151,8 @@ func FuzzFrames(f *testing.F) {
 		data, append(data, data...),
 		closed("rail0", 1, 0), closed("rail0", 1, 99), closed("rail0", 7, 0), closed("rail7", 1, 0), append(closed("rail0", 3, 1), data...),
 		control(&messages.Control{Comm: 1, Body: &messages.Control_Abort{Abort: &messages.Abort{Seq: 1, Reason: "no"}}}),
-		encode(wire.Header{Kind: wire.KindGrant, Comm: 1, Seq: 1, Count: 1}, nil),
+		encode(wire.Header{Kind: wire.KindGrant, Comm: 1, Seq: 1, Count: 1, Lane: 2, Table: 3, Step: 4,
+			Round: 5, Block: 6, Group: 7, Running: 8, Digest: 9, Desc: dataDescriptor}, nil),
 		encode(wire.Header{Kind: wire.KindGrant, Comm: 1, Seq: 1, Flags: wire.FlagEager | wire.FlagUncredited}, nil),
 		encode(wire.Header{Kind: wire.KindWant, Comm: 1, Seq: 1}, nil),
 		encode(wire.Header{Kind: wire.KindVoid}, nil),
@@ -162,6 +164,11 @@ func FuzzFrames(f *testing.F) {
 		encode(wire.Header{Kind: wire.KindAck, Generation: 1}, nil), // not the connection's: nextFrame adds one
 	} {
 		f.Add(frames)
+		number := uint64(1)
+		made, _ := nextFrame(frames, &number)
+		if !sameFields(made, frames) {
+			f.Errorf("a frame becomes another one:\n%x\n%x", frames[:wire.Size], made[:wire.Size])
+		}
 	}
 	f.Fuzz(func(t *testing.T, frames []byte) {
 		if len(frames) > 64<<10 {
@@ -170,7 +177,7 @@ func FuzzFrames(f *testing.F) {
 		fuzzed(t, func(b *bed, net *mem.Network, n *testNode) {
 			c, p := violator(b, n)
 			n.send(p, 1, 0, 1000, 0)
-			for number := uint64(1); len(frames) > wire.Size; number++ {
+			for number := uint64(1); len(frames) >= wire.Size; number++ {
 				var frame []byte
 				frame, frames = nextFrame(frames, &number)
 				if _, err := c.Write(frame); err != nil {
@@ -182,16 +189,29 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
+// sameFields compares what nextFrame takes from the bytes. Generation, number and checksum are its
+// own.
+func sameFields(a, b []byte) bool {
+	const offGeneration, offLane, offNumber, offAck, offChecksum = 5, 6, 40, 48, wire.Size - 4
+	return bytes.Equal(a[:offGeneration], b[:offGeneration]) &&
+		bytes.Equal(a[offLane:offNumber], b[offLane:offNumber]) &&
+		bytes.Equal(a[offAck:offChecksum], b[offAck:offChecksum])
+}
+
 // nextFrame makes a frame that a node will look into out of any bytes: with the number that is due,
 // the connection's generation where the bytes have 0, and a right checksum.
 func nextFrame(b []byte, number *uint64) (frame, rest []byte) {
 	const offKind, offComm, offSeq, offDigest, offAck, offCredit = 3, 8, 16, 24, 48, 56
+	const offGroup, offRunning, offTable, offStep, offRound = 64, 72, 80, 84, 88
+	const offBlock, offCount, offLength = 92, 96, 100
 	le := binary.LittleEndian
 	h := wire.Header{Kind: wire.Kind(b[offKind]), Flags: wire.Flags(b[4] & 7), Generation: 1 + b[5],
 		Lane: le.Uint16(b[6:]), Comm: le.Uint64(b[offComm:]), Seq: le.Uint64(b[offSeq:]),
 		Digest: le.Uint64(b[offDigest:]), Ack: le.Uint64(b[offAck:]), Credit: le.Uint64(b[offCredit:]),
-		Step: le.Uint32(b[68:]), Round: le.Uint32(b[72:]), Block: le.Uint32(b[76:]), Count: le.Uint32(b[80:])}
-	if h.Kind == wire.KindData {
+		Group: le.Uint64(b[offGroup:]), Running: le.Uint64(b[offRunning:]),
+		Table: le.Uint32(b[offTable:]), Step: le.Uint32(b[offStep:]),
+		Round: le.Uint32(b[offRound:]), Block: le.Uint32(b[offBlock:]), Count: le.Uint32(b[offCount:])}
+	if h.Kind == wire.KindData || h.Kind == wire.KindGrant && h.Flags&wire.FlagUncredited == 0 {
 		h.Desc = dataDescriptor
 	}
 	if h.Kind.Numbered() {
@@ -200,6 +220,6 @@ func nextFrame(b []byte, number *uint64) (frame, rest []byte) {
 		*number--
 	}
 	payload := b[wire.Size:]
-	payload = payload[:min(len(payload), int(le.Uint32(b[84:])%4096))]
+	payload = payload[:min(len(payload), int(le.Uint32(b[offLength:])%4096))]
 	return encode(h, payload), b[wire.Size+len(payload):]
 }

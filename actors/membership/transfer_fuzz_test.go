@@ -30,8 +30,8 @@ func FuzzTransferFrames(f *testing.F) {
 	eager := func(h *wire.Header) { h.Step, h.Length, h.Desc.Elements = uint32(p2p.Eager), 64, 64 }
 	ask := func(h *wire.Header) { h.Step, h.Desc.Elements = uint32(p2p.Ask), 100_000 }
 	part := func(h *wire.Header) { h.Step, h.Length, h.Desc.Elements = uint32(p2p.Part), 65536, 100_000 }
-	rest := func(h *wire.Header) { part(h); h.Table, h.Length = 16, 100_000-65536 }
-	beyond := func(h *wire.Header) { part(h); h.Table = 1 << 31 }
+	rest := func(h *wire.Header) { part(h); h.Running, h.Length = 65536, 100_000-65536 }
+	beyond := func(h *wire.Header) { part(h); h.Running = 1 << 62 }
 	grant := func(h *wire.Header) { h.Kind, h.Step = wire.KindGrant, uint32(p2p.Grant) }
 	drop := func(h *wire.Header) { h.Step = uint32(p2p.Drop) }
 	cancel := func(h *wire.Header) { h.Step = uint32(p2p.Cancel) }
@@ -103,12 +103,12 @@ func feed(t *testing.T, n *node, other *railactors.Peer, fate byte, raw []byte, 
 	if wire.Decode(b, &h) != nil {
 		// Repair what a fuzzer cannot guess: the fields that follow from the others.
 		h = wire.Header{Kind: wire.KindData, Number: 1, Seq: binary.LittleEndian.Uint64(raw[16:]) % 8,
-			Step: uint32(raw[68]) % 10, Table: binary.LittleEndian.Uint32(raw[64:]),
-			Length: binary.LittleEndian.Uint32(raw[84:]) % (wire.MaxPayload + 1),
+			Step: uint32(raw[84]) % 10, Running: binary.LittleEndian.Uint64(raw[72:]),
+			Length: binary.LittleEndian.Uint32(raw[100:]) % (wire.MaxPayload + 1),
 			Digest: binary.LittleEndian.Uint64(raw[24:]),
-			Desc: op.Descriptor{Kind: op.KindSendRecv, DType: op.DType(raw[89] % 12),
+			Desc: op.Descriptor{Kind: op.KindSendRecv, DType: op.DType(raw[109] % 12),
 				Elements: binary.LittleEndian.Uint64(raw[32:]) % wire.MaxElements}}
-		if raw[3]%2 == 1 {
+		if wire.Kind(raw[3]) == wire.KindGrant {
 			h.Kind, h.Length = wire.KindGrant, 0
 		}
 	}

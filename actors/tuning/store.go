@@ -109,7 +109,7 @@ func (s *Store) put(k Key, saved balance.Saved, at time.Time) error {
 }
 
 // patiently calls what uses the file, one call at a time, and leaves it behind where the file
-// system does not answer: such a call cannot be interrupted. Until it returns there is no other one.
+// system does not answer: such a call cannot be interrupted. Until it returns there is no other.
 func (s *Store) patiently(f func() error) error {
 	timer := time.NewTimer(diskTimeout)
 	defer timer.Stop()
