@@ -10,6 +10,7 @@ package dirstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -79,11 +80,24 @@ func (s *Store) open(name string) error {
 	if err != nil {
 		return err
 	}
-	return os.Chmod(s.of(name), info.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky))
+	dir, err := s.enter(name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Chmod(".", info.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky))
 }
 
 func (s *Store) write(e cluster.Entry) error {
-	f, err := os.CreateTemp(s.of(e.Cluster), tempPrefix)
+	dir, err := s.enter(e.Cluster)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var random [8]byte
+	rand.Read(random[:]) // never fails
+	name := tempPrefix + hex.EncodeToString(random[:])
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -98,19 +112,45 @@ func (s *Store) write(e cluster.Entry) error {
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		s.skew, s.told = time.Until(info.ModTime()), true
-		err = os.Rename(f.Name(), filepath.Join(s.of(e.Cluster), e.Process()+suffix))
+		err = dir.Rename(name, e.Process()+suffix)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, dir.Remove(name))
 	}
 	return nil
+}
+
+// enter opens a cluster's directory. A link is none: whoever may write beside it could have files
+// removed elsewhere.
+func (s *Store) enter(name string) (*os.Root, error) {
+	info, err := os.Lstat(s.of(name))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.OpenRoot(s.of(name))
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil && !os.SameFile(info, opened) {
+		err = fmt.Errorf("%s is a link", s.of(name))
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
 }
 
 // List reads the files that are not too old, and removes those that are, as far as it is allowed
 // to.
 func (s *Store) List(ctx context.Context, name string, ttl time.Duration) ([][]byte, error) {
 	return bounded(ctx, s, func() ([][]byte, error) {
-		dir := s.of(name)
+		dir, err := s.enter(name)
+		if err != nil {
+			return nil, err
+		}
+		defer dir.Close()
 		files, err := readDir(dir)
 		if err != nil {
 			return nil, err
@@ -123,7 +163,7 @@ func (s *Store) List(ctx context.Context, name string, ttl time.Duration) ([][]b
 			switch {
 			case !mine || !f.Mode().IsRegular():
 			case age > ttl, s.told && -age > ttl: // the latter: the file system's clock was set back since
-				_ = os.Remove(filepath.Join(dir, f.Name())) // its process renews it if it lives
+				_ = dir.Remove(f.Name()) // its process renews it if it lives
 			case strings.HasSuffix(f.Name(), suffix):
 				entries = append(entries, f)
 			}
@@ -134,7 +174,7 @@ func (s *Store) List(ctx context.Context, name string, ttl time.Duration) ([][]b
 		var values [][]byte
 		for _, f := range entries[:min(len(entries), cluster.MaxEntries)] {
 			// It may have been removed meanwhile.
-			if value, err := read(filepath.Join(dir, f.Name())); err == nil {
+			if value, err := read(dir, f.Name()); err == nil {
 				values = append(values, value)
 			}
 		}
@@ -145,7 +185,11 @@ func (s *Store) List(ctx context.Context, name string, ttl time.Duration) ([][]b
 // Remove deletes the file.
 func (s *Store) Remove(ctx context.Context, e cluster.Entry) error {
 	_, err := bounded(ctx, s, func() (struct{}, error) {
-		err := os.Remove(filepath.Join(s.of(e.Cluster), e.Process()+suffix))
+		dir, err := s.enter(e.Cluster)
+		if err == nil {
+			defer dir.Close()
+			err = dir.Remove(e.Process() + suffix)
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -191,8 +235,8 @@ func bounded[T any](ctx context.Context, s *Store, f func() (T, error)) (T, erro
 }
 
 // readDir describes at most maxFiles files. A file that vanishes meanwhile is left out.
-func readDir(name string) ([]fs.FileInfo, error) {
-	d, err := os.Open(name)
+func readDir(dir *os.Root) ([]fs.FileInfo, error) {
+	d, err := dir.Open(".")
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +256,8 @@ func readDir(name string) ([]fs.FileInfo, error) {
 
 // read reads a file of no more than an entry's size. Opening does not block should the file have
 // become a pipe since it was looked at.
-func read(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func read(dir *os.Root, name string) ([]byte, error) {
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

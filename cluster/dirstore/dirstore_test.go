@@ -164,7 +164,12 @@ func TestWhatIsNoFileOfOursIsNotRead(t *testing.T) {
 	}
 	expect(t, s, "red", text(a))
 	// It became a pipe after the look.
-	if _, err := read(filepath.Join(dir, "pipe.json")); err == nil {
+	opened, err := s.enter("red")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	if _, err := read(opened, "pipe.json"); err == nil {
 		t.Error("a pipe was read")
 	}
 }
