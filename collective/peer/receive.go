@@ -7,9 +7,7 @@ func (c *Core[F]) Received(rail int, generation uint64, bytes int, ackNow bool, 
 	if l == nil {
 		// Closed while the reader was still at it: the count goes into the statement, which
 		// waits for the reader.
-		if r := c.record(rail, generation); r != nil && !r.quiesced {
-			r.received++
-		}
+		c.record(rail, generation).received++
 		return
 	}
 	l.received++
