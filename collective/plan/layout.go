@@ -110,7 +110,6 @@ func NewLayout(bytes, elemSize int, parts Parts, blocks []schedule.Block, cost s
 		}
 	}
 	rounds := RoundsOf(longest, cost)
-	longest = align(longest)
 	l := Layout{Bytes: bytes, Blocks: parts.Place(blocks), Rounds: rounds, full: true,
 		Segment: max(align(ceil(longest, rounds)), MinSegmentBytes)}
 	for _, b := range l.Blocks {

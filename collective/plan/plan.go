@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sort"
 
 	"github.com/polyrail/polyrail/collective/schedule"
@@ -102,9 +104,7 @@ func newPlan(l Layout, rounds []int, perSpan func(rounds int) int) *Plan {
 		}
 		lane := &p.Lanes[i]
 		lane.First, lane.Rounds = first, r
-		if r > 0 {
-			lane.cut(ceil(r, perSpan(r)))
-		}
+		lane.cut(ceil(r, perSpan(r)))
 		for block := range l.Blocks {
 			_, length := l.Range(first, r, block)
 			lane.Bytes += length
@@ -147,16 +147,9 @@ func (lane *Lane) cut(count int) {
 // Find is the number of the lane's span of these rounds, which come from a header and
 // may be anything; ok is false when the lane has no such span.
 func (lane *Lane) Find(first, count int) (span int, ok bool) {
-	at := first - lane.First
-	if at < 0 || at >= lane.Rounds {
-		return 0, false
-	}
-	short, long := lane.Rounds/len(lane.Spans), lane.Rounds%len(lane.Spans)
-	i := at / (short + 1)
-	if i >= long {
-		i = long + (at-long*(short+1))/short
-	}
-	return i, lane.Spans[i] == Span{First: first, Count: count}
+	i, ok := slices.BinarySearchFunc(lane.Spans, first,
+		func(s Span, first int) int { return cmp.Compare(s.First, first) })
+	return i, ok && lane.Spans[i].Count == count
 }
 
 // SlotBytes bounds what one block takes in any span of the lane.

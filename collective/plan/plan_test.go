@@ -32,16 +32,19 @@ func even(bytes, elem, owners int) Layout {
 // anyOperation has parts of any lengths, some of them none, and a block of each.
 func anyOperation(t *rapid.T) operation {
 	o := operation{elem: rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "elem")}
-	limit := rapid.SampledFrom([]int{10, 1000, 100_000, 4 << 20, 1 << 36}).Draw(t, "limit")
-	n := rapid.IntRange(1, 17).Draw(t, "parts")
+	// A few bytes to 32 GiB, each power of two as often: of a range rapid draws mostly small numbers.
+	limit := rapid.SampledFrom(powers).Draw(t, "limit")
+	elements := func() int { return limit - rapid.IntRange(0, limit).Draw(t, "less elements") }
+	n := rapid.SampledFrom([]int{1, 2, 3, 6, 17}).Draw(t, "parts")
 	if rapid.Bool().Draw(t, "even") {
-		o.parts = Even(o.elem*rapid.IntRange(0, limit).Draw(t, "elements"), n)
+		o.bytes = o.elem * elements()
+		o.parts = Even(o.bytes, n)
 	} else {
 		for range n {
-			o.parts = append(o.parts, o.elem*rapid.IntRange(0, limit).Draw(t, "elements"))
+			o.parts = append(o.parts, o.elem*elements())
 		}
+		o.bytes = o.parts.Total()
 	}
-	o.bytes = o.parts.Total()
 	for part := range n {
 		b := schedule.Block{Part: part, Source: part, Target: schedule.None}
 		if rapid.Bool().Draw(t, "received") {
@@ -55,6 +58,13 @@ func anyOperation(t *rapid.T) operation {
 	return o
 }
 
+var powers = func() (p []int) {
+	for bits := range 33 {
+		p = append(p, 1<<bits)
+	}
+	return p
+}()
+
 func anyWeights(t *rapid.T) []uint32 {
 	w := rapid.SliceOfN(rapid.OneOf(rapid.Uint32Range(0, 4), rapid.Uint32()), 1, 4).Draw(t, "weights")
 	w[rapid.IntRange(0, len(w)-1).Draw(t, "someone")] |= 1
@@ -65,6 +75,9 @@ func TestLayoutCoversEachBlockOnceInWholeElements(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOperation(t)
 		l := o.layout()
+		if o.parts.Total() != o.bytes {
+			t.Fatalf("parts %v have not %d bytes", o.parts, o.bytes)
+		}
 		next := 0
 		for i, b := range l.Blocks {
 			at := b.Source
@@ -183,10 +196,10 @@ func TestRoundsAreWithinOneOfTheShare(t *testing.T) {
 func TestSpansCoverEachLanesRoundsAndAreFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyOperation(t)
-		if o.bytes > 64<<20 {
+		l := o.layout()
+		if l.Rounds > 10_000 {
 			return
 		}
-		l := o.layout()
 		p := New(l, Rounds(l.Rounds, anyWeights(t)), o.cost)
 		next := 0
 		for i := range p.Lanes {
