@@ -1,10 +1,13 @@
 package p2p
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
 )
 
@@ -98,6 +101,8 @@ func TestCancelsAtAnyMomentLeaveNothingBehind(t *testing.T) {
 			case !j.done:
 				t.Fatalf("seed %d: not over: send %v, %d bytes, cancelled %v", seed, j.send != nil,
 					len(j.buf), j.cancelled)
+			case j.cancelled && (j.err == nil || j.send != nil && !errors.Is(j.err, errCancel)):
+				t.Fatalf("seed %d: cancelled, and ended with %v", seed, j.err)
 			case j.err != nil && !j.cancelled:
 				lost++ // the other end was cancelled
 			case j.recv != nil && j.err == nil:
@@ -121,6 +126,55 @@ func TestCancelsAtAnyMomentLeaveNothingBehind(t *testing.T) {
 	}
 	if cancels < 500 || lost < 5 {
 		t.Errorf("%d cancels, of which %d were felt at the other end: the test shows little", cancels, lost)
+	}
+}
+
+// A message of another type, of more bytes than the receive has, or of fewer than it must have: the
+// receive ends with an error that names both, and so does the send, if its bytes had not gone yet.
+func TestWhatDoesNotFitEndsAtBothEnds(t *testing.T) {
+	for seed := range uint64(100) {
+		w := newWorld(t, seed, 2, nil)
+		w.tears = 10
+		var sends, recvs []*job
+		for tag := range Tag(30) {
+			size := []int{0, 1, 300, 6000, 8 << 10, 50_000, 90_000}[w.rng.IntN(7)]
+			room := Envelope{tag, []op.DType{op.Uint8, op.Uint8, op.Int8}[w.rng.IntN(3)],
+				uint64(max(0, size+w.rng.IntN(3)-1))}
+			recv := func() { recvs = append(recvs, w.recvOf(1, 0, room, w.rng.IntN(2) == 0)) }
+			early := w.rng.IntN(2) == 0
+			if early {
+				recv()
+			}
+			sends = append(sends, w.send(0, 1, tag, pattern(0, int(tag), size)))
+			for range w.rng.IntN(10) {
+				w.step()
+			}
+			if !early {
+				recv()
+			}
+		}
+		w.settle()
+		for k, s := range sends {
+			r, sent := recvs[k], s.send.Envelope
+			room, exact := r.recv.Room, r.recv.Exact
+			if sent.Type == room.Type && sent.Count <= room.Count && (!exact || sent.Count == room.Count) {
+				if err := cmp.Or(r.check(s, 0), s.err); err != nil {
+					t.Fatalf("seed %d: %+v in %+v, exact %v: %v", seed, sent, room, exact, err)
+				}
+				continue
+			}
+			var atSend, atRecv *fault.MismatchError
+			if !s.done || !r.done || !errors.As(r.err, &atRecv) || atRecv.Rank != 0 ||
+				!strings.HasPrefix(atRecv.Mine, "recv") || !strings.HasPrefix(atRecv.Theirs, "send") {
+				t.Fatalf("seed %d: %+v in %+v, exact %v: %v", seed, sent, room, exact, r.err)
+			}
+			eager := s.send.Data != nil
+			if eager != (s.err == nil) || !eager && (!errors.As(s.err, &atSend) || atSend.Rank != 1 ||
+				!strings.HasPrefix(atSend.Mine, "send") || !strings.HasPrefix(atSend.Theirs, "recv")) {
+				t.Fatalf("seed %d: %+v in %+v, eager %v: %v", seed, sent, room, eager, s.err)
+			}
+		}
+		w.idle(seed)
 	}
 }
 

@@ -87,8 +87,14 @@ func (w *world) send(from, to op.Rank, tag Tag, data []byte) *job {
 
 func (w *world) recv(rank, from op.Rank, tag Tag, room int) *job {
 	w.t.Helper()
-	j := &job{rank: rank, buf: make([]byte, room)}
-	j.recv = &Recv[*job]{Work: j, From: from, Room: Envelope{tag, op.Uint8, uint64(room)}}
+	return w.recvOf(rank, from, Envelope{tag, op.Uint8, uint64(room)}, false)
+}
+
+// recvOf posts a receive with room for bytes of any type.
+func (w *world) recvOf(rank, from op.Rank, room Envelope, exact bool) *job {
+	w.t.Helper()
+	j := &job{rank: rank, buf: make([]byte, room.Count)}
+	j.recv = &Recv[*job]{Work: j, From: from, Room: room, Exact: exact}
 	var fx Effects[*job]
 	if err := w.cores[rank].Recv(j.recv, &fx); err != nil {
 		j.done, j.err = true, err
@@ -107,6 +113,9 @@ func (w *world) cancel(j *job) {
 		w.cores[j.rank].CancelRecv(j.recv, errCancel, &fx)
 	}
 	w.carry(j.rank, &fx)
+	if j.send != nil && !j.done && !j.send.GivenUp() {
+		w.t.Fatal("a send that was cancelled goes on")
+	}
 }
 
 // carry does what a core of this rank asks for.
