@@ -18,20 +18,15 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/balance"
+	"github.com/polyrail/polyrail/railactors/disk"
 )
-
-// diskTimeout is how long a file system may take to answer. Who closes a communicator waits for it.
-const diskTimeout = time.Second
-
-var errSilent = errors.New("the file system does not answer")
 
 // Store is a tuning file in use. It is safe for concurrent use.
 type Store struct {
 	file string
-	disk chan struct{} // holds a token while a call is at the file system
+	disk disk.Calls
 
 	mu      sync.Mutex
-	silent  bool  // such a call was left behind, and has not returned
 	broken  error // what stands there can't be used, and isn't overwritten
 	tunings []Tuning
 	missed  []Key // bounded like tunings
@@ -40,7 +35,7 @@ type Store struct {
 // Open reads the file; one that doesn't exist is empty. With an error, which names the file, the Store
 // knows nothing and Put writes nothing: the file may be something else's, or a later version's.
 func Open(file string) (*Store, error) {
-	s := &Store{file: file, disk: make(chan struct{}, 1)}
+	s := &Store{file: file}
 	s.tunings, s.broken = read(file)
 	return s, s.broken
 }
@@ -108,46 +103,13 @@ func (s *Store) put(k Key, saved balance.Saved, at time.Time) error {
 	return nil
 }
 
-// patiently calls what uses the file, one call at a time, and leaves it behind where the file
-// system does not answer: such a call cannot be interrupted. Until it returns there is no other.
+// patiently calls what uses the file.
 func (s *Store) patiently(f func() error) error {
-	timer := time.NewTimer(diskTimeout)
-	defer timer.Stop()
-	silent := fmt.Errorf("tuning file %s: %w", s.file, errSilent)
-	s.mu.Lock()
-	left := s.silent
-	s.mu.Unlock()
-	if left {
-		return silent
+	err := s.disk.Do(f)
+	if errors.Is(err, disk.ErrSilent) {
+		err = fmt.Errorf("tuning file %s: %w", s.file, err)
 	}
-	select {
-	case s.disk <- struct{}{}:
-	case <-timer.C:
-		return silent
-	}
-	done := make(chan error, 1)
-	go func() {
-		err := f()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.silent = false
-		done <- err
-		<-s.disk
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case err := <-done:
-		return err
-	default:
-		s.silent = true
-		return silent
-	}
+	return err
 }
 
 // Check is why Put would write nothing, or nil.

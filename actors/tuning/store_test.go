@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/polyrail/polyrail/railactors/disk"
 	"github.com/polyrail/polyrail/test/bubble"
 )
 
@@ -18,14 +19,14 @@ func TestAFileSystemThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := make(chan struct{})
-		if err := s.patiently(func() error { <-answer; return nil }); !errors.Is(err, errSilent) {
+		if err := s.patiently(func() error { <-answer; return nil }); !errors.Is(err, disk.ErrSilent) {
 			t.Errorf("a call that hangs: %v", err)
 		}
 		began, e := time.Now(), example(2)
-		if err := s.Put(e.Key, e.Saved, e.At); !errors.Is(err, errSilent) {
+		if err := s.Put(e.Key, e.Saved, e.At); !errors.Is(err, disk.ErrSilent) {
 			t.Errorf("then Put: %v", err)
 		}
-		if err := s.Writable(); !errors.Is(err, errSilent) {
+		if err := s.Writable(); !errors.Is(err, disk.ErrSilent) {
 			t.Errorf("then Writable: %v", err)
 		}
 		if _, found, _ := s.Get(e.Key); found || time.Since(began) > 0 {

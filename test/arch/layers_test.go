@@ -57,7 +57,7 @@ var layers = []layer{
 		external: []string{actorLib}},
 	// No actors.
 	{dir: "actors/engine", internal: []string{"railactors", "messages/wire", "collective"}},
-	{dir: "actors/tuning", internal: []string{"collective"}, external: []string{"go.yaml.in/yaml"}},
+	{dir: "actors/tuning", internal: []string{"collective", "railactors/disk"}, external: []string{"go.yaml.in/yaml"}},
 	{dir: "cluster", internal: []string{"cluster", "messages", "collective"}, external: []string{memberlist, msgpack, protobuf}},
 	{dir: "cluster/redisstore", internal: []string{"cluster", "messages"},
 		external: []string{"github.com/redis/go-redis/v9"}},
@@ -69,7 +69,8 @@ var layers = []layer{
 	{dir: "railactors/affinity", external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/memory", internal: []string{"collective/fault"}, external: []string{"golang.org/x/sys/unix"}},
 	{dir: "railactors/transport", internal: []string{"railactors/transport", "collective/fault"}, external: []string{"golang.org/x/sys/unix", "golang.org/x/sys/cpu"}},
-	{dir: "railactors/transport/secure/keys"}, // the standard library will do
+	{dir: "railactors/transport/secure/keys", internal: []string{"railactors/disk"}},
+	{dir: "railactors/disk"},
 	{dir: "railactors/transport/fault", internal: []string{"railactors/transport", "messages/wire"}},
 	{dir: "railactors/transport/nic", internal: []string{"railactors/transport"},
 		external: []string{"golang.org/x/sys/unix", "github.com/vishvananda/netlink"}},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/polyrail/polyrail/railactors/disk"
 )
 
 // maxGossipKeys bounds the keys of gossip: each packet may have to be tried with all.
@@ -26,10 +28,23 @@ func Gossip(file string) ([][]byte, error) {
 
 // FollowGossip returns what reads the file again at each call, of which there is one at a time.
 func FollowGossip(file string) func() ([][]byte, error) {
-	disk := newPatient[[][]byte]()
+	var calls disk.Calls
 	return func() ([][]byte, error) {
-		return disk.read(func() ([][]byte, error) { return Gossip(file) })
+		var all [][]byte // a read that was left behind writes it later
+		err := calls.Do(func() (err error) { all, err = Gossip(file); return err })
+		if err != nil {
+			return nil, unread(err)
+		}
+		return all, nil
 	}
+}
+
+// unread is why keys could not be read.
+func unread(err error) error {
+	if errors.Is(err, ErrKeys) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrKeys, err)
 }
 
 func parseGossip(text []byte) (all [][]byte, err error) {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/polyrail/polyrail/railactors/disk"
 )
 
 // A certificate that ends within expiresSoon is warned of, once a warnEach.
@@ -21,7 +23,7 @@ type Source struct {
 	files Files
 	node  Identity
 	log   *slog.Logger
-	disk  patient[[3][]byte]
+	disk  disk.Calls
 
 	mu    sync.Mutex
 	seen  [3][]byte // the files' content when they were looked at last
@@ -32,7 +34,7 @@ type Source struct {
 
 // NewSource reads the files. The error says why they are no credentials of the node.
 func NewSource(files Files, node Identity, log *slog.Logger) (*Source, error) {
-	s := &Source{files: files, node: node, log: log, disk: newPatient[[3][]byte]()}
+	s := &Source{files: files, node: node, log: log}
 	if err := node.Valid(); err != nil {
 		return nil, err
 	}
@@ -70,9 +72,10 @@ func (s *Source) watch(now time.Time) {
 
 // look takes what the files hold, if that is different from what they held and in order.
 func (s *Source) look() error {
-	b, err := s.disk.read(s.files.read)
+	var b [3][]byte
+	err := s.disk.Do(func() (err error) { b, err = s.files.read(); return err })
 	if err != nil {
-		return err
+		return unread(err)
 	}
 	if s.last != nil && bytes.Equal(b[0], s.seen[0]) && bytes.Equal(b[1], s.seen[1]) && bytes.Equal(b[2], s.seen[2]) {
 		return nil
