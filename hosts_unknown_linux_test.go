@@ -3,31 +3,17 @@ package polyrail_test
 import (
 	"bytes"
 	"log/slog"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
 	. "github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/test/program"
 )
 
 // TestANodeSaysThatItsHostIsNotKnown runs itself in a process that hides the boot's name.
 func TestANodeSaysThatItsHostIsNotKnown(t *testing.T) {
-	const hides = "HOST_IS_HIDDEN"
-	if os.Getenv(hides) == "" {
-		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		child.Env = append(os.Environ(), hides+"=1")
-		child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
-		out, err := child.CombinedOutput()
-		if child.Process == nil || bytes.Contains(out, []byte("SKIPPED")) {
-			t.Skipf("SKIPPED: a namespace of mounts: %v %s", err, out)
-		}
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+	if !program.Inside(t, syscall.CLONE_NEWNS) {
 		return
 	}
 	if err := syscall.Mount("none", "/proc/sys/kernel", "tmpfs", 0, ""); err != nil {

@@ -1,32 +1,19 @@
 package cluster
 
 import (
-	"bytes"
 	"net/netip"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/polyrail/polyrail/test/program"
 )
 
 // TestWhoListensOnAllInterfacesTellsTheOneThatSeedsSee in a network of its own, which has a public
 // address and no private one.
 func TestWhoListensOnAllInterfacesTellsTheOneThatSeedsSee(t *testing.T) {
-	const inside = "OWN_NETWORK"
-	if os.Getenv(inside) == "" {
-		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		child.Env = append(os.Environ(), inside+"=1")
-		child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
-		out, err := child.CombinedOutput()
-		if child.Process == nil || bytes.Contains(out, []byte("SKIPPED")) {
-			t.Skipf("SKIPPED: a namespace of networks: %v %s", err, out)
-		}
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+	if !program.Inside(t, syscall.CLONE_NEWNET) {
 		return
 	}
 	for _, args := range []string{"link set lo up", "addr add 8.9.0.1/32 dev lo"} {

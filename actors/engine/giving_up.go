@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/polyrail/polyrail/collective/fault"
@@ -27,20 +26,19 @@ func (g *Group) giveUp(seq uint64, cause error) {
 	}
 }
 
-// list names ranks in an error, the first few of them; "" where there are none.
+// maxNamed bounds the ranks that an error names.
+const maxNamed = 4
+
+// list says something of ranks in an error; "" where there are none.
 func (g *Group) list(what string, ranks []op.Rank) string {
-	const few = 4
-	var names []string
-	for _, rank := range ranks[:min(few, len(ranks))] {
-		names = append(names, fmt.Sprintf("rank %d (node %q)", rank, g.nodeOf(rank)))
-	}
-	if len(ranks) > few {
-		names = append(names, fmt.Sprintf("%d more", len(ranks)-few))
-	}
-	if len(names) == 0 {
+	if len(ranks) == 0 {
 		return ""
 	}
-	return what + " " + strings.Join(names, ", ")
+	var names []string
+	for _, rank := range ranks {
+		names = append(names, fmt.Sprintf("rank %d (node %q)", rank, g.nodeOf(rank)))
+	}
+	return what + " " + fault.List(names, maxNamed)
 }
 
 // giveUp notes why the caller waits no longer, and returns it with what the operation waits for; nil: it

@@ -120,6 +120,14 @@ func (e *RailError) Error() string {
 func (e *RailError) Unwrap() error        { return e.Err }
 func (e *RailError) Is(target error) bool { return target == ErrRail }
 
+// List names the first of some culprits, and says how many more there are.
+func List(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
 // TimeoutError matches ErrTimeout.
 type TimeoutError struct {
 	What  string // "allreduce", "waiting for 3 of 4 nodes"

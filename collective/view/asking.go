@@ -90,7 +90,7 @@ func (c *Core) progress(n *naming) string {
 	if lower := c.lower(n, 1); len(lower) > 0 && c.crowded() {
 		return fmt.Sprintf("node %q, the lowest known to ask, counts who has asked", lower[0]) + n.standing()
 	}
-	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, listed(names))
+	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, fault.List(names, maxListed))
 	if len(names) < n.call.size {
 		var others []string
 		for _, node := range c.living {
@@ -101,7 +101,7 @@ func (c *Core) progress(n *naming) string {
 		if len(others) == 0 {
 			s += "; no other node is known"
 		} else {
-			s += "; known, and not asking: " + listed(others)
+			s += "; known, and not asking: " + fault.List(others, maxListed)
 		}
 	}
 	return s + n.standing()
@@ -151,14 +151,6 @@ func (n *naming) awaited() string {
 	}
 }
 
-// listed names the first of some nodes.
-func listed(names []string) string {
-	if more := len(names) - maxListed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
-
 // lacking lists the members that are not in a set.
 func lacking(v *View, in map[string]bool) string {
 	var names []string
@@ -167,7 +159,7 @@ func lacking(v *View, in map[string]bool) string {
 			names = append(names, m.Node)
 		}
 	}
-	return listed(names)
+	return fault.List(names, maxListed)
 }
 
 // announce tells those who may propose, and sets the time for the next announcement.

@@ -83,7 +83,7 @@ var layers = []layer{
 
 // testOnly is what any test may import besides.
 var testOnly = layer{
-	internal: []string{"railactors/dispatch", "railactors/transport", "test/bubble", "test/faults", "test/leaks", "test/testbed", "test/seeds"},
+	internal: []string{"railactors/dispatch", "railactors/transport", "test/bubble", "test/faults", "test/leaks", "test/program", "test/testbed", "test/seeds"},
 	external: []string{goleak, msgpack, rapid},
 }
 
