@@ -17,7 +17,7 @@ type Member struct {
 	// the Leader looks at most maxLead operations ahead, of ranks that run ahead of this one.
 	tables    []activation
 	committed uint32 // version of the last of tables
-	seen      uint32 // highest version of any Prepare: what is not above it is stale
+	seen      uint32 // highest version of any Prepare: lower ones are stale
 
 	hold *Prepare // prepared and not yet committed
 }
@@ -67,15 +67,15 @@ func (m *Member) Trees() (groups []uint64) {
 	return groups
 }
 
-// Prepare considers a proposal; a stale one is not even checked. An error is a violation of the
-// protocol by the Leader, and changes nothing.
+// Prepare considers a proposal. An error is a violation of the protocol by the Leader, and changes
+// nothing.
 func (m *Member) Prepare(p *Prepare) (Answer, error) {
-	answer := Answer{Version: p.Version(), Next: m.next}
-	if p.Version() <= m.seen {
-		return answer, nil
-	}
 	if err := m.check(p); err != nil {
 		return Answer{}, err
+	}
+	answer := Answer{Version: p.Version(), Next: m.next}
+	if p.Version() < m.seen || p.Version() <= m.committed {
+		return answer, nil
 	}
 	m.seen = p.Version()
 	if m.lacks(p) {
@@ -114,6 +114,9 @@ func (m *Member) Commit(c Commit) (released bool, err error) {
 func (m *Member) check(p *Prepare) error {
 	if err := p.Table.Validate(m.rails); err != nil {
 		return fmt.Errorf("prepare of table version %d: %w", p.Version(), err)
+	}
+	if p.Version() <= m.seen {
+		return nil
 	}
 	if len(m.tables) > maxTables {
 		return fmt.Errorf("prepare of table version %d, while %d tables are not in force yet",
