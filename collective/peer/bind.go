@@ -234,8 +234,8 @@ func (c *Core[F]) steal(rail int, l *link[F]) (s source[F]) {
 	most := 0.0
 	for r := range c.links {
 		v := &c.links[r]
-		if v.data.len() == 0 {
-			continue // as of the rail itself, and of those that are down
+		if r == rail || !v.up || v.data.len() == 0 || !v.pace.known() {
+			continue
 		}
 		first, last := source[F]{&v.data, false}, source[F]{&v.data, true}
 		longest, _ := c.arrival(v, &v.pace, v.toCome())

@@ -88,7 +88,7 @@ func (c *Core[F]) close(rail int, l *link[F], fx *Effects[F]) *closing[F] {
 	// A statement doesn't wait for another one: two that were on their way over each other's
 	// rails when those broke would wait for each other.
 	for i := range r.unacked.len() {
-		if e := r.unacked.at(i); e.Restated {
+		if e := r.unacked.at(i); e.Restated && !e.gone {
 			c.again(e, fx)
 			e.gone = true
 		}
@@ -124,10 +124,13 @@ func (c *Core[F]) record(rail int, generation uint64) *closing[F] {
 	return nil
 }
 
-// Quiesced: once after Down, neither reader nor writer of the generation holds memory any more,
+// Quiesced: after Down, neither reader nor writer of the generation holds memory any more,
 // and its count of received frames is final.
 func (c *Core[F]) Quiesced(rail int, generation uint64, fx *Effects[F]) {
 	r := c.record(rail, generation)
+	if r == nil || r.quiesced {
+		return
+	}
 	r.quiesced, r.written = true, r.sent
 	for i := range r.unacked.len() {
 		r.unacked.at(i).letGo(fx)
@@ -198,7 +201,7 @@ func (c *Core[F]) settle(r *closing[F], fx *Effects[F]) {
 			break
 		}
 	}
-	for first := r.sent + 1 - uint64(r.unacked.len()); first <= r.count; first++ {
+	for first := r.sent + 1 - uint64(r.unacked.len()); r.unacked.len() > 0 && first <= r.count; first++ {
 		if e := r.unacked.popFront(); !e.gone {
 			fx.release(e.Frame, Delivered)
 		}
@@ -288,7 +291,7 @@ func (c *Core[F]) revokeQueued(match func(F) bool, fx *Effects[F]) {
 	c.feed(fx)
 }
 
-// Lose releases every frame: the other node is lost, no rail is up, and everything is quiesced.
+// Lose releases every frame: the other node is lost, and everything is quiesced.
 func (c *Core[F]) Lose(fx *Effects[F]) {
 	queue := func(q *deque[Item[F]]) {
 		for q.len() > 0 {
@@ -304,6 +307,13 @@ func (c *Core[F]) Lose(fx *Effects[F]) {
 	}
 	for _, r := range c.closing {
 		ring(&r.unacked)
+	}
+	for i := range c.links {
+		l := &c.links[i]
+		l.up = false
+		ring(&l.unacked)
+		queue(&l.ahead)
+		queue(&l.data.deque)
 	}
 	queue(&c.orphanAhead)
 	queue(&c.orphanData.deque)

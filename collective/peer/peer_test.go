@@ -218,55 +218,6 @@ func TestStatementsThatCrossDontWaitForEachOther(t *testing.T) {
 	if got := take(c, 0, 1); got != "statement" {
 		t.Errorf("took %q: it waits for the settlement of the rail that carried it", got)
 	}
-	c.Quiesced(1, 1, &fx)
-	if err := c.PeerClosed(Statement{Rail: 1, Generation: 1}, &fx); err != nil {
-		t.Fatal(err)
-	}
-	if got := take(c, 0, 1); got != "" {
-		t.Errorf("took %q after the settlement: it has gone again already", got)
-	}
-}
-
-// A statement may come twice: before this side has quiesced, and after all is settled.
-func TestAStatementThatComesAgainChangesNothing(t *testing.T) {
-	c := fixture(t, 2)
-	var fx Effects[string]
-	for _, name := range []string{"a", "b", "c"} {
-		c.Send(data(name, 0, 1), &fx)
-		take(c, 0, 1)
-	}
-	if err := c.Acked(0, 1, 1, &fx); err != nil {
-		t.Fatal(err)
-	}
-	c.Down(0, 1, &fx)
-	fx.Reset()
-	state := func(received uint64) error {
-		return c.PeerClosed(Statement{Rail: 0, Generation: 1, Received: received}, &fx)
-	}
-	for _, received := range []uint64{0, 4} {
-		if state(received) == nil {
-			t.Errorf("%d frames of 3, one of them acknowledged, are said to have arrived", received)
-		}
-	}
-	for range 2 {
-		if err := state(2); err != nil || !fx.None() {
-			t.Fatalf("before the end: %v, %+v", err, fx)
-		}
-	}
-	if state(3) == nil {
-		t.Error("it stated 2 frames, and then 3")
-	}
-	c.Quiesced(0, 1, &fx)
-	if got := story(&fx); got != "b delivered" || c.NextBytes(1, 1) != 1 {
-		t.Errorf("%s; c is not sent again", got)
-	}
-	fx.Reset()
-	for _, up := range []bool{false, true} {
-		if err := state(2); err != nil || !fx.None() {
-			t.Errorf("after the end, next generation %v: %v, %+v", up, err, fx)
-		}
-		c.Connected(0, 2, new(Effects[string]))
-	}
 }
 
 func TestAFarewellSettlesWithoutAStatement(t *testing.T) {

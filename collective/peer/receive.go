@@ -7,7 +7,9 @@ func (c *Core[F]) Received(rail int, generation uint64, bytes int, ackNow bool, 
 	if l == nil {
 		// Closed while the reader was still at it: the count goes into the statement, which
 		// waits for the reader.
-		c.record(rail, generation).received++
+		if r := c.record(rail, generation); r != nil && !r.quiesced {
+			r.received++
+		}
 		return
 	}
 	l.received++

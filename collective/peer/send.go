@@ -106,8 +106,7 @@ func (c *Core[F]) Take(rail int, generation uint64) (it Item[F], number uint64, 
 	return it, l.sent, true
 }
 
-// Written: the writer has handed over every frame that it took, and holds none. It looks itself for
-// what may go now.
+// Written: the writer has handed over every frame that it took, and holds none.
 func (c *Core[F]) Written(rail int, generation uint64, fx *Effects[F]) {
 	l := c.current(rail, generation)
 	if l == nil {
@@ -117,7 +116,7 @@ func (c *Core[F]) Written(rail int, generation uint64, fx *Effects[F]) {
 		l.at(n).letGo(fx)
 	}
 	l.written = l.sent
-	l.forget(fx)
+	c.forget(rail, l, fx)
 }
 
 // Acked: the other node has received this many frames of the generation whole. An error is
@@ -141,13 +140,13 @@ func (c *Core[F]) Acked(rail int, generation, count uint64, fx *Effects[F]) erro
 	}
 	l.acked = count
 	l.acknowledge(bytes, count, c.now, c.cfg.AckDelay)
-	l.forget(fx)
+	c.forget(rail, l, fx)
 	c.wakeAll(fx)
 	return nil
 }
 
 // forget drops the frames that are acknowledged and that no writer holds.
-func (l *link[F]) forget(fx *Effects[F]) {
+func (c *Core[F]) forget(rail int, l *link[F], fx *Effects[F]) {
 	first := l.first()
 	end := min(l.acked, l.written)
 	if end < first {
@@ -161,6 +160,9 @@ func (l *link[F]) forget(fx *Effects[F]) {
 		if !e.gone {
 			fx.release(e.Frame, Delivered)
 		}
+	}
+	if it, _ := c.next(rail, l); it != nil {
+		fx.Wake.Add(rail)
 	}
 }
 

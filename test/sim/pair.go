@@ -292,7 +292,6 @@ func (s *Sim) written(e *end) {
 	fx := s.effects()
 	e.side.core.Written(e.conn.rail, e.conn.generation, fx)
 	s.carryOut(e.side, fx)
-	s.write(e, false)
 	s.letGo(e)
 }
 
