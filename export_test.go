@@ -31,3 +31,6 @@ func (c *Communicator) Flood(rank int) (err error) {
 	}
 	return err
 }
+
+// Expanded is the configuration with a rail for each interface that "auto" stands for.
+func (c Config) Expanded() (Config, error) { return c.expand() }

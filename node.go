@@ -139,7 +139,9 @@ func (c Config) expand() (Config, error) {
 	auto := c.Rails[0]
 	c.Rails = nil
 	for _, d := range found {
-		c.Rails = append(c.Rails, Rail{Name: d.Interface, Protocol: auto.Protocol, Device: d.Interface, CPUs: auto.CPUs})
+		r := auto
+		r.Name, r.Device = d.Interface, d.Interface
+		c.Rails = append(c.Rails, r)
 	}
 	return c, nil
 }

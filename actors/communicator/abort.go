@@ -64,7 +64,7 @@ func (g *Group) AbortCause(from op.Rank, a *messages.Abort) error {
 	if where := a.GetRank(); int(where) < g.Size && op.Rank(where) != g.Rank {
 		from = op.Rank(where) // who sent it passes it on
 	}
-	return &fault.AbortError{Rank: from, Node: g.Nodes[from], Code: code, Reason: a.GetReason()}
+	return &fault.AbortError{Rank: from, Node: g.Nodes[from], Code: code, Reason: WireText(a.GetReason())}
 }
 
 // asLost finds the lost rank in a cause.

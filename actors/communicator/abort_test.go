@@ -51,6 +51,14 @@ func TestAnAbortNamesWhoIsMeant(t *testing.T) {
 	}
 }
 
+func TestAReasonOfAnotherRankIsClipped(t *testing.T) {
+	g := quietNode(1).NewGroup(1, "train", 0, []string{"a", "b"}, nil, nil)
+	long := &messages.Abort{LostRank: -1, Rank: 1, Reason: strings.Repeat("x", 10*maxText)}
+	if text := g.AbortCause(1, long).Error(); len(text) > 2*maxText || !strings.Contains(text, "xxx") {
+		t.Errorf("a reason of %d bytes became an error of %d", len(long.Reason), len(text))
+	}
+}
+
 func TestTextForTheWire(t *testing.T) {
 	for _, s := range []string{"", "plain", "\xff", strings.Repeat("é", maxText),
 		"x" + strings.Repeat("世", maxText), strings.Repeat("\x80", 2*maxText),
