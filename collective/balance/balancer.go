@@ -118,7 +118,7 @@ func (b *Balancer) Observe(set []Window) (changed bool) {
 	if changed = b.decide(c, took, rescaled); changed {
 		k.last = 0
 	}
-	if changed || rescaled || k.sets < settlingSets {
+	if changed || rescaled || !atRest {
 		changed = b.teach(c) || changed
 	}
 	changed = b.lead(c) || changed

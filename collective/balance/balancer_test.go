@@ -170,7 +170,7 @@ func TestOneSizeTeachesItsNeighbours(t *testing.T) {
 	w := randomWorld(3)
 	w.alpha, w.rate, w.ranks = []float64{50e-6, 50e-6}, []float64{1e9, 0.25e9}, 4
 	w.start(false)
-	for range 3 {
+	for w.b.classes[ClassOf(4<<20)].mode == settling {
 		w.set(4 << 20)
 	}
 	for _, size := range []int{1 << 20, 2 << 20, 8 << 20, 16 << 20} {

@@ -31,3 +31,36 @@ func TestBriefOperationsOverTokenBucketsComeNearTheBestDivision(t *testing.T) {
 		}
 	}
 }
+
+// A program that goes from small operations to large ones, as node demo does: each size must begin
+// with a good division, since what has brief operations behind a shaper take is no rail's rate. What
+// ten operations of 16 MiB take in the wrong one, the user waits for.
+func TestLargerSizesBeginWellAfterBriefOnesOverTokenBuckets(t *testing.T) {
+	const seeds = 20
+	for _, rate := range [][]float64{{50e6, 50e6}, {60e6, 15e6}} {
+		for _, saved := range []float64{1e-3, 2e-3, 4e-3} { // seconds
+			var sum float64
+			sizes := 0
+			for seed := range uint64(seeds) {
+				w := newBuckets(seed, rate, []float64{rate[0] * saved, rate[1] * saved})
+				w.jitter = 0.3
+				for size := 1 << 10; size <= 16<<20; size *= 4 {
+					if s := w.shares(size); size >= 1<<20 {
+						sizes++
+						sum += max(float64(s[0])/rate[0], float64(s[1])/rate[1]) *
+							(rate[0] + rate[1]) / float64(s[0]+s[1])
+					}
+					for end := w.now + 0.6; w.now < end; {
+						w.step(size)
+					}
+				}
+			}
+			over := sum / float64(sizes)
+			t.Logf("rates %v, bursts of %v s: %.3f times the best division", rate, saved, over)
+			if over > 1.3 {
+				t.Errorf("rates %v, bursts of %v s: operations of a new size take %.2f times the best",
+					rate, saved, over)
+			}
+		}
+	}
+}

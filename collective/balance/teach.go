@@ -5,12 +5,15 @@ import (
 	"slices"
 )
 
-// teach applies the model to near classes that have no measurements of their own.
+// teach applies the model to near classes that have no measurements of their own: to larger ones only
+// from one that is settled, and quiet. Behind a shaper the times of brief operations are of what rails
+// had saved up, and lines through them promise anything of larger ones.
 func (b *Balancer) teach(c Class) (changed bool) {
+	sound := b.classes[c].mode == settled && b.classes[c].own.quiet()
 	for near := max(int(c)-reach, 0); near <= min(int(c)+reach, Classes-1); near++ {
 		k := &b.classes[near]
 		led := near < int(c) && b.undivided(Class(near))
-		if led || k.sets > 0 || k.form != b.classes[c].form {
+		if led || near > int(c) && !sound || k.sets > 0 || k.form != b.classes[c].form {
 			continue
 		}
 		want, seconds, ok := b.best(Class(near))
