@@ -9,8 +9,8 @@ import (
 	"github.com/polyrail/polyrail/railactors"
 )
 
-// maxEarly bounds what one operation keeps of each peer's early frames and grants, by number; by
-// bytes they are bounded by the credits that this node gave.
+// maxEarly bounds what one operation keeps of each peer's early frames, by number; by bytes they are
+// bounded by the credits that this node gave.
 const maxEarly = 4096
 
 // maxUncredited bounds the early bytes of one rank that came without credit, because this node had

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -139,6 +140,32 @@ func TestAnEarlyFrameThatWasTornIsNoLongerTheOperations(t *testing.T) {
 	defer o.mu.Unlock()
 	if whole, _ := o.drain(); len(whole) != 1 || whole[0] != landed[1].Receiver || len(o.early) != 0 {
 		t.Errorf("the operation has %v, and waits for %v; want the frame that arrived", whole, o.early)
+	}
+}
+
+// A rank that asks again and again takes one place, and leaves that of another rank free: each gets
+// one grant when the operation is called here.
+func TestARankThatWantsOftenIsKeptOnce(t *testing.T) {
+	g := testGroup(t, 1)
+	often, other := new(railactors.Peer), new(railactors.Peer)
+	g.Attach(1, often)
+	g.ranks[other] = 2
+	h := wire.Header{Kind: wire.KindWant, Seq: 1}
+	for range 2 * maxEarly {
+		if err := g.Wanted(often, &h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Wanted(other, &h); err != nil {
+		t.Fatal(err)
+	}
+	o, err := g.find(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.mu.Unlock()
+	if _, wants := o.drain(); !slices.Equal(wants, []*railactors.Peer{often, other}) {
+		t.Errorf("%d grants are to be given, want one to each of two ranks", len(wants))
 	}
 }
 

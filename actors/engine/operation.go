@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -357,7 +358,7 @@ func (o *Operation) wanted(from *railactors.Peer) bool {
 	if o.phase == phaseRunning {
 		return true
 	}
-	if len(o.wants) < maxEarly {
+	if !slices.Contains(o.wants, from) { // one grant is for all that waits there
 		o.wants = append(o.wants, from)
 	}
 	return false
