@@ -20,6 +20,7 @@ type device struct {
 	selector  string
 	choice    atomic.Pointer[nic.Choice] // its interface may change, and its address does not
 	unbound   error                      // why sockets are bound to the address only
+	unlimited atomic.Pointer[error]      // why they take any amount of what is not sent yet; nil: they don't
 	addr      string
 	listeners []*net.TCPListener
 
@@ -44,7 +45,7 @@ type incoming struct {
 func openDevice(o Options, selector string, chosen nic.Choice, port int) (*device, error) {
 	d := &device{options: o, selector: selector, incoming: make(chan incoming)}
 	d.choice.Store(&chosen)
-	byAddress, err := d.listen(port, o.control(""))
+	byAddress, err := d.listen(port, d.control(""))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (d *device) listenOnInterface(first *net.TCPListener) (*net.TCPListener, er
 	if err := setReusePort(raw, true); err != nil {
 		return nil, err
 	}
-	tune := d.options.control(d.chosen().Interface)
+	tune := d.control(d.chosen().Interface)
 	second, err := d.listen(first.Addr().(*net.TCPAddr).Port, func(network, address string, raw syscall.RawConn) error {
 		if err := setReusePort(raw, true); err != nil {
 			return err
@@ -110,13 +111,17 @@ func (d *device) listenOnInterface(first *net.TCPListener) (*net.TCPListener, er
 	return second, nil
 }
 
-// Chosen names the interface and the address, and why the sockets are not bound to the
-// interface, where the system did not let them.
+// Chosen names the interface and the address, and what the system did not let the sockets have: their
+// interface, and a limit of what waits in them.
 func (d *device) Chosen() string {
+	text := d.chosen().String()
 	if d.unbound != nil {
-		return fmt.Sprintf("%v (bound to the address only: %v)", d.chosen(), d.unbound)
+		text += fmt.Sprintf(" (bound to the address only: %v)", d.unbound)
 	}
-	return d.chosen().String()
+	if err := d.unlimited.Load(); err != nil {
+		text += fmt.Sprintf(" (sockets without a limit of unsent bytes: %v)", *err)
+	}
+	return text
 }
 
 func (d *device) Addr() string { return d.addr }
@@ -181,7 +186,7 @@ func (d *device) Dial(ctx context.Context, addr string) (transport.Conn, error) 
 	defer context.AfterFunc(d.open, cancel)()
 	dialer := net.Dialer{
 		LocalAddr: &net.TCPAddr{IP: chosen.Addr.AsSlice()},
-		Control:   late(d.options.control(through)),
+		Control:   late(d.control(through)),
 		KeepAlive: -1,
 	}
 	c, err := dialer.DialContext(ctx, "tcp", addr)

@@ -14,7 +14,8 @@ type controlFunc = func(network, address string, c syscall.RawConn) error
 
 // control sets the options, and binds the socket to an interface if one is given. That has
 // to happen before the connection: buffers decide the window scale, the interface the route.
-func (o Options) control(through string) controlFunc {
+func (d *device) control(through string) controlFunc {
+	o := d.options
 	return func(_, _ string, c syscall.RawConn) error {
 		return onDescriptor(c, func(fd int) error {
 			for _, opt := range []struct {
@@ -28,9 +29,15 @@ func (o Options) control(through string) controlFunc {
 				if opt.value == 0 {
 					continue
 				}
-				if err := unix.SetsockoptInt(fd, opt.level, opt.name, opt.value); err != nil {
-					return fmt.Errorf("%s to %d: %w", opt.what, opt.value, err)
+				err := unix.SetsockoptInt(fd, opt.level, opt.name, opt.value)
+				if err == nil {
+					continue
 				}
+				err = fmt.Errorf("%s to %d: %w", opt.what, opt.value, err)
+				if opt.name != unix.TCP_NOTSENT_LOWAT || o.NotSentLowWater != 0 {
+					return err
+				}
+				d.unlimited.Store(&err) // nobody has asked for it: grants wait longer, no more
 			}
 			if o.Congestion != "" {
 				if err := setCongestion(fd, o.Congestion); err != nil {
