@@ -365,25 +365,6 @@ func TestAnotherClusterIsNamedOverSockets(t *testing.T) {
 	closeAll(t, a, b)
 }
 
-func TestFewStrangersAreToldOf(t *testing.T) {
-	var s strangers
-	now := time.Now()
-	told := 0
-	for i := range 10 * maxStrangers {
-		for range 2 {
-			if s.due(fmt.Sprint("host", i), now) {
-				told++
-			}
-		}
-	}
-	if told != maxStrangers || len(s.told) != maxStrangers {
-		t.Errorf("%d are told of, %d remembered", told, len(s.told))
-	}
-	if later := now.Add(strangerReminder); !s.due("host0", later) || s.due("host0", later) || len(s.told) != 1 {
-		t.Errorf("after %v one is not told of once: %v", strangerReminder, s.told)
-	}
-}
-
 func TestTheBoundAddressIsNamedWhenItIsTaken(t *testing.T) {
 	bubble.Nodes(t, func(t *testing.T) {
 		network := memnet.New()

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/polyrail/polyrail/collective/reminder"
 )
 
 // memberlistLogger passes memberlist's log on. What matters in it comes to us as errors and events
@@ -20,20 +22,16 @@ func memberlistLogger(l *slog.Logger) *log.Logger {
 // cannotAccept is before the reason in memberlist's line, which comes again each second.
 const cannotAccept = "Error accepting TCP connection: "
 
-// acceptReminder is the time between two warnings of that.
-const acceptReminder = time.Minute
-
 // logWriter is called by one goroutine at a time.
 type logWriter struct {
-	log    *slog.Logger
-	warned time.Time // that it can't accept
+	log  *slog.Logger
+	told reminder.Reminders // that it can't accept
 }
 
 func (w *logWriter) Write(p []byte) (int, error) {
 	text := strings.TrimSpace(string(p))
 	_, reason, deaf := strings.Cut(text, cannotAccept)
-	if now := time.Now(); deaf && now.Sub(w.warned) >= acceptReminder {
-		w.warned = now
+	if deaf && w.told.Due(cannotAccept, time.Now()) {
 		w.log.Warn("gossip can't accept connections: other nodes can't join by this one", "error", reason)
 	} else if w.log.Enabled(context.Background(), slog.LevelDebug) {
 		w.log.Debug(text)

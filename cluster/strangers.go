@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"github.com/polyrail/polyrail/collective/reminder"
 )
 
 // A stream that begins with another label is of another cluster: one of the two names is wrong, or
 // the address is. Both ends say so. An address is told of once in a while, and few of them.
 const (
-	maxStrangers     = 64 // addresses that are remembered; others are not in the log
-	strangerReminder = time.Minute
 	maxStrangersName = 64 // bytes of its cluster's name in the log
 
 	msgLabelled = 244 // what memberlist puts before a label and its length
@@ -25,29 +25,17 @@ const (
 	maxUnread = 64 << 10
 )
 
-// strangers are the addresses that were told of, and when.
+// strangers are the addresses that were told of.
 type strangers struct {
 	mu   sync.Mutex
-	told map[string]time.Time
+	told reminder.Reminders
 }
 
 // due reports whether to tell of an address now.
 func (s *strangers) due(host string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for h, at := range s.told {
-		if now.Sub(at) >= strangerReminder {
-			delete(s.told, h)
-		}
-	}
-	if _, told := s.told[host]; told || len(s.told) >= maxStrangers {
-		return false
-	}
-	if s.told == nil {
-		s.told = make(map[string]time.Time)
-	}
-	s.told[host] = now
-	return true
+	return s.told.Due(host, now)
 }
 
 // stranger refuses a stream that begins with header, which is not that of this cluster.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/reminder"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -21,10 +22,8 @@ import (
 // This file opens the rails' devices: at the start, and later those that are absent then, or whose
 // address changes. An interface that is down must not keep a node from using its other ones.
 
-// How long an absent device is left alone, and how often it is logged.
 const (
-	reopenAfter  = time.Second
-	remindAfter  = time.Minute
+	reopenAfter  = time.Second // how long an absent device is left alone
 	maxAddrBytes = 256
 )
 
@@ -182,26 +181,11 @@ func elsewhere(old, addr string) bool {
 	return err == nil && errIs == nil && was.Addr() != is.Addr() && was.Addr().Is4() == is.Addr().Is4()
 }
 
-// complaint is what is wrong with a rail, as the log has it.
-type complaint struct {
-	text string
-	at   time.Time
-}
-
-// due reports whether the log is to say so: where it is another fault, or the last line is long ago.
-func (c *complaint) due(err error) bool {
-	now := time.Now()
-	if err.Error() == c.text && now.Sub(c.at) < remindAfter {
-		return false
-	}
-	c.text, c.at = err.Error(), now
-	return true
-}
-
 // reopen tries until an absent device can be opened. False if Close came first.
 func (f *Fabric) reopen(i int) bool {
 	r := f.rails[i]
-	said := complaint{r.absence.Error(), time.Now()}
+	var said reminder.Reminders
+	said.Due(r.absence.Error(), time.Now()) // openDevices has told it
 	timer := time.NewTimer(reopenAfter)
 	defer timer.Stop()
 	for {
@@ -214,7 +198,7 @@ func (f *Fabric) reopen(i int) bool {
 		if err == nil {
 			return f.came(i, device)
 		}
-		if said.due(err) {
+		if said.Due(err.Error(), time.Now()) {
 			f.log.Warn("rail is absent still", "rail", r.name, "error", err)
 		}
 		timer.Reset(reopenAfter)

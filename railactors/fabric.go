@@ -24,6 +24,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/collective/reminder"
 	"github.com/polyrail/polyrail/railactors/board"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -163,14 +164,14 @@ func (f *Fabric) RailName(i int) string { return f.rails[i].name }
 // listen accepts a rail's connections. It lives as long as the device, above whatever restarts.
 func (f *Fabric) listen(i int, device transport.Device) {
 	r := f.rails[i]
-	var said complaint
+	var said reminder.Reminders
 	for failures := 0; ; {
 		conn, err := device.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			if said.due(err) {
+			if said.Due(err.Error(), time.Now()) {
 				f.log.Warn("rail can't accept", "rail", r.name, "error", err)
 			}
 			failures++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/collective/reminder"
 	"github.com/polyrail/polyrail/railactors/transport"
 )
 
@@ -24,7 +25,7 @@ func (f *Fabric) watchLink(ctx context.Context, i int, device transport.Device) 
 	if !ok {
 		return
 	}
-	var said complaint
+	var said reminder.Reminders
 	for failures := 1; ; failures++ {
 		err := w.WatchLink(ctx, func(up bool) { f.linkChanged(i, up) })
 		if ctx.Err() != nil {
@@ -34,7 +35,7 @@ func (f *Fabric) watchLink(ctx context.Context, i int, device transport.Device) 
 			f.log.Debug("the link can't be watched", "rail", r.name)
 			return
 		}
-		if said.due(err) {
+		if said.Due(err.Error(), time.Now()) {
 			f.log.Warn("the link isn't watched, trying on", "rail", r.name, "error", err)
 		}
 		select {

@@ -1,8 +1,10 @@
 package aggregation
 
 import (
+	"context"
 	"errors"
 	"iter"
+	"log/slog"
 
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
@@ -21,12 +23,17 @@ func (g *group) end(cause error) {
 	}
 	g.cause = cause
 	g.holds++
+	served := g.folded > 0
 	g.mu.Unlock()
 	defer g.leave()
 	s := g.server
 	s.unregister(g, cause)
-	s.log.Info("aggregation group ended", "group", groupText(g.id), "communicator", g.name, "rail", g.rail,
-		"reason", cause)
+	level := slog.LevelInfo
+	if !served {
+		level = s.level("ended", g.name, g.rail)
+	}
+	s.log.Log(context.Background(), level, "aggregation group ended", "group", groupText(g.id),
+		"communicator", g.name, "rail", g.rail, "reason", cause)
 	g.tellOthers(cause)
 	if g.vigil != nil {
 		g.vigil.Stop()

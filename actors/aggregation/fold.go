@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/op"
@@ -103,6 +104,10 @@ func (g *group) fold(number uint64, out []sharp.Action) []sharp.Action {
 	}
 	g.mu.Unlock()
 
+	if number == 0 {
+		g.server.log.Info("aggregation group serves", "group", groupText(g.id), "communicator", g.name,
+			"rail", g.rail, "members", strings.Join(g.names, " "), "reserved bytes", g.reserved)
+	}
 	err := g.compute(f, o)
 	if d.Kind == op.KindBroadcast && g.parent == nil && len(f.operands[value]) != int(f.response.Length) {
 		err = fmt.Errorf("nobody has sent what is broadcast")

@@ -40,8 +40,9 @@ func (s *Server) Request(from string, m *messages.TreeRequest) {
 		return
 	}
 	if refusal != "" {
-		s.log.Info("aggregation group refused", "group", groupText(m.GetGroup()), "from", from,
-			"reason", clip(refusal))
+		level := s.level("refused", m.GetName(), m.GetRail())
+		s.log.Log(context.Background(), level, "aggregation group refused",
+			"group", groupText(m.GetGroup()), "from", from, "reason", clip(refusal))
 	}
 	s.send(from, &messages.Rendezvous{Body: &messages.Rendezvous_TreeAnswer{TreeAnswer: &messages.TreeAnswer{
 		Group: m.GetGroup(), Refusal: clip(refusal)}}})
@@ -258,8 +259,8 @@ func (s *Server) begin(g *group, m *messages.TreeRequest) error {
 	if !s.register(g) {
 		return s.undo(g, s.closedError())
 	}
-	s.log.Info("aggregation group made", "group", groupText(g.id), "communicator", g.name, "rail", g.rail,
-		"members", strings.Join(g.names, " "), "reserved bytes", g.reserved)
+	s.log.Debug("aggregation group made", "group", groupText(g.id), "communicator", g.name,
+		"rail", g.rail, "members", strings.Join(g.names, " "), "reserved bytes", g.reserved)
 	s.tell(s.pid, &begin{group: g})
 	for p := range g.neighbours() { // one that was lost before the group was known
 		if err := p.Lost(); err != nil {

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/polyrail/polyrail/collective/fault"
+	"github.com/polyrail/polyrail/collective/reminder"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors"
@@ -54,6 +56,17 @@ type Server struct {
 	admitted map[uint64]*group // that have memory reserved, by id
 	reserved int64             // bytes
 	past     past
+	told     reminder.Reminders // why groups are refused, and end before they have served
+}
+
+// level is that of a line about a group that serves nobody: others ask for the next one at once.
+func (s *Server) level(about, communicator, rail string) slog.Level {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told.Due(about+" "+rail+" "+communicator, time.Now()) {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
 }
 
 // New starts the server of a node. A rail of the configuration that the fabric lacks is left out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/op"
+	"github.com/polyrail/polyrail/collective/reminder"
 	"github.com/polyrail/polyrail/collective/sharp"
 	"github.com/polyrail/polyrail/messages"
 	"github.com/polyrail/polyrail/railactors"
@@ -42,6 +44,15 @@ type treeLeader struct {
 	core *sharp.Leader
 	rail string
 	all  map[string]*messages.ViewMember // that offered themselves
+	told reminder.Reminders              // why there is no tree
+}
+
+// level is that of a line that says why there is no tree: attempts go on while there is none.
+func (l *treeLeader) level(about string) slog.Level {
+	if l.told.Due(about, time.Now()) {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
 }
 
 // openTree is a group that this rank is a member of.
@@ -151,9 +162,14 @@ func (t *trees) do(rail int, l *treeLeader, a *sharp.LeaderAction) {
 				Results: uint32(n.TreeResults), Node: l.all[layout[layout.Above(rank)].Node], Deep: layout.Deep()}}})
 		}
 	case sharp.Propose:
+		if a.Group != 0 {
+			l.told.Forget()
+			n.Log.Info("tree made", "communicator", g.Name, "rail", l.rail)
+		}
 		n.tell(t.coordinator, proposeTree{rail, a.Group})
 	case sharp.Lose:
-		n.Log.Info("tree given up", "communicator", g.Name, "rail", l.rail, "reason", a.Reason)
+		n.Log.Log(t.ctx, l.level("tree given up"), "tree given up", "communicator", g.Name,
+			"rail", l.rail, "reason", a.Reason)
 		t.everybody(&messages.Control{Body: &messages.Control_TreeLost{TreeLost: &messages.TreeLost{
 			Group: a.Group, Reason: WireText(a.Reason), Fence: true}}})
 	case sharp.Repair:
@@ -230,8 +246,8 @@ func (t *trees) rendezvous(m *Rendezvous) {
 			}
 		case *messages.Rendezvous_TreeAnswer:
 			if refusal := b.TreeAnswer.GetRefusal(); refusal != "" {
-				t.group.node.Log.Info("tree refused", "communicator", t.group.Name, "rail", l.rail,
-					"peer", m.From, "reason", WireText(refusal))
+				t.group.node.Log.Log(t.ctx, l.level("refused by "+m.From), "tree refused",
+					"communicator", t.group.Name, "rail", l.rail, "peer", m.From, "reason", WireText(refusal))
 			}
 			t.lead(rail, l.core.Answer(time.Now(), m.From, b.TreeAnswer.GetGroup(),
 				b.TreeAnswer.GetRefusal(), random(), nil))
