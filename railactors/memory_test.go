@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -130,6 +131,26 @@ func TestAMemberOfAnotherHostIsNotLetIn(t *testing.T) {
 			t.Error("memory connects them")
 		}
 		exchange(n, ab, ba, 1, 10)
+	})
+}
+
+// Hosts that were given one name by mistake share no memory. What is said of the rail names the cause,
+// on both ends.
+func TestMemoryThatIsNotSharedIsPutDownToTheHosts(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		onOneHost(b, net)
+		n := b.start("a", "b")
+		net.Cut("b", "memory")
+		ab, ba := meet(n[0], n[1], true)
+		for _, p := range []*Peer{ab, ba} {
+			p.mu.Lock()
+			said := p.obstacles()
+			p.mu.Unlock()
+			if !strings.HasPrefix(said, "rail shm (both nodes are said to be on one host") ||
+				!strings.Contains(said, "--host") {
+				t.Errorf("%s", said)
+			}
+		}
 	})
 }
 

@@ -85,18 +85,24 @@ func (p *Peer) obstacles() string {
 var (
 	errNotDialed   = errors.New("it has not dialed")
 	errNotAnswered = errors.New("it has not answered yet")
+	errNotHere     = errors.New("both nodes are said to be on one host: if they are not, give each host " +
+		"another name (--host), or rails stay unused")
 )
 
 // obstacle is what keeps a rail from being connected, as far as it is known here. The caller holds
 // mu.
 func (p *Peer) obstacle(rail int) error {
+	err := errNotDialed
 	switch {
 	case p.attempts[rail] != nil:
-		return p.attempts[rail]
+		err = p.attempts[rail]
 	case p.dials:
-		return errNotAnswered
+		err = errNotAnswered
 	}
-	return errNotDialed
+	if rail == p.fabric.memory {
+		return fmt.Errorf("%w: %w", errNotHere, err)
+	}
+	return err
 }
 
 // nearReady is called when a rail was connected. The caller holds mu.
