@@ -30,7 +30,8 @@ type Config struct {
 	Nodes int
 	// Bind is where gossip listens, ADDR:PORT; port 0 takes a free one. Advertise is what the
 	// others are told instead, where they differ. A node that listens on 0.0.0.0 tells them its
-	// address on the way to the first of Join, or else a private one.
+	// address on the way to the first of Join that is an address, or else its first rail's, or else a
+	// private one.
 	Bind, Advertise string
 	Join            []string // ADDR:PORT of nodes to join; some may be down, one may be this node
 	// Rendezvous is a store by which nodes find each other, besides Join or in place of it.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,8 +32,10 @@ type Config struct {
 	Cluster     string // packets of clusters with another name are refused
 	Bind        string // ADDR:PORT to listen on, TCP and UDP; port 0 takes a free one, an empty ADDR all interfaces
 	// Advertise is ADDR:PORT for the others to use. Empty: what is bound. Of all interfaces that is
-	// the one that leads to the first seed, or else a private one.
+	// the one that leads to the first seed, or else the first of Reached, or else a private one.
 	Advertise string
+	// Reached are addresses, ADDR:PORT, at which others reach this host. Their ports don't matter.
+	Reached []string
 	// Join lists seeds, ADDR:PORT. They need not be up yet, and may include this node itself.
 	Join []string
 	// Store, if set, is where nodes leave their addresses for one another, besides Join.
@@ -230,7 +233,7 @@ func (c *Config) memberlist() (*memberlist.Config, error) {
 			m.BindAddr = tcp.IP.String()
 		} else {
 			// All interfaces, of both families. Under no other name memberlist looks for one to advertise.
-			m.BindAddr, m.AdvertiseAddr = "0.0.0.0", towards(c.Join)
+			m.BindAddr, m.AdvertiseAddr = "0.0.0.0", cmp.Or(towards(c.Join), routed(c.Reached))
 		}
 		m.BindPort = tcp.Port
 		m.AdvertisePort = tcp.Port

@@ -80,6 +80,17 @@ func towards(seeds []string) string {
 	return ""
 }
 
+// routed is the first of the addresses that other hosts may reach. Empty: there is none.
+func routed(addrs []string) string {
+	for _, addr := range addrs {
+		ap, err := netip.ParseAddrPort(addr)
+		if err == nil && ap.Addr().IsGlobalUnicast() {
+			return ap.Addr().Unmap().String()
+		}
+	}
+	return ""
+}
+
 // FinalAdvertiseAddr implements memberlist.Transport. The error says what helps.
 func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr, port, err := s.NetTransport.FinalAdvertiseAddr(ip, port)

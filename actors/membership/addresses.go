@@ -19,6 +19,15 @@ func (n *node) addresses() (rails []view.Rail) {
 	return rails
 }
 
+// reached are the addresses of the rails, in the order of the configuration.
+func (n *node) reached() (addrs []string) {
+	rails := n.fabric.Rails() // by name
+	for _, r := range n.config.Rails.Rails {
+		addrs = append(addrs, rails[n.fabric.RailIndex(r.Name)].Addr)
+	}
+	return addrs
+}
+
 // moved tells the core of rails whose devices have come since.
 func (a *nodeActor) moved() {
 	if rails := a.node.addresses(); !slices.Equal(rails, a.rails) {

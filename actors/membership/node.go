@@ -104,7 +104,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		shrinks: make(map[string]*communicatorCall), forming: make(map[uint64]*forming)}
 	n.pid = n.system.Root.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return forming },
 		actor.WithDispatcher(n.warm)), "node")
-	cfg.Cluster.Network = n.hooks.Gossip
+	cfg.Cluster.Network, cfg.Cluster.Reached = n.hooks.Gossip, n.reached()
 	node.gossip, err = cluster.Start(ctx, cfg.Cluster, &gossipHandler{n})
 	if err != nil {
 		return fail(err)
