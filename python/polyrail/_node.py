@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import select
+from datetime import timedelta
 from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union
 
 from ._abi import EVENTS, OK, CError, CEvent, CRail, check, lib
@@ -65,8 +66,9 @@ class Node(Closable):
         address, a CIDR or auto.
 
         settings are the other flags of "node run", with underscores: rank_timeout="1s",
-        order="free". What is left out comes from the environment (POLYRAIL_RANK_TIMEOUT) and from
-        the file that config names. log_level says what is logged to standard error ("warn").
+        order="free". A time may be a datetime.timedelta. What is left out comes from the environment
+        (POLYRAIL_RANK_TIMEOUT) and from the file that config names. log_level says what is logged to
+        standard error ("warn").
         """
         lines = b""
         for key, value in {"name": name, "bind": bind, "join": join, "rail": rails, **settings}.items():
@@ -170,6 +172,8 @@ def _values(value: Any) -> list[str]:
         return []
     if isinstance(value, bool):
         return ["on" if value else "off"]
+    if isinstance(value, timedelta):
+        return [f"{value // timedelta(microseconds=1)}us"]
     if isinstance(value, (list, tuple)):
         return [str(v) for v in value]
     return [str(value)]

@@ -17,6 +17,7 @@ import time
 import unittest
 import unittest.mock
 import weakref
+from datetime import timedelta
 
 import polyrail
 from polyrail import _abi, _work
@@ -390,6 +391,12 @@ class Zero:
 
 
 class Alone(unittest.TestCase):
+    def test_a_setting_that_is_a_time_has_a_unit(self):
+        with self.assertRaisesRegex(polyrail.ConfigError, 'operation-timeout.*"1" has no unit.*"1s"'):
+            node("x", operation_timeout=1)
+        with self.assertRaisesRegex(polyrail.ConfigError, "rank timeout 1.5ms"):  # too short, and understood
+            node("x", rank_timeout=timedelta(milliseconds=1.5))
+
     def test_wrong_arguments_are_named(self):
         with self.assertRaisesRegex(polyrail.ConfigError, "nonsense"):
             node("x", nonsense=1)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -84,7 +85,11 @@ func applyOne(flags *pflag.FlagSet, f *pflag.Flag, file *config) error {
 func Set(flags *pflag.FlagSet, name, value string) error {
 	err := flags.Set(name, value)
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
-		return invalid.Unwrap()
+		err = invalid.Unwrap()
+	}
+	_, notANumber := strconv.ParseFloat(value, 64)
+	if err != nil && notANumber == nil && flags.Lookup(name).Value.Type() == "duration" {
+		return fmt.Errorf("%q has no unit: a time is written like \"1s\" or \"500ms\"", value)
 	}
 	return err
 }

@@ -134,6 +134,7 @@ func TestFaultsNameTheirSource(t *testing.T) {
 		{"another spelling of a key", "ranks: 2\nRanks: 3", "", []string{`unknown key "Ranks"`}},
 		{"a key twice", "ranks: 2\nranks: 3", "", []string{"node.yaml", "already defined"}},
 		{"a second document", "ranks: 2\n---\nranks: 3", "", []string{"node.yaml", "second document"}},
+		{"a time without a unit", "rank-timeout: 2", "", []string{"key rank-timeout", `"2" has no unit`, `"1s"`}},
 		{"several of what there is one of", "ranks: [2, 3]", "", []string{"key ranks", "one value is wanted"}},
 		{"a list in a list", "sizes: [[8]]", "", []string{"key sizes", "a value or a list"}},
 		{"keys for a value", "sizes: {a: 8}", "", []string{"key sizes", "a value or a list"}},
