@@ -107,3 +107,48 @@ func TestAFarewellIsNotOvertakenByAnotherRailsConnection(t *testing.T) {
 		}
 	})
 }
+
+// A node leaves and is used again at once, by the same process. The new session does not dial before
+// the farewell of the former one is over: it would pass for a process that has started over.
+func TestTheNextSessionAwaitsTheFarewell(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		open := b.open
+		var ways []*injected.Transport
+		b.open = func(host string) transport.Transport {
+			ways = append(ways, injected.Wrap(open(host), injected.Options{Delay: time.Millisecond}))
+			return ways[len(ways)-1]
+		}
+		n := b.start("a", "b") // a dials
+		ab, ba := join(n[0], n[1])
+		delay := func(d time.Duration) {
+			for _, w := range ways {
+				w.SetDelay(d)
+			}
+		}
+		delay(partTimeout / 2)
+		ab.leave()
+		ab.look()
+		synctest.Wait() // the farewell is on its way
+		delay(time.Millisecond)
+		again := n[0].connect(n[1])
+		if again == ab {
+			t.Fatal("the former session goes on")
+		}
+		<-time.After(partTimeout / 4)
+		if c := net.Connections(); c != 1 || ab.Lost() != nil {
+			t.Errorf("%d connections before the farewell is over, %v", c, ab.Lost())
+		}
+		n[1].await("that a has left", func() bool { return n[1].left[ba] == 1 || n[1].lost["a"] != nil })
+		back := n[1].connect(n[0])
+		for _, p := range []*Peer{again, back} {
+			if err := p.WaitReady(b.t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		n[1].mu.Lock()
+		defer n[1].mu.Unlock()
+		if err := n[1].lost["a"]; err != nil {
+			t.Errorf("b was told %v", err)
+		}
+	})
+}
