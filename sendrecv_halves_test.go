@@ -58,6 +58,7 @@ func TestAHalfThatFailsEndsItsSendRecv(t *testing.T) {
 					}
 					return nil
 				})
+				<-time.After(time.Second) // that a message was given up is on its way
 				before := slices.Clone(buf)
 				b.each(func(i int) error { // the next messages, with the same tags
 					mine, theirs := sent, received
