@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/railactors/dispatch"
 	"github.com/polyrail/polyrail/railactors/supervise"
@@ -98,6 +99,30 @@ func (f *Fabric) startActors() error {
 		f.warm.Close()
 	}
 	return err
+}
+
+// givenUp: an actor stops that all peers need. Unless Close stops it, it has panicked too often.
+// Without it nobody is connected or watched: what waits for a peer ends, and says why.
+func (f *Fabric) givenUp(pid *actor.PID) {
+	f.mu.Lock()
+	if f.closed || f.failed != nil {
+		f.mu.Unlock()
+		return
+	}
+	f.failed = fmt.Errorf("%w: actor %q of this node panicked too often and was stopped, see its log",
+		fault.ErrInternal, pid.Id)
+	f.mu.Unlock()
+	f.log.Error("this node connects to no other one any more", "error", f.failed)
+	for _, p := range f.snapshot() {
+		p.lose(f.failed.Error())
+	}
+}
+
+// Failed is why the fabric connects nobody any more, or nil.
+func (f *Fabric) Failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
 }
 
 // stopActors ends the tree. The peers come first: they tell the rails.

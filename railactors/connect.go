@@ -43,6 +43,10 @@ func (f *Fabric) introduce(r Remote) (p *Peer, fresh bool, err error) {
 		f.mu.Unlock()
 		return nil, false, fmt.Errorf("connection to node %q: %w", r.Node, fault.ErrClosed)
 	}
+	if f.failed != nil {
+		f.mu.Unlock()
+		return nil, false, fmt.Errorf("connection to node %q: %w", r.Node, f.failed)
+	}
 	old := f.peers[r.Node]
 	if old != nil && old.incarnation != r.Incarnation && old.Lost() == nil {
 		f.mu.Unlock()

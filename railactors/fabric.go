@@ -67,6 +67,7 @@ type Fabric struct {
 	heldOf   map[string]int              // by address
 	shaking  map[transport.Conn]struct{} // in a handshake
 	closed   bool                        // no more peers
+	failed   error                       // why it connects nobody any more; nil: it does
 	down     bool                        // no more goroutines
 }
 

@@ -54,6 +54,9 @@ func (a *office) Receive(ctx actor.Context) {
 		if a.timer != nil {
 			a.timer.Stop()
 		}
+		if _, restarts := m.(*actor.Restarting); !restarts {
+			a.fabric.givenUp(ctx.Self())
+		}
 	}
 	a.receive(ctx)
 }

@@ -28,6 +28,8 @@ func (s *railSupervisor) Receive(ctx actor.Context) {
 			}, actor.WithDispatcher(s.fabric.warm), s.strategy.Props()), "rail-"+r.name+"-"))
 		}
 		s.begun()
+	case *actor.Stopping:
+		s.fabric.givenUp(ctx.Self())
 	default:
 		s.fabric.unknown(ctx)
 	}
