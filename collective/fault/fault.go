@@ -120,6 +120,9 @@ func (e *RailError) Error() string {
 func (e *RailError) Unwrap() error        { return e.Err }
 func (e *RailError) Is(target error) bool { return target == ErrRail }
 
+// MaxListed bounds the nodes that an error names.
+const MaxListed = 16
+
 // List names the first of some culprits, and says how many more there are.
 func List(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
@@ -163,7 +166,7 @@ type MinorityError struct {
 
 func (e *MinorityError) Error() string {
 	return fmt.Sprintf("communicator %q: %d nodes left (%s) are no majority of %d; missing: %s",
-		e.Name, len(e.Left), strings.Join(e.Left, ", "), e.Of, strings.Join(e.Missing, ", "))
+		e.Name, len(e.Left), List(e.Left, MaxListed), e.Of, List(e.Missing, MaxListed))
 }
 
 // Is matches both sentinels.

@@ -81,30 +81,37 @@ func (c *Core) Progress(name string) string {
 	return c.progress(n)
 }
 
-// maxListed bounds the nodes that a text names.
-const maxListed = 16
-
 // progress says how far the call has come, for people.
 func (c *Core) progress(n *naming) string {
-	names := c.candidates(n)
-	if lower := c.lower(n, 1); len(lower) > 0 && c.crowded() {
-		return fmt.Sprintf("node %q, the lowest known to ask, counts who has asked", lower[0]) + n.standing()
+	if text := c.deferred(n, "ask"); text != "" {
+		return text + n.standing()
 	}
-	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, fault.List(names, maxListed))
+	names := c.candidates(n)
+	s := fmt.Sprintf("%d of %d nodes have asked (%s)", len(names), n.call.size, fault.List(names, fault.MaxListed))
 	if len(names) < n.call.size {
 		var others []string
-		for _, node := range c.living {
+		for _, node := range c.told(n.call) { // of others nobody knows here whether they ask
 			if !slices.Contains(names, node) {
 				others = append(others, node)
 			}
 		}
-		if len(others) == 0 {
+		switch {
+		case len(others) > 0:
+			s += "; known, and not asking: " + fault.List(others, fault.MaxListed)
+		case len(names) > len(c.living):
 			s += "; no other node is known"
-		} else {
-			s += "; known, and not asking: " + fault.List(others, maxListed)
 		}
 	}
 	return s + n.standing()
+}
+
+// deferred names the node that knows who calls, where this one is not told; "" where it is.
+func (c *Core) deferred(n *naming, verb string) string {
+	lower := c.lower(n, 1)
+	if len(lower) == 0 || !c.crowded() {
+		return ""
+	}
+	return fmt.Sprintf("node %q, the lowest known to %s, counts who does", lower[0], verb)
 }
 
 // standing says what the ballot in hand waits for, and what stood in the way of those before.
@@ -159,7 +166,7 @@ func lacking(v *View, in map[string]bool) string {
 			names = append(names, m.Node)
 		}
 	}
-	return fault.List(names, maxListed)
+	return fault.List(names, fault.MaxListed)
 }
 
 // announce tells those who may propose, and sets the time for the next announcement.

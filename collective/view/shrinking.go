@@ -265,14 +265,18 @@ func (c *Core) missed(call *call) (lowest, others time.Time) {
 
 // progressOfShrink says how far the call has come, for people, and names whom it waits for.
 func (c *Core) progressOfShrink(n *naming) (culprit, text string) {
+	if text = c.deferred(n, "shrink"); text != "" {
+		return "", text + n.standing()
+	}
 	present, awaited, missing := c.roll(n)
-	text = fmt.Sprintf("%d of %d nodes want to go on (%s)", len(present), n.call.size, strings.Join(present, ", "))
+	text = fmt.Sprintf("%d of %d nodes want to go on (%s)", len(present), n.call.size,
+		fault.List(present, fault.MaxListed))
 	if len(missing) > 0 {
-		text += fmt.Sprintf("; gone: %s", strings.Join(missing, ", "))
+		text += "; gone: " + fault.List(missing, fault.MaxListed)
 	}
 	if len(awaited) > 0 {
 		culprit = awaited[0]
-		text += fmt.Sprintf("; neither lost nor shrinking: %s", strings.Join(awaited, ", "))
+		text += "; neither lost nor shrinking: " + fault.List(awaited, fault.MaxListed)
 	}
 	return culprit, text + n.standing()
 }
