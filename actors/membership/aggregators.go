@@ -42,22 +42,49 @@ type TreeGroup struct {
 // queries are the questions of this node that are not answered yet.
 type queries struct {
 	mu   sync.Mutex
-	open map[uint64]chan<- report
+	open map[uint64]*query
 }
 
-type report struct {
-	from string
-	body *messages.TreeReport
+// query is one question, under the mutex of queries as long as it is open.
+type query struct {
+	awaited  map[string]bool // living nodes that have not answered
+	answers  map[string]*messages.TreeReport
+	complete chan struct{} // of capacity 1: the last one has
 }
 
-// answered hands a report to whoever has asked. One that nobody waits for is late.
+// answered keeps a report for whoever has asked. One that nobody waits for is late.
 func (q *queries) answered(from string, m *messages.TreeReport) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	select {
-	case q.open[m.GetId()] <- report{from, m}:
-	default:
+	asked := q.open[m.GetId()]
+	if asked == nil || !asked.awaited[from] {
+		return
 	}
+	delete(asked.awaited, from)
+	asked.answers[from] = m
+	if len(asked.awaited) == 0 {
+		select {
+		case asked.complete <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// ask opens a question.
+func (q *queries) ask(id uint64, asked *query) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open == nil {
+		q.open = make(map[uint64]*query)
+	}
+	q.open[id] = asked
+}
+
+// end closes it: its answers change no more.
+func (q *queries) end(id uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.open, id)
 }
 
 // Aggregators asks all living nodes what they aggregate. When the context ends, or the node closes,
@@ -73,63 +100,61 @@ func (n *Node) Aggregators(ctx context.Context) ([]Aggregator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking what is aggregated: %w", err)
 	}
-	const askAgain = 200 * time.Millisecond // gossip may lose a question
 	var b [8]byte
 	rand.Read(b[:]) // never fails
 	id := max(1, binary.LittleEndian.Uint64(b[:]))
-	reports := make(chan report, 64)
-	n.queries.mu.Lock()
-	if n.queries.open == nil {
-		n.queries.open = make(map[uint64]chan<- report)
+	q := &query{answers: map[string]*messages.TreeReport{n.config.Node: n.serves.Report(id)}, complete: make(chan struct{}, 1)}
+	n.queries.ask(id, q)
+	err = n.pursue(ctx, id, q)
+	n.queries.end(id)
+	if err != nil {
+		err = fmt.Errorf("asking what is aggregated: %w", err)
 	}
-	n.queries.open[id] = reports
-	n.queries.mu.Unlock()
-	defer func() {
-		n.queries.mu.Lock()
-		delete(n.queries.open, id)
-		n.queries.mu.Unlock()
-	}()
-	answers := map[string]*messages.TreeReport{n.config.Node: n.serves.Report(id)}
+	return n.aggregators(q.answers), err
+}
+
+// askAgain is the pause between two questions: gossip may lose one.
+const askAgain = 200 * time.Millisecond
+
+// pursue asks until all living nodes have answered.
+func (n *Node) pursue(ctx context.Context, id uint64, q *query) error {
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
 	for {
-		missing := n.silent(answers)
+		missing := n.silent(q)
 		if len(missing) == 0 {
-			return n.aggregators(answers), nil
+			return nil
 		}
 		for _, node := range missing {
 			n.broadcast(node, &messages.Rendezvous{Body: &messages.Rendezvous_TreeQuery{
 				TreeQuery: &messages.TreeQuery{Id: id}}})
 		}
-		for asking := true; asking; {
-			select {
-			case r := <-reports:
-				answers[r.from] = r.body
-				asking = len(n.silent(answers)) > 0
-			case <-again.C:
-				asking = false
-			case <-ctx.Done():
-				if missing = n.silent(answers); len(missing) == 0 { // they have left
-					return n.aggregators(answers), nil
-				}
-				return n.aggregators(answers), fmt.Errorf("asking what is aggregated: no answer of %s: %w",
-					strings.Join(missing, ", "), context.Cause(ctx))
-			case <-n.closing:
-				return n.aggregators(answers), fmt.Errorf("asking what is aggregated: node %q: %w", n.config.Node,
-					fault.ErrClosed)
+		select {
+		case <-q.complete:
+		case <-again.C:
+		case <-ctx.Done():
+			if missing = n.silent(q); len(missing) == 0 { // they have left
+				return nil
 			}
+			return fmt.Errorf("no answer of %s: %w", fault.List(missing, fault.MaxListed), context.Cause(ctx))
+		case <-n.closing:
+			return fmt.Errorf("node %q: %w", n.config.Node, fault.ErrClosed)
 		}
 	}
 }
 
-// silent are the living nodes that have not answered.
-func (n *Node) silent(answers map[string]*messages.TreeReport) (missing []string) {
-	for _, m := range n.gossip.Members() {
-		if answers[m.Node] == nil {
+// silent are the living nodes that have not answered: those that are waited for from now on.
+func (n *Node) silent(q *query) (missing []string) {
+	members := n.gossip.Members() // by name
+	n.queries.mu.Lock()
+	defer n.queries.mu.Unlock()
+	q.awaited = make(map[string]bool)
+	for _, m := range members {
+		if q.answers[m.Node] == nil {
+			q.awaited[m.Node] = true
 			missing = append(missing, m.Node)
 		}
 	}
-	slices.Sort(missing)
 	return missing
 }
 
