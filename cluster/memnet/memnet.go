@@ -19,7 +19,7 @@ import (
 
 const (
 	packetQueue = 1024 // packets that wait for a host; more are lost
-	streamQueue = 64   // connections that wait to be accepted; more are refused
+	streamQueue = 4096 // connections that wait to be accepted, as Linux has it; more are refused
 	firstPort   = 40000
 )
 

@@ -117,3 +117,17 @@ func TestAPartitionCutsPacketsStreamsAndDials(t *testing.T) {
 		near.Close()
 	})
 }
+
+// As many nodes as a cluster has may answer one at the same moment.
+func TestManyDialOneHostAtOnce(t *testing.T) {
+	n := New()
+	a := listen(t, n, addrA)
+	listen(t, n, addrB)
+	for i := range 1000 {
+		c, err := a.DialTimeout(addrB, time.Second)
+		if err != nil {
+			t.Fatalf("dial %d: %v", i+1, err)
+		}
+		defer c.Close()
+	}
+}
