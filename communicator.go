@@ -157,9 +157,10 @@ type SeqRange = view.SeqRange
 
 // Shrink forms another communicator, of the same name, from those members that live and call Shrink
 // too. It first breaks this one and ends its operations, so a rank that is not lost but fails to
-// call Shrink is waited for, until the context ends with an error that names it. Ranks ascend by
-// node name, also where Sub or Split had given another order. After success this communicator is
-// closed; after an error Shrink can be called again.
+// call Shrink is waited for, until the context ends with an error that names it. In a cluster of more
+// than 32 nodes the lowest rank that has called names it, and the others name that rank's node. Ranks
+// ascend by node name, also where Sub or Split had given another order. After success this
+// communicator is closed; after an error Shrink can be called again.
 //
 // More than half of the members must be left, or exactly half with rank 0 among them: the error
 // matches ErrMinority otherwise, and others may go on without this node.
