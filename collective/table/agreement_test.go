@@ -102,6 +102,50 @@ func TestHigherPrepareReplacesAHold(t *testing.T) {
 	}
 }
 
+func TestAHoldThatFollowsAnotherReleasesNobody(t *testing.T) {
+	m := NewMember(weights(10))
+	for version := uint32(2); version < 4; version++ {
+		if a := prepare(t, m, proposalOf(version, 20, 0), VerdictReady); a.Released {
+			t.Errorf("version %d released callers that it holds", version)
+		}
+	}
+}
+
+// A proposal that comes again is answered again. Once its table was committed it must not: nobody
+// would end its hold.
+func TestAPrepareThatComesAgainHoldsNothingAfterItsCommit(t *testing.T) {
+	m := NewMember(weights(10))
+	prepare(t, m, proposalOf(1, 10, 0), VerdictStale) // what it began with
+	for range 2 {
+		prepare(t, m, proposalOf(2, 20, 0), VerdictReady)
+	}
+	if _, err := m.Commit(Commit{Version: 2, Effective: 0}); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, m, proposalOf(2, 20, 0), VerdictStale)
+	if w := begin(t, m, 1); w != 20 {
+		t.Errorf("seq 1 runs under table %d", w)
+	}
+}
+
+func TestACommittedTableOfThePastDoesNotComeBack(t *testing.T) {
+	m := NewMember(weights(10))
+	for version := uint32(2); version < 4; version++ {
+		prepare(t, m, proposalOf(version, 10*version, uint64(version)), VerdictReady)
+		if _, err := m.Commit(Commit{Version: version, Effective: uint64(version)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := proposalOf(4, 40, 9)
+	late.Committed, late.CommittedEffective = proposalOf(2, 20, 2).Table, 2
+	prepare(t, m, late, VerdictReady)
+	for seq, want := range []uint32{10, 10, 20, 30} {
+		if w := begin(t, m, uint64(seq+1)); w != want {
+			t.Errorf("seq %d runs under table %d, want %d", seq+1, w, want)
+		}
+	}
+}
+
 func TestPrepareBringsTheCommittedTableThatItOvertook(t *testing.T) {
 	m := NewMember(weights(10))
 	first := proposalOf(2, 20, 1)
@@ -167,6 +211,13 @@ func TestMemberRefusesWhatNoLeaderSends(t *testing.T) {
 		if _, err := m.Commit(c); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}
+	}
+	unasked := NewMember(weights(10))
+	if _, err := unasked.Commit(Commit{Version: 2, Effective: 4}); err == nil {
+		t.Error("a table that was never prepared was committed")
+	}
+	if _, err := unasked.Prepare(with(3, 2, 9, 4)); err == nil {
+		t.Error("a table that was never prepared came as committed")
 	}
 	if released, err := m.Commit(Commit{Version: 2, Effective: 4}); err != nil || released {
 		t.Errorf("after all that: released %v, %v", released, err)
@@ -297,8 +348,13 @@ func TestLeaderRefusesWhatNoRankSends(t *testing.T) {
 }
 
 // What is added to a seq near the end of its range is none: every proposal would be too late.
+// So it is refused also where no proposal is open.
 func TestLeaderRefusesSeqsThatNoRankReaches(t *testing.T) {
 	for _, next := range []uint64{1<<64 - 1, 1<<64 - 2, 1<<62 + 1} {
+		idle := NewLeader(2, NewMember(weights(10)))
+		if _, err := idle.Departed(1, next-1); err == nil {
+			t.Errorf("seq %d was a rank's last", next-1)
+		}
 		for what, answer := range map[string]func(*Leader) ([]Action, error){
 			"too late": func(l *Leader) ([]Action, error) { return l.TooLate(1, 2, next) },
 			"departed": func(l *Leader) ([]Action, error) { return l.Departed(1, next-1) },
