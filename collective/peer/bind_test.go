@@ -177,6 +177,24 @@ func TestADeadRailsFramesGoByRate(t *testing.T) {
 	}
 }
 
+// TestARailThatNobodyKnowsIsTakenForTheMean: of 30, 90 and a rail that has carried nothing yet, the
+// frames of a dead rail go 30 : 90 : 60.
+func TestARailThatNobodyKnowsIsTakenForTheMean(t *testing.T) {
+	b := newBed(t, 30*mbit, 90*mbit, 10*mbit, 60*mbit)
+	b.send(60, 180, 20, 0)
+	b.run()
+	var fx Effects[int]
+	b.core.Down(2, b.ways[2].generation, &fx)
+	for i := range 180 {
+		b.core.Send(Item[int]{Frame: 1000 + i, Rail: 2, Bytes: bedFrame}, &fx)
+	}
+	for rail, want := range []int{30, 90, 0, 60} {
+		if got := b.core.Load(rail).Queued / bedFrame; got < want*9/10 || got > want*11/10 {
+			t.Errorf("rail %d gets %d of 180 frames, want %d", rail, got, want)
+		}
+	}
+}
+
 // TestARailThatWasSlowIsMeasuredAgain: while it was slow it carried nothing. A second later
 // what is planned for it is a trial, a frame at a time.
 func TestARailThatWasSlowIsMeasuredAgain(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 // The model: two cores, and between them connections that break at any moment, seen by either
 // side at any time, or by one alone. It checks that every frame arrives exactly once unless
 // it was revoked, is released exactly once and never while a writer holds it, that credit is
-// conserved, and that limits are kept.
+// conserved, and that limits are kept. A reader and a writer may be at work for a while after their
+// connection was closed. A writer that found nothing to write sleeps until it is woken.
 
 // frame is what the model sends: data, or one of the runtime's own.
 type frame struct {
@@ -39,8 +40,9 @@ type end struct {
 	generation uint64
 	stream     *stream
 	up         bool
-	read       uint64   // numbered frames
-	held       []*frame // by the writer
+	read       uint64    // numbered frames
+	held       []*frame  // by the writer
+	late       []message // after the end: what the reader may still read until it is quiesced
 }
 
 type side struct {
@@ -49,6 +51,7 @@ type side struct {
 	core    *Core[*frame]
 	ends    []*end // by rail; nil: none was made yet
 	old     []*end // down and not quiesced
+	past    []*end // down, all of them
 	pending map[int]Item[*frame]
 	revoked map[int]bool
 	arrived map[int]int // from the other side
@@ -56,6 +59,8 @@ type side struct {
 	wanted  []Operation // by the other side
 	acks    Rails
 	armed   Rails
+	woken   Rails // what their writers have not looked for since
+	losing  bool  // the other side is lost
 }
 
 type world struct {
@@ -69,9 +74,10 @@ type world struct {
 
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t}
-	w.cfg = Config{Rails: rapid.IntRange(1, 3).Draw(t, "rails"), InFlightBytes: 100, AckBytes: 50, CreditBytes: 20, AckDelay: 1}
-	w.pause = rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond, time.Second}).Draw(t, "pause")
 	credit := rapid.SampledFrom([]uint64{0, 10, 70, 1000}).Draw(t, "credit")
+	w.cfg = Config{Rails: rapid.SampledFrom([]int{1, 2, 3, 3}).Draw(t, "rails"), InFlightBytes: 100,
+		AckBytes: 50, CreditBytes: 20, GivenBytes: int(credit), AckDelay: 1}
+	w.pause = rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond, time.Second}).Draw(t, "pause")
 	for i := range w.sides {
 		s := &side{w: w, me: i, core: New[*frame](w.cfg), ends: make([]*end, w.cfg.Rails),
 			pending: map[int]Item[*frame]{}, revoked: map[int]bool{}, arrived: map[int]int{}}
@@ -79,6 +85,11 @@ func newWorld(t *rapid.T) *world {
 		s.do(func(fx *Effects[*frame]) { s.core.Limit(credit, fx) })
 	}
 	return w
+}
+
+// rail is any, each as often: of a range rapid draws mostly small numbers.
+func (w *world) rail() int {
+	return rapid.SampledFrom([]int{0, 1, 2}[:w.cfg.Rails]).Draw(w.t, "rail")
 }
 
 // do calls the core and carries out what it asks for.
@@ -100,12 +111,40 @@ func (s *side) do(call func(fx *Effects[*frame])) {
 	}
 	s.acks |= fx.Ack
 	s.armed |= fx.Arm
+	s.woken |= fx.Wake
 	for _, r := range fx.Released {
 		s.released(r)
 	}
+	s.checkCore()
+}
+
+// checkCore is what holds whenever the core was called.
+func (s *side) checkCore() {
+	for r, e := range s.ends {
+		if e != nil && e.up && !s.core.Up(r) {
+			s.w.t.Fatalf("rail %d is down, and nobody closes its connection", r)
+		}
+	}
+	for id := range s.revoked {
+		if it, ok := s.pending[id]; ok && !it.Frame.held {
+			s.w.t.Fatalf("frame %d was revoked, no writer holds it, and it is not released", id)
+		}
+	}
+	if c := s.core; c.starved.len() > 0 {
+		if first := c.starved.at(0); c.used+uint64(first.Credit) <= c.returned+c.limit {
+			s.w.t.Fatalf("%+v waits for credit that is there", first)
+		}
+	}
 	for r := range s.w.cfg.Rails {
-		if n := s.core.InFlight(r); n > s.w.cfg.InFlightBytes {
-			s.w.t.Fatalf("%d bytes in flight", n)
+		bytes, unacked := 0, &s.core.links[r].unacked
+		for i := range unacked.len() {
+			if e := unacked.at(i); !e.Ahead {
+				bytes += e.Bytes
+			}
+		}
+		n := s.core.InFlight(r)
+		if s.core.Up(r) && n != bytes || n > s.w.cfg.InFlightBytes {
+			s.w.t.Fatalf("%d bytes in flight count as %d", bytes, n)
 		}
 	}
 }
@@ -125,7 +164,7 @@ func (s *side) released(r Release[*frame]) {
 	switch arrived := s.other().arrived[id]; {
 	case r.Outcome == Delivered && arrived != 1:
 		s.w.t.Fatalf("frame %d counts as delivered and arrived %d times", id, arrived)
-	case r.Outcome == Revoked && !s.revoked[id], r.Outcome == Lost:
+	case r.Outcome == Revoked && !s.revoked[id], r.Outcome == Lost && !s.losing:
 		s.w.t.Fatalf("frame %d: %v out of the blue", id, r.Outcome)
 	}
 }
@@ -135,23 +174,33 @@ func (s *side) other() *side { return s.w.sides[1-s.me] }
 func (s *side) send() {
 	t := s.w.t
 	s.w.sent++
-	it := Item[*frame]{Frame: &frame{id: s.w.sent}, Rail: rapid.IntRange(0, s.w.cfg.Rails-1).Draw(t, "rail"),
+	it := Item[*frame]{Frame: &frame{id: s.w.sent}, Rail: s.w.rail(),
 		Rails: Rails(rapid.IntRange(0, 7).Draw(t, "rails")),
 		Bytes: rapid.IntRange(1, 60).Draw(t, "bytes"), Op: Operation{Comm: 1, Seq: uint64(rapid.IntRange(1, 3).Draw(t, "seq"))}}
-	if rapid.Bool().Draw(t, "eager") {
+	switch rapid.SampledFrom([]string{"plain", "eager", "eager", "control"}).Draw(t, "kind") {
+	case "eager":
 		it.Credit = it.Bytes
+	case "control":
+		it.Ahead = true
 	}
 	s.pending[it.Frame.id] = it
 	s.do(func(fx *Effects[*frame]) { s.core.Send(it, fx) })
 }
 
-// write writes one frame, or an acknowledgement, on a rail.
+// write writes one frame, or an acknowledgement, on a rail. The writer looks for frames only if it
+// was woken.
 func (s *side) write(rail int) bool {
 	e := s.ends[rail]
 	if e == nil || !e.up {
 		return false
 	}
-	it, number, ok := s.core.Take(rail, e.generation)
+	var it Item[*frame]
+	number, ok := uint64(0), false
+	if s.woken.Has(rail) {
+		if it, number, ok = s.core.Take(rail, e.generation); !ok {
+			s.woken &^= 1 << rail
+		}
+	}
 	if !ok && !s.acks.Has(rail) {
 		return false
 	}
@@ -168,7 +217,13 @@ func (s *side) write(rail int) bool {
 	return true
 }
 
-// letGo ends the write in progress.
+// holds reports whether the rail's writer is at work.
+func (s *side) holds(rail int) bool {
+	e := s.ends[rail]
+	return e != nil && e.up && len(e.held) > 0
+}
+
+// letGo ends the write in progress. The writer then sleeps until it is woken.
 func (s *side) letGo(e *end) {
 	for _, f := range e.held {
 		f.held = false
@@ -180,14 +235,17 @@ func (s *side) letGo(e *end) {
 // receive reads one message of a rail.
 func (s *side) receive(rail int) bool {
 	e := s.ends[rail]
-	if e == nil || !e.up || len(e.stream.way[1-s.me]) == 0 {
+	return e != nil && e.up && s.read(e, &e.stream.way[1-s.me])
+}
+
+func (s *side) read(e *end, way *[]message) bool {
+	if len(*way) == 0 {
 		return false
 	}
-	way := &e.stream.way[1-s.me]
 	m := (*way)[0]
 	*way = (*way)[1:]
 	s.do(func(fx *Effects[*frame]) {
-		s.check(s.core.Acked(rail, e.generation, m.ack, fx))
+		s.check(s.core.Acked(e.rail, e.generation, m.ack, fx))
 		s.check(s.core.Credited(m.credit, fx))
 	})
 	if m.number == 0 {
@@ -198,7 +256,7 @@ func (s *side) receive(rail int) bool {
 	}
 	s.arrive(m.item)
 	s.do(func(fx *Effects[*frame]) {
-		s.core.Received(rail, e.generation, m.item.Bytes, false, fx)
+		s.core.Received(e.rail, e.generation, m.item.Bytes, false, fx)
 	})
 	return true
 }
@@ -223,6 +281,10 @@ func (s *side) arrive(it Item[*frame]) {
 			s.w.t.Fatalf("frame %d arrived twice", f.id)
 		}
 		if it.Credit > 0 {
+			if s.core.Overdraws(it.Credit) {
+				s.w.t.Fatalf("frame %d costs more credit than there is", f.id)
+			}
+			s.core.Took(it.Credit)
 			s.owed = append(s.owed, it.Credit)
 		}
 	}
@@ -261,56 +323,4 @@ func (s *side) revoke() {
 		}
 	}
 	s.do(func(fx *Effects[*frame]) { s.core.Revoke(func(f *frame) bool { return ids[f.id] }, fx) })
-}
-
-// down: this side sees the end of a connection.
-func (s *side) down(rail int) {
-	if e := s.ends[rail]; e != nil && e.up {
-		s.retire(rail)
-		s.do(func(fx *Effects[*frame]) { s.core.Down(rail, e.generation, fx) })
-	}
-}
-
-// retire closes a connection on this side: it takes part in nothing any more.
-func (s *side) retire(rail int) {
-	e := s.ends[rail]
-	e.up, e.stream.broken = false, true
-	e.stream.way = [2][]message{}
-	s.acks &^= 1 << rail
-	s.armed &^= 1 << rail
-	s.old = append(s.old, e)
-}
-
-// quiesce: the reader and the writer of the oldest closed connection have ended.
-func (s *side) quiesce() {
-	e := s.old[0]
-	s.old = s.old[1:]
-	for _, f := range e.held {
-		f.held = false
-	}
-	e.held = nil
-	s.do(func(fx *Effects[*frame]) { s.core.Quiesced(e.rail, e.generation, fx) })
-}
-
-// connect makes a new connection; side 0 dials. The reply to the hello may get lost.
-func (w *world) connect(rail int, lost bool) {
-	dialer, acceptor := w.sides[0], w.sides[1]
-	if e := dialer.ends[rail]; e != nil && e.up {
-		return
-	}
-	acceptor.down(rail) // superseded
-	g := acceptor.core.Propose(rail, dialer.core.Propose(rail, 0))
-	st := &stream{broken: lost}
-	attach := func(s *side) {
-		ok := false
-		s.do(func(fx *Effects[*frame]) { ok = s.core.Connected(rail, g, fx) })
-		if !ok {
-			w.t.Fatalf("side %d refuses generation %d", s.me, g)
-		}
-		s.ends[rail] = &end{rail: rail, generation: g, stream: st, up: true}
-	}
-	attach(acceptor)
-	if !lost {
-		attach(dialer)
-	}
 }

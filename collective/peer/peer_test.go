@@ -113,10 +113,11 @@ func TestImpossibleAcknowledgementsAndCreditsAreErrors(t *testing.T) {
 func TestAcknowledgementsAreDueAtOnceOrSoon(t *testing.T) {
 	c := fixture(t, 2)
 	var fx Effects[string]
-	c.Received(0, 1, 10, false, &fx)
-	c.Received(0, 1, 10, false, &fx)
-	if fx.Ack != 0 || fx.Arm != 1 {
-		t.Errorf("two small frames: ack %b, arm %b", fx.Ack, fx.Arm)
+	for i, arm := range []Rails{1, 0} {
+		fx.Reset()
+		if c.Received(0, 1, 10, false, &fx); fx.Ack != 0 || fx.Arm != arm {
+			t.Errorf("small frame %d: ack %b, arm %b", i, fx.Ack, fx.Arm)
+		}
 	}
 	if ack, _ := c.Stamp(0); ack != 2 {
 		t.Errorf("a header says %d", ack)
@@ -133,10 +134,15 @@ func TestAcknowledgementsAreDueAtOnceOrSoon(t *testing.T) {
 		t.Error("a frame that asks for it isn't acknowledged at once")
 	}
 	fx.Reset()
+	c.Stamp(0)
 	c.ReturnCredit(10, &fx)
 	if fx.Ack != 0 || fx.Arm != 1 {
 		t.Errorf("a little credit: ack %b, arm %b", fx.Ack, fx.Arm)
 	}
+	if c.AckTimer(0, 1, &fx); fx.Ack != 1 {
+		t.Error("a little credit is never told")
+	}
+	fx.Reset()
 	if c.ReturnCredit(20, &fx); fx.Ack != 1 {
 		t.Error("much credit isn't told at once")
 	}
@@ -183,6 +189,37 @@ func TestWhatARailLeavesBehindGoesToTheOthers(t *testing.T) {
 	}
 }
 
+func TestLostFramesGoAgainInTheirOrderBeforeNewerOnes(t *testing.T) {
+	c := fixture(t, 2)
+	var fx Effects[string]
+	control := func(name string) Item[string] {
+		return Item[string]{Frame: name, Bytes: 9, Ahead: true}
+	}
+	for _, it := range []Item[string]{control("v"), control("w"), data("a", 0, 10), data("b", 0, 20),
+		data("c", 0, 30)} {
+		c.Send(it, &fx)
+		take(c, 0, 1)
+	}
+	c.Revoke(func(f string) bool { return f == "b" }, &fx)
+	c.Send(data("d", 0, 40), &fx)
+	c.Send(control("x"), &fx)
+	c.Down(0, 1, &fx)
+	c.Quiesced(0, 1, &fx)
+	if err := c.PeerClosed(Statement{Rail: 0, Generation: 1}, &fx); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for range 7 {
+		got += take(c, 1, 1)
+	}
+	if got != "vwxacd" {
+		t.Errorf("took %q", got)
+	}
+	if m := fx.Moves[0]; m.Resent != 40 || m.Held != 0 || m.To[1] != 80 {
+		t.Errorf("%+v", m)
+	}
+}
+
 func TestAStatementAboutAConnectionThatNeverCameToBeIsAnswered(t *testing.T) {
 	c := fixture(t, 1)
 	var fx Effects[string]
@@ -202,6 +239,12 @@ func TestAStatementAboutAConnectionThatNeverCameToBeIsAnswered(t *testing.T) {
 	if err := c.PeerClosed(Statement{Rail: 0, Generation: 3, Answer: true}, &fx); err != nil || len(fx.Statements) != 0 {
 		t.Errorf("an answer was answered: %v, %+v", err, fx.Statements)
 	}
+	if err := c.PeerClosed(Statement{Rail: 0, Generation: 2}, &fx); err != nil {
+		t.Fatal(err)
+	}
+	if c.Connected(0, 3, &fx) {
+		t.Error("generation 3 came to be, since 2 was stated again")
+	}
 }
 
 // Two rails break while each carries the statement about the other: neither side may
@@ -218,6 +261,55 @@ func TestStatementsThatCrossDontWaitForEachOther(t *testing.T) {
 	if got := take(c, 0, 1); got != "statement" {
 		t.Errorf("took %q: it waits for the settlement of the rail that carried it", got)
 	}
+	c.Quiesced(1, 1, &fx)
+	if err := c.PeerClosed(Statement{Rail: 1, Generation: 1}, &fx); err != nil {
+		t.Fatal(err)
+	}
+	if got := take(c, 0, 1); got != "" || len(fx.Moves) != 0 {
+		t.Errorf("took %q after the settlement, %+v: it has gone again already", got, fx.Moves)
+	}
+}
+
+// A statement may come twice: before this side has quiesced, and after all is settled.
+func TestAStatementThatComesAgainChangesNothing(t *testing.T) {
+	c := fixture(t, 2)
+	var fx Effects[string]
+	for _, name := range []string{"a", "b", "c"} {
+		c.Send(data(name, 0, 1), &fx)
+		take(c, 0, 1)
+	}
+	if err := c.Acked(0, 1, 1, &fx); err != nil {
+		t.Fatal(err)
+	}
+	c.Down(0, 1, &fx)
+	fx.Reset()
+	state := func(received uint64) error {
+		return c.PeerClosed(Statement{Rail: 0, Generation: 1, Received: received}, &fx)
+	}
+	for _, received := range []uint64{0, 4} {
+		if state(received) == nil {
+			t.Errorf("%d frames of 3, one of them acknowledged, are said to have arrived", received)
+		}
+	}
+	for range 2 {
+		if err := state(2); err != nil || !fx.None() {
+			t.Fatalf("before the end: %v, %+v", err, fx)
+		}
+	}
+	if state(3) == nil {
+		t.Error("it stated 2 frames, and then 3")
+	}
+	c.Quiesced(0, 1, &fx)
+	if got := story(&fx); got != "b delivered" || c.NextBytes(1, 1) != 1 {
+		t.Errorf("%s; c is not sent again", got)
+	}
+	fx.Reset()
+	for _, up := range []bool{false, true} {
+		if err := state(2); err != nil || !fx.None() {
+			t.Errorf("after the end, next generation %v: %v, %+v", up, err, fx)
+		}
+		c.Connected(0, 2, new(Effects[string]))
+	}
 }
 
 func TestAFarewellSettlesWithoutAStatement(t *testing.T) {
@@ -227,8 +319,8 @@ func TestAFarewellSettlesWithoutAStatement(t *testing.T) {
 	take(c, 0, 1)
 	c.Farewell(0, 1, &fx)
 	c.Quiesced(0, 1, &fx)
-	if c.Idle() || len(fx.Statements) != 0 || story(&fx) != "" {
-		t.Errorf("idle %v, %+v, %s", c.Idle(), fx.Statements, story(&fx))
+	if c.Idle() || len(fx.Statements)+len(fx.Moves) != 0 || story(&fx) != "" {
+		t.Errorf("idle %v, %+v, %+v, %s", c.Idle(), fx.Statements, fx.Moves, story(&fx))
 	}
 	if c.Lose(&fx); story(&fx) != "a lost" || !c.Idle() {
 		t.Errorf("%s, idle %v", story(&fx), c.Idle())

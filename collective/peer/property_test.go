@@ -8,13 +8,15 @@ import (
 
 func (w *world) step() {
 	t := w.t
-	s := w.sides[rapid.IntRange(0, 1).Draw(t, "side")]
-	rail := rapid.IntRange(0, w.cfg.Rails-1).Draw(t, "rail")
+	s := w.sides[rapid.SampledFrom([]int{0, 1}).Draw(t, "side")]
+	rail := w.rail()
 	switch rapid.SampledFrom([]string{"send", "send", "write", "write", "written", "receive", "receive", "break", "down",
-		"quiesce", "connect", "connect", "give", "grant", "timers", "revoke"}).Draw(t, "event") {
+		"quiesce", "connect", "connect", "give", "grant", "timers", "revoke",
+		"late", "late"}).Draw(t, "event") {
 	case "send":
 		s.send()
-	case "write":
+	case "write": // its writer may look without being woken
+		s.woken.Add(rail)
 		s.write(rail)
 	case "written":
 		if e := s.ends[rail]; e != nil && e.up {
@@ -49,6 +51,13 @@ func (w *world) step() {
 		s.timers()
 	case "revoke":
 		s.revoke()
+	case "late":
+		if n := len(s.old); n > 0 {
+			s.read(s.old[n-1], &s.old[n-1].late)
+		}
+		if n := len(s.past); n > 0 {
+			s.late(s.past[rapid.IntRange(0, n-1).Draw(t, "past")])
+		}
 	}
 }
 
@@ -62,7 +71,10 @@ func (w *world) settle() {
 					s.down(r)
 					progress = true
 				}
-				for s.write(r) || s.ends[r] != nil && s.ends[r].up && len(s.ends[r].held) > 0 {
+				for s.write(r) {
+					progress = true
+				}
+				if s.holds(r) {
 					s.letGo(s.ends[r])
 					progress = true
 				}
@@ -99,19 +111,12 @@ func (w *world) settle() {
 func TestEveryFrameArrivesOnceWhateverBreaks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		for range rapid.IntRange(1, 150).Draw(t, "steps") {
-			w.step()
-		}
+		w.run()
 		w.settle()
 		for _, s := range w.sides {
-			if n := len(s.pending); n != 0 || !s.core.Idle() {
-				t.Fatalf("side %d: %d frames were never released, idle %v", s.me, n, s.core.Idle())
-			}
+			s.checkIdle()
 			if s.core.used != s.core.returned {
 				t.Fatalf("side %d: spent %d bytes of credit, got %d back", s.me, s.core.used, s.core.returned)
-			}
-			if len(s.core.starving) != 0 || s.core.Unsettled() != 0 {
-				t.Fatalf("side %d: %d operations starve, %d generations are unsettled", s.me, len(s.core.starving), s.core.Unsettled())
 			}
 		}
 		arrived := len(w.sides[0].arrived) + len(w.sides[1].arrived)
@@ -119,4 +124,34 @@ func TestEveryFrameArrivesOnceWhateverBreaks(t *testing.T) {
 			t.Fatalf("%d of %d frames never arrived", lacking, w.sent)
 		}
 	})
+}
+
+func TestALostNodeLeavesNoFrameUnreleased(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.run()
+		for _, s := range w.sides {
+			s.lose()
+			s.checkIdle()
+		}
+	})
+}
+
+func (w *world) run() {
+	for r := range w.cfg.Rails {
+		w.connect(r, false)
+	}
+	for range rapid.SampledFrom([]int{20, 200, 500}).Draw(w.t, "steps") {
+		w.step()
+	}
+}
+
+func (s *side) checkIdle() {
+	if n := len(s.pending); n != 0 || !s.core.Idle() {
+		s.w.t.Fatalf("side %d: %d frames were never released, idle %v", s.me, n, s.core.Idle())
+	}
+	if len(s.core.starving) != 0 || s.core.Unsettled() != 0 {
+		s.w.t.Fatalf("side %d: %d operations starve, %d generations are unsettled",
+			s.me, len(s.core.starving), s.core.Unsettled())
+	}
 }

@@ -40,3 +40,48 @@ func TestNoFrameIsLeftToARailThatHasNothingToCarry(t *testing.T) {
 		}
 	}
 }
+
+// TestAWriterThatIsDoneLeavesRoomForTheNextFrame: what it held counts as on its way, though it was
+// acknowledged. Nothing else wakes the rail.
+func TestAWriterThatIsDoneLeavesRoomForTheNextFrame(t *testing.T) {
+	c := fixture(t, 1)
+	var fx Effects[string]
+	c.Send(data("a", 0, 60), &fx)
+	c.Send(data("b", 0, 60), &fx)
+	c.Take(0, 1)
+	fx.Reset()
+	if err := c.Acked(0, 1, 1, &fx); err != nil || fx.Wake != 0 {
+		t.Errorf("acknowledged: %v, rails %b are woken", err, fx.Wake)
+	}
+	if c.Written(0, 1, &fx); fx.Wake != 1 {
+		t.Errorf("written: rails %b are woken", fx.Wake)
+	}
+	if got := take(c, 0, 1); got != "b" {
+		t.Errorf("took %q", got)
+	}
+	fx.Reset()
+	if err := c.Acked(0, 1, 2, &fx); err != nil || fx.Wake != 0 {
+		t.Errorf("at the end: %v, rails %b are woken", err, fx.Wake)
+	}
+}
+
+// TestARailThatGoesDownWakesTheOneThatLeftItsFramesToIt: no acknowledgement will.
+func TestARailThatGoesDownWakesTheOneThatLeftItsFramesToIt(t *testing.T) {
+	b := newBedWithin(t, 4*bedFrame, 200*mbit, mbit)
+	b.send(80, 10)
+	b.run()
+	for range 5 {
+		b.frame(0, 0)
+	}
+	b.frame(1, 0b11)
+	b.now = b.ways[0].arrives
+	b.arrive(0)
+	b.acknowledge(0)
+	if quick, slow := b.core.Load(0), b.core.Load(1); quick.Queued != 0 || slow.Queued != bedFrame {
+		t.Fatalf("%+v and %+v", quick, slow)
+	}
+	var fx Effects[int]
+	if b.core.Down(0, b.ways[0].generation, &fx); fx.Wake != 0b10 {
+		t.Errorf("rails %b are woken", fx.Wake)
+	}
+}
