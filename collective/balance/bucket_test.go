@@ -32,9 +32,9 @@ func TestBriefOperationsOverTokenBucketsComeNearTheBestDivision(t *testing.T) {
 	}
 }
 
-// A program that goes from small operations to large ones, as node demo does: each size must begin
-// with a good division, since what has brief operations behind a shaper take is no rail's rate. What
-// ten operations of 16 MiB take in the wrong one, the user waits for.
+// A program goes from small operations to large ones, as node demo does. What brief operations take
+// behind a shaper is no rail's rate. Each size must begin with a good division all the same: ten
+// operations of 16 MiB go by before a window corrects a wrong one.
 func TestLargerSizesBeginWellAfterBriefOnesOverTokenBuckets(t *testing.T) {
 	const seeds = 20
 	for _, rate := range [][]float64{{50e6, 50e6}, {60e6, 15e6}} {

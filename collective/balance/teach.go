@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// teach applies the model to near classes that have no measurements of their own: to larger ones only
-// from one that is settled, and quiet. Behind a shaper the times of brief operations are of what rails
-// had saved up, and lines through them promise anything of larger ones.
+// teach applies the model to near classes that have no measurements of their own. Larger ones learn
+// only of a class that is settled and quiet: behind a shaper the times of brief operations are of
+// what rails had saved up, and lines through them promise anything.
 func (b *Balancer) teach(c Class) (changed bool) {
 	sound := b.classes[c].mode == settled && b.classes[c].own.quiet()
 	for near := max(int(c)-reach, 0); near <= min(int(c)+reach, Classes-1); near++ {
