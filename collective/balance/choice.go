@@ -71,7 +71,7 @@ func (b *Balancer) choose(c Class, took float64, atRest, rescaled, moved bool) (
 	}
 	bytes := b.classes[c].bytes
 	switch {
-	case rescaled: // what was known of the others is of another network
+	case rescaled && x.felt(took): // what was known of the others is of another network
 		x.forget()
 		return b.goHome(c)
 	case x.trial >= 0:
@@ -95,6 +95,12 @@ func (b *Balancer) choose(c Class, took float64, atRest, rescaled, moved bool) (
 	x.trial, x.sets = next, 0
 	x.rivals[next].known = 0
 	return true
+}
+
+// felt reports whether operations take something else than before by the same algorithm.
+func (x *choice) felt(took float64) bool {
+	r := &x.rivals[x.inForce()]
+	return r.known == 0 || math.Abs(took-r.took) > x.scatter.limit(clearly)
 }
 
 // measure takes a set of the algorithm in use. One that is far off is noise, unless the next one

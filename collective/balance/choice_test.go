@@ -286,6 +286,35 @@ func TestAnotherNetworkHasAnotherAlgorithm(t *testing.T) {
 	}
 }
 
+// A rail's change says that another algorithm's time is of another network, if operations feel it.
+func TestATrialEndsWithAChangeThatOperationsFeel(t *testing.T) {
+	for _, tc := range []struct {
+		factor float64 // of the second rail's times
+		ends   bool
+	}{{0.5, false}, {3, true}} {
+		g := slowStart()
+		g.noise, g.mood = 0, 0
+		g.start(g.setup(true), true)
+		const bytes = 256 << 10
+		x := g.b.choices[ClassOf(bytes)]
+		for range 100 {
+			if g.set(bytes); x.trial >= 0 && x.sets == 2 {
+				break
+			}
+		}
+		if x.trial < 0 {
+			t.Fatal("no algorithm is tried")
+		}
+		known := x.rivals[x.home].known
+		g.alpha[1] *= tc.factor
+		g.rate[1] /= tc.factor
+		if g.set(bytes); (x.trial < 0) != tc.ends || (x.rivals[x.home].known < known) != tc.ends {
+			t.Errorf("times of the second rail × %v: trial %d, %v sets of the one in use are known of %v",
+				tc.factor, x.trial, x.rivals[x.home].known, known)
+		}
+	}
+}
+
 func TestTheChosenAlgorithmIsKept(t *testing.T) {
 	g := slowStart()
 	s := g.setup(true)
