@@ -126,27 +126,37 @@ const ManyRanks = 16
 // A ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes for each rank.
 // Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: an allreduce
 // goes by it up to so many, and up to bcubeBytes, since it takes five times as much scratch.
+// Where many ranks share a host's memory it is up to bcubeCrowdedBytes.
 // Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
 const (
 	ringBytesPerRank  = 4 << 10
 	bcubeBytesPerRank = 8 << 10
-	bcubeBytes        = 256 << 10
+	bcubeBytes        = 2 << 20
+	bcubeCrowdedBytes = 256 << 10
 	bruckBytesPerRank = 8 << 10
 )
 
 // byBcube reports whether an allreduce goes by Bcube. Where n has a large prime factor its groups
 // would have each rank connect to as many.
-func byBcube(k op.Kind, bytes, n int64) bool {
-	if k != op.KindAllReduce || bytes <= ShortBytes || bytes > min(bcubeBytesPerRank*n, bcubeBytes) {
+func byBcube(k op.Kind, bytes, n int64, crowded bool) bool {
+	most := int64(bcubeBytes)
+	if crowded {
+		most = bcubeCrowdedBytes
+	}
+	if k != op.KindAllReduce || bytes <= ShortBytes || bytes > min(bcubeBytesPerRank*n, most) {
 		return false
 	}
 	dims := Dimensions(int(n), 2)
 	return dims[len(dims)-1] <= ManyRanks
 }
 
-// chooseMany is Choose for many ranks.
-func chooseMany(k op.Kind, bytes, n int64) op.Algorithm {
-	rule := choices[k]
+// chooseMany is Choose for many ranks. Where they share processors a tree's few frames decide up to
+// larger sizes than the few steps of doubling.
+func chooseMany(k op.Kind, bytes, n int64, crowded bool) op.Algorithm {
+	rule, treeBytes := choices[k], int64(TreeBytes)
+	if crowded {
+		treeBytes = ShortBytes
+	}
 	switch short := bytes < ringBytesPerRank*n; {
 	case k == op.KindReduceScatter || k == op.KindAllToAllV:
 		return rule.long
@@ -154,7 +164,7 @@ func chooseMany(k op.Kind, bytes, n int64) op.Algorithm {
 		return op.Bruck
 	case k == op.KindAllGather && bytes > ShortBytes:
 		return rule.long
-	case k == op.KindAllReduce && short && bytes > ShortBytes:
+	case k == op.KindAllReduce && short && bytes > treeBytes:
 		return op.RecursiveDoubling
 	case short:
 		return rule.tiny
@@ -217,11 +227,12 @@ func Choose(k op.Kind, bytes int64, n int, hosts *Hosts) op.Algorithm {
 	if a := hosts.choose(formOf(k), bytes); a != op.Auto {
 		return a
 	}
-	if byBcube(formOf(k), bytes, int64(n)) {
+	crowded := hosts != nil && hosts.most() > ManyRanks // one host is: then none of the above
+	if byBcube(formOf(k), bytes, int64(n), crowded) {
 		return op.Bcube
 	}
 	if n > ManyRanks {
-		return chooseMany(formOf(k), bytes, int64(n))
+		return chooseMany(formOf(k), bytes, int64(n), crowded)
 	}
 	rule := choices[formOf(k)]
 	switch {

@@ -448,18 +448,24 @@ func TestWhatIsChosenCanBeBuilt(t *testing.T) {
 // which a group would be large.
 func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
 	for _, c := range []struct {
-		n     int
-		bytes int64
-		want  op.Algorithm
+		n      int
+		layout string
+		bytes  int64
+		want   op.Algorithm
 	}{
-		{2, 16<<10 + 1, op.Ring},
-		{4, 16 << 10, op.RecursiveDoubling}, {4, 16<<10 + 1, op.Bcube}, {4, 32 << 10, op.Bcube}, {4, 32<<10 + 1, op.Ring},
-		{64, 16 << 10, op.Tree}, {64, 16<<10 + 1, op.Bcube}, {64, 256 << 10, op.Bcube}, {64, 256<<10 + 1, op.Ring},
-		{128, 256 << 10, op.Bcube}, {128, 256<<10 + 1, op.RecursiveDoubling},
-		{13, 64 << 10, op.Bcube}, {17, 64 << 10, op.RecursiveDoubling}, {17, 68 << 10, op.Ring},
+		{2, "", 16<<10 + 1, op.Ring},
+		{4, "", 16 << 10, op.RecursiveDoubling}, {4, "", 16<<10 + 1, op.Bcube},
+		{4, "", 32 << 10, op.Bcube}, {4, "", 32<<10 + 1, op.Ring},
+		{13, "", 64 << 10, op.Bcube}, {17, "", 64 << 10, op.RecursiveDoubling}, {17, "", 68 << 10, op.Ring},
+		{64, "", 2 << 10, op.Tree}, {64, "", 2<<10 + 1, op.RecursiveDoubling}, {64, "", 16 << 10, op.RecursiveDoubling},
+		{64, "", 16<<10 + 1, op.Bcube}, {64, "", 512 << 10, op.Bcube}, {64, "", 512<<10 + 1, op.Ring},
+		{512, "", 2 << 20, op.Bcube}, {512, "", 2<<20 + 1, op.Ring},
+		{64, "together", 16 << 10, op.Tree}, {64, "together", 16<<10 + 1, op.Bcube},
+		{64, "together", 256 << 10, op.Bcube}, {64, "together", 256<<10 + 1, op.Ring},
+		{128, "together", 256<<10 + 1, op.RecursiveDoubling},
 	} {
-		if got := schedule.Choose(op.KindAllReduce, c.bytes, c.n, nil); got != c.want {
-			t.Errorf("%d bytes among %d ranks: %v, want %v", c.bytes, c.n, got, c.want)
+		if got := schedule.Choose(op.KindAllReduce, c.bytes, c.n, places(c.layout, c.n)); got != c.want {
+			t.Errorf("%d bytes among %d ranks %s: %v, want %v", c.bytes, c.n, c.layout, got, c.want)
 		}
 	}
 }
