@@ -14,6 +14,8 @@ func (s *simulation) flat(e event) {
 	switch e.kind {
 	case began:
 		s.begin(r)
+	case reaching:
+		s.enter(r, e)
 	case wired:
 		at := s.cluster.Ranks.receive(s.net.processor(r), s.now, e.f.bytes, time.Duration(e.a))
 		s.queue.add(event{at: at, kind: arrived, lane: e.lane, who: e.who, f: e.f})
@@ -108,28 +110,47 @@ func (s *simulation) send(from, to, lane int, f *frame) {
 	s.transmit(from, to, lane, f, leaves)
 }
 
-// transmit sends a frame over its lane's rail, or over the next one that is not known to be dead. One
-// that is cut on the way goes again once that is noticed.
+// transmit sends a frame over its lane's rail, or over the next one that is not known to be dead.
 func (s *simulation) transmit(from, to, lane int, f *frame, leaves leaving) {
-	rail, remote := lane, s.cluster.host(from) != s.cluster.host(to)
-	pass := func() (there, coming time.Duration) {
-		for remote && s.lost(rail, leaves.last) {
-			rail = (rail + 1) % len(s.cluster.Rails)
-		}
-		return s.net.between(rail, from, to, f.bytes, leaves)
-	}
-	there, coming := pass()
-	for remote && there > s.dead[rail] {
-		s.result.Resent++
-		again := max(leaves.last, s.dead[rail]+s.notice(rail))
-		leaves = leaving{again, again}
-		there, coming = pass()
-	}
 	if f.grant == 0 {
 		s.result.Frames++
 		s.result.Carried += int64(f.bytes)
 	}
-	s.queue.add(event{at: there, kind: wired, lane: int32(lane), who: int32(to), f: f, a: int64(coming)})
+	a, b := s.cluster.host(from), s.cluster.host(to)
+	if a == b {
+		there, coming := s.net.within(a, f.bytes, leaves)
+		s.queue.add(event{at: there, kind: wired, lane: int32(lane), who: int32(to), f: f, a: int64(coming)})
+		return
+	}
+	s.leave(a, b, lane, to, f, leaves)
+}
+
+// leave gives a frame to a link.
+func (s *simulation) leave(a, b, lane, to int, f *frame, leaves leaving) {
+	rail := lane
+	for s.lost(rail, leaves.last) {
+		rail = (rail + 1) % len(s.cluster.Rails)
+	}
+	f.rail = int32(rail)
+	l := &s.cluster.Rails[rail].Link
+	leaves = leave(&s.net.out[rail][a], leaves, onWire(f.bytes, l.Rate), l.Burst)
+	way := s.net.way(rail, a, b)
+	s.queue.add(event{at: leaves.first + way, kind: reaching, lane: int32(lane), who: int32(to), f: f, a: int64(leaves.last + way)})
+}
+
+// enter takes a frame from a link. One that is cut on the way goes again once that is noticed.
+func (s *simulation) enter(r int, e event) {
+	f, rail, b := e.f, int(e.f.rail), s.cluster.host(r)
+	l := &s.cluster.Rails[rail].Link
+	there, coming := enter(&s.net.in[rail][b], s.now, time.Duration(e.a), onWire(f.bytes, l.Rate), l.Burst)
+	if there > s.dead[rail] {
+		s.result.Resent++
+		again := max(s.now, s.dead[rail]+s.notice(rail))
+		s.leave(s.cluster.host(int(f.from)), b, int(e.lane), r, f, leaving{again, again})
+		return
+	}
+	e.at, e.kind, e.a = there, wired, int64(coming)
+	s.queue.add(e)
 }
 
 // lost reports whether it is known at a time that a rail is dead. One rail never is.

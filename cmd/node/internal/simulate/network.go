@@ -83,31 +83,33 @@ func over(bytes int, rate float64) time.Duration {
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// pass sends bytes over two directions of links, one behind the other: the second one begins to
-// receive when the first one's frame has begun to leave. It returns when all is in, and how long that
-// was coming. Behind a token bucket out and in say until when what was sent takes at the rate: the
-// bucket lets it through so much earlier.
-func pass(out, in *time.Duration, l leaving, way, takes, burst time.Duration) (there, coming time.Duration) {
+// leave sends bytes over a link that others may be leaving by. Behind a token bucket out says until
+// when what was sent takes at the rate: the bucket lets it through so much earlier.
+func leave(out *time.Duration, l leaving, takes, burst time.Duration) leaving {
 	begins := max(*out-burst, l.first)
 	*out = max(*out, l.first) + takes
-	sent := max(*out-burst, begins, l.last)
-	comes := max(*in-burst, begins+way)
-	*in = max(*in, begins+way) + takes
-	there = max(*in-burst, sent+way)
+	return leaving{begins, max(*out-burst, begins, l.last)}
+}
+
+// enter receives bytes over a link, of which the first one comes now and the last one at a time that
+// is given. Whoever comes first goes first. It returns when all is in, and how long that was coming.
+func enter(in *time.Duration, now, last, takes, burst time.Duration) (there, coming time.Duration) {
+	comes := max(*in-burst, now)
+	*in = max(*in, now) + takes
+	there = max(*in-burst, last)
 	return there, there - comes
 }
 
-// between sends a frame from one rank to another one, as pass does.
-func (n *network) between(rail, from, to, bytes int, leaves leaving) (there, coming time.Duration) {
-	a, b := n.cluster.host(from), n.cluster.host(to)
-	if a == b {
-		var idle time.Duration
-		l := &n.cluster.Local
-		return pass(&n.local[a], &idle, leaves, l.Startup, onWire(bytes, l.Rate), 0)
-	}
-	l := &n.cluster.Rails[rail].Link
-	way := l.Startup + time.Duration(n.cluster.switches(a, b))*n.cluster.Switch
-	return pass(&n.out[rail][a], &n.in[rail][b], leaves, way, onWire(bytes, l.Rate), l.Burst)
+// way is how long a bit takes from one host to another one.
+func (n *network) way(rail, a, b int) time.Duration {
+	return n.cluster.Rails[rail].Startup + time.Duration(n.cluster.switches(a, b))*n.cluster.Switch
+}
+
+// within sends a frame from one rank of a host to another one, whose memory takes what comes.
+func (n *network) within(host, bytes int, leaves leaving) (there, coming time.Duration) {
+	l, idle := &n.cluster.Local, time.Duration(0)
+	leaves = leave(&n.local[host], leaves, onWire(bytes, l.Rate), 0)
+	return enter(&idle, leaves.first+l.Startup, leaves.last+l.Startup, onWire(bytes, l.Rate), 0)
 }
 
 // back is how long an acknowledgement takes.
@@ -116,5 +118,5 @@ func (n *network) back(rail, from, to int) time.Duration {
 	if a == b {
 		return n.cluster.Local.Startup
 	}
-	return n.cluster.Rails[rail].Startup + time.Duration(n.cluster.switches(a, b))*n.cluster.Switch
+	return n.way(rail, a, b)
 }

@@ -18,7 +18,8 @@ type event struct {
 type eventKind uint8
 
 const (
-	wired    eventKind = iota // a frame is in at who, after it was coming for a
+	reaching eventKind = iota // a frame's first byte is at who's link, its last one may be at a
+	wired                     // a frame is in at who, after it was coming for a
 	arrived                   // it is read
 	folded                    // who has done the kernel a
 	released                  // who's memory of a is free
@@ -30,7 +31,8 @@ type frame struct {
 	from, span int32
 	mark, step int32
 	bytes      int
-	grant      int // spans; 0: it carries data
+	rail       int32 // that carries it
+	grant      int   // spans; 0: it carries data
 	ref        uint32
 	ack        bool // its sender waits for the acknowledgement
 	number     uint64

@@ -134,7 +134,7 @@ func (t *tree) send(r int) {
 
 // toNode sends a frame up, over the sender's link and the node's.
 func (t *tree) toNode(link *time.Duration, to place, leaves leaving, f *frame) {
-	t.deliver(link, t.in(to.node), leaves, f, to.node, true)
+	t.deliver(link, leaves, f, to.node, true)
 }
 
 func (t *tree) in(node int) *time.Duration {
@@ -144,21 +144,30 @@ func (t *tree) in(node int) *time.Duration {
 	return &t.s.net.nodeIn[t.rail][node]
 }
 
-// deliver passes a frame over two links, of which one may be a port of its own.
-func (t *tree) deliver(out, in *time.Duration, leaves leaving, f *frame, who int, node bool) {
+// deliver passes a frame over a link, unless it has a port of its own, to who's.
+func (t *tree) deliver(out *time.Duration, leaves leaving, f *frame, who int, node bool) {
 	l := &t.s.cluster.Rails[t.rail].Link
-	var free time.Duration
+	var port time.Duration
 	if out == nil {
-		out = &free
+		out = &port
 	}
-	var idle time.Duration
-	if in == nil {
-		in = &idle
-	}
-	there, coming := pass(out, in, leaves, l.Startup+t.s.cluster.Switch, onWire(f.bytes, l.Rate), l.Burst)
+	leaves = leave(out, leaves, onWire(f.bytes, l.Rate), l.Burst)
+	way := l.Startup + t.s.cluster.Switch
 	t.s.result.Frames++
 	t.s.result.Carried += int64(f.bytes)
-	t.s.queue.add(event{at: there, kind: wired, lane: int32(t.rail), node: node, who: int32(who), a: int64(coming), f: f})
+	t.s.queue.add(event{at: leaves.first + way, kind: reaching, lane: int32(t.rail), node: node, who: int32(who), a: int64(leaves.last + way), f: f})
+}
+
+// enter takes a frame from a link that others may come by, or from a port of its own: nil.
+func (t *tree) enter(in *time.Duration, e event) {
+	l := &t.s.cluster.Rails[t.rail].Link
+	var port time.Duration
+	if in == nil {
+		in = &port
+	}
+	there, coming := enter(in, t.s.now, time.Duration(e.a), onWire(e.f.bytes, l.Rate), l.Burst)
+	e.at, e.kind, e.a = there, wired, int64(coming)
+	t.s.queue.add(e)
 }
 
 func (t *tree) handle(e event) {
@@ -172,6 +181,10 @@ func (t *tree) handle(e event) {
 // rank is a response.
 func (t *tree) rank(e event) {
 	r := int(e.who)
+	if e.kind == reaching {
+		t.enter(&t.s.net.in[t.rail][t.s.cluster.host(r)], e)
+		return
+	}
 	if e.kind == wired {
 		e.at = t.s.cluster.Ranks.receive(t.s.net.processor(r), t.s.now, e.f.bytes, time.Duration(e.a))
 		e.kind = arrived
@@ -195,6 +208,9 @@ func (t *tree) node(e event) {
 	n := t.nodes[i]
 	t.out = t.out[:0]
 	switch e.kind {
+	case reaching:
+		t.enter(t.in(i), e)
+		return
 	case wired:
 		e.at = t.config.Node.receive(t.s.net.nodeProcessor(t.rail, i), t.s.now, e.f.bytes, time.Duration(e.a))
 		e.kind = arrived
@@ -249,8 +265,8 @@ func (t *tree) respond(i, child int, leaves leaving, f *frame) {
 		link = nil
 	}
 	if m := t.layout[i].Children[child]; m.Rank >= 0 {
-		t.deliver(link, &t.s.net.in[t.rail][t.s.cluster.host(m.Rank)], leaves, f, m.Rank, false)
+		t.deliver(link, leaves, f, m.Rank, false)
 	} else {
-		t.deliver(link, t.in(m.Node), leaves, f, m.Node, true)
+		t.deliver(link, leaves, f, m.Node, true)
 	}
 }
