@@ -176,17 +176,20 @@ func boolInt(b bool) int {
 }
 
 func TestCountsMayDiffer(t *testing.T) {
-	inBed(t, 4, 2, func(c *Config) { c.Balance, c.SplitBytes = BalanceStatic, 0 }, func(b *bed) {
+	const n = 6 // by Bcube in groups of two, and then of three
+	inBed(t, n, 2, func(c *Config) {
+		c.Balance, c.SplitBytes, c.BcubeBase = BalanceStatic, 0, orderedBase
+	}, func(b *bed) {
 		comms := b.form("train")
 		for _, k := range []Kind{KindReduceScatter, KindAllGather, KindGather, KindScatter} {
-			for _, counts := range [][]int{{0, 1, 2, 3}, {7, 0, 0, 0}, {0, 0, 0, 100_000},
-				{50_000, 3, 40_000, 1}} {
+			for _, counts := range [][]int{{0, 1, 2, 3, 0, 5}, {7, 0, 0, 0, 0, 0}, {0, 0, 0, 100_000, 0, 0},
+				{50_000, 3, 40_000, 1, 0, 2}} {
 				for _, a := range append([]Algorithm{Auto}, schedule.Algorithms(k)...) {
 					if a == Ring && slices.Max(counts) < 100 {
 						// Small ones are played by their own algorithms.
 						continue
 					}
-					for root := range 4 {
+					for root := range n {
 						if root == 0 || k.Rooted() {
 							collectiveCase{kind: k, algorithm: a, counts: counts, root: root,
 								inPlace: root%2 == 1}.play(b, comms)

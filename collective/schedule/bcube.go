@@ -45,18 +45,26 @@ func Dimensions(n, base int) []int {
 // halving and doubling (Rabenseifner, 2004). A frame's step is different for each sender of a
 // group (its distance from the receiver), which names it at its receiver.
 func (b *builder) bcube() {
-	n := b.p.N
-	c := &cube{builder: b, dims: Dimensions(n, b.p.Base), blocks: make([]int, n), have: make(map[int]Value, n), stride: 1}
-	for o := range n {
-		c.blocks[o], c.have[o] = o, b.part(o, true, true)
+	c := b.cube()
+	c.reduceScatter(func(o int) Value { return b.part(o, true, true) })
+	c.allGather()
+}
+
+// reduceScatterBcube is the first half of bcube. A rank sends (n-1)/n of its source, which is the bound.
+func (b *builder) reduceScatterBcube() { b.cube().reduceScatter(b.ownResult) }
+
+// allGatherBcube is the second half of bcube. A rank receives (n-1)/n of the output, which is the bound.
+func (b *builder) allGatherBcube() {
+	c, r := b.cube(), int(b.p.Rank)
+	for o := range b.p.N {
+		if v := b.ownOperand(o, true); o == r {
+			c.have[o] = v
+		}
 	}
-	for _, size := range c.dims {
-		c.scatter(size)
-	}
-	b.p.Steps = 2 * c.step
-	for _, size := range slices.Backward(c.dims) {
-		c.spread(size)
-	}
+	c.blocks, c.stride = []int{r}, b.p.N
+	c.allGather()
+	b.block = r
+	b.copyFinal(c.have[r])
 }
 
 // cube is how far a rank is in bcube.
@@ -66,6 +74,30 @@ type cube struct {
 	blocks       []int         // that it has: of the owners whose digits are its own so far
 	have         map[int]Value // by block, what it lies in
 	stride, step int           // of the dimension at hand
+}
+
+func (b *builder) cube() *cube {
+	return &cube{builder: b, dims: Dimensions(b.p.N, b.p.Base), have: make(map[int]Value, b.p.N), stride: 1}
+}
+
+// reduceScatter leaves each rank with the final value of its own block. begin begins the block of an
+// owner.
+func (c *cube) reduceScatter(begin func(owner int) Value) {
+	for o := range c.p.N {
+		c.blocks, c.have[o] = append(c.blocks, o), begin(o)
+	}
+	for _, size := range c.dims {
+		c.scatter(size)
+	}
+	c.p.Steps = c.step
+}
+
+// allGather gives all ranks what each has.
+func (c *cube) allGather() {
+	for _, size := range slices.Backward(c.dims) {
+		c.spread(size)
+	}
+	c.p.Steps = c.step
 }
 
 // mine is this rank's digit in a dimension of that size.
@@ -82,7 +114,8 @@ func (c *cube) scatter(size int) {
 	mine := c.mine(size)
 	args := make([]Value, size)
 	var kept []int
-	for digit := range size {
+	for i := range size { // each rank to others first
+		digit := (mine + 1 + i) % size
 		theirs := slices.DeleteFunc(slices.Clone(c.blocks), func(o int) bool { return o/c.stride%size != digit })
 		args[digit] = c.gather(theirs)
 		if digit == mine {

@@ -48,7 +48,7 @@ func CostOf(s Spec) Cost {
 			c.Slots = n - 1
 		}
 	case op.Bcube:
-		c = bcubeCost(n, s.Base)
+		c = bcubeCost(kind, n, s.Base)
 	case op.Tree:
 		c = treeCost(kind, n)
 	case op.RecursiveDoubling:
@@ -110,21 +110,31 @@ func doublingCost(k op.Kind, n int) Cost {
 	return c
 }
 
-func bcubeCost(n, base int) Cost {
+func bcubeCost(k op.Kind, n, base int) Cost {
 	dims := Dimensions(n, base)
-	c := Cost{Stages: 2 * len(dims), Volume: 2 * float64(n-1) / float64(n), Widest: n / dims[0]}
+	c := Cost{Widest: n / dims[0]}
+	if k != op.KindAllGather {
+		c.Stages, c.Volume = len(dims), float64(n-1)/float64(n)
+	}
+	if k != op.KindReduceScatter {
+		c.Stages, c.Volume = c.Stages+len(dims), c.Volume+float64(n-1)/float64(n)
+	}
 	for d, left := 0, n; d < len(dims); d++ { // blocks of a rank before and after a dimension
 		before := left
 		left /= dims[d]
-		c.Slots += (dims[d] - 1) * left // received to be folded
-		if d > 0 || left > 1 {
-			c.Slots += before // packed
+		if k != op.KindAllGather {
+			c.Slots += (dims[d] - 1) * left // received to be folded
+			if d > 0 || left > 1 {
+				c.Slots += before // packed
+			}
 		}
-		if left > 1 {
-			c.Slots += (dims[d] - 1) * left // of results
-		}
-		if d > 0 { // packed for the dimension before
-			c.Slots += before
+		if k != op.KindReduceScatter {
+			if left > 1 {
+				c.Slots += (dims[d] - 1) * left // of results
+			}
+			if d > 0 { // packed for the dimension before
+				c.Slots += before
+			}
 		}
 	}
 	return c

@@ -20,9 +20,11 @@ var forms = map[form]func(*builder){
 	{op.KindBroadcast, op.Chain}:             (*builder).broadcastChain,
 	{op.KindReduceScatter, op.Ring}:          (*builder).reduceScatterRing,
 	{op.KindReduceScatter, op.Direct}:        (*builder).reduceScatterDirect,
+	{op.KindReduceScatter, op.Bcube}:         (*builder).reduceScatterBcube,
 	{op.KindAllGather, op.Ring}:              (*builder).allGatherRing,
 	{op.KindAllGather, op.Direct}:            (*builder).allGatherDirect,
 	{op.KindAllGather, op.Tree}:              (*builder).allGatherTree,
+	{op.KindAllGather, op.Bcube}:             (*builder).allGatherBcube,
 	{op.KindGather, op.Direct}:               (*builder).gatherDirect,
 	{op.KindGather, op.Tree}:                 (*builder).gatherTree,
 	{op.KindScatter, op.Direct}:              (*builder).scatterDirect,
@@ -124,9 +126,9 @@ var choices = map[op.Kind]choice{
 const ManyRanks = 16
 
 // A ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes for each rank.
-// Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: an allreduce
-// goes by it up to so many, and up to bcubeBytes, since it takes five times as much scratch.
-// Where many ranks share a host's memory it is up to bcubeCrowdedBytes.
+// Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: it runs up to so
+// many, and up to bcubeBytes, since an allreduce by it takes five times as much scratch. Where many
+// ranks share a host's memory it is up to bcubeCrowdedBytes.
 // Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
 const (
 	ringBytesPerRank  = 4 << 10
@@ -136,14 +138,23 @@ const (
 	bruckBytesPerRank = 8 << 10
 )
 
-// byBcube reports whether an allreduce goes by Bcube. Where n has a large prime factor its groups
-// would have each rank connect to as many.
+// byBcube reports whether Bcube runs an operation: between those of few steps or frames, and the
+// ring. Where n has a large prime factor its groups would have each rank connect to as many.
 func byBcube(k op.Kind, bytes, n int64, crowded bool) bool {
-	most := int64(bcubeBytes)
+	least, most := int64(ShortBytes), int64(bcubeBytes)
 	if crowded {
 		most = bcubeCrowdedBytes
 	}
-	if k != op.KindAllReduce || bytes <= ShortBytes || bytes > min(bcubeBytesPerRank*n, most) {
+	switch many := n > ManyRanks; {
+	case k == op.KindAllReduce:
+	case k == op.KindReduceScatter && many: // nothing else takes few steps
+		least = 0
+	case k == op.KindAllGather && many && !crowded:
+		least = TreeBytes
+	case k != op.KindReduceScatter && k != op.KindAllGather:
+		return false
+	}
+	if bytes <= least || bytes > min(bcubeBytesPerRank*n, most) {
 		return false
 	}
 	dims := Dimensions(int(n), 2)
