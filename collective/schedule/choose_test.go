@@ -49,8 +49,8 @@ func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
 	}
 }
 
-// Reduce-scatters and allgathers go by a half of it, and among many ranks from smaller sizes on.
-func TestBcubeRunsReduceScattersAndAllGathers(t *testing.T) {
+// Reduce-scatters and allgathers go by a half of Bcube, and among many ranks from smaller sizes on.
+func TestOtherKindsGoByFewSteps(t *testing.T) {
 	for _, c := range []struct {
 		kind   op.Kind
 		n      int
@@ -67,6 +67,7 @@ func TestBcubeRunsReduceScattersAndAllGathers(t *testing.T) {
 		{op.KindAllGather, 64, "together", 16 << 10, op.Tree}, {op.KindAllGather, 64, "together", 16<<10 + 1, op.Bcube},
 		{op.KindAllGather, 17, "", 16 << 10, op.Tree}, {op.KindAllGather, 17, "", 16<<10 + 1, op.Ring},
 		{op.KindReduce, 8, "", 32 << 10, op.Chain}, {op.KindAllToAll, 8, "", 32 << 10, op.Direct},
+		{op.KindAllToAll, 8, "", 16 << 10, op.Bruck}, {op.KindAllToAll, 2, "", 8, op.Direct}, {op.KindAllToAll, 2, "", 16 << 10, op.Direct},
 	} {
 		if got := schedule.Choose(c.kind, c.bytes, c.n, places(c.layout, c.n)); got != c.want {
 			t.Errorf("%v of %d bytes among %d ranks %s: %v, want %v", c.kind, c.bytes, c.n, c.layout, got, c.want)

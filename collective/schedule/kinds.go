@@ -93,9 +93,9 @@ func wants(s Spec) (source, target bool) {
 
 // Bounds of the rule by size, in bytes of the larger one of a rank's input and output.
 const (
-	// TreeBytes is the largest operation of more than two ranks that a tree, or Bruck's algorithm,
-	// runs by default. These take the fewest frames, and a frame this small costs the same whatever
-	// it holds. Two ranks are done with one exchange.
+	// TreeBytes is the largest operation of more than two ranks that a tree runs by default. It takes
+	// the fewest frames, and a frame this small costs the same whatever it holds. Two ranks are done
+	// with one exchange.
 	TreeBytes = 2 << 10
 	// ShortBytes is the largest operation whose number of steps decides by default: above it
 	// algorithms that move the fewest bytes are faster. Measured in docs/performance.md.
@@ -114,7 +114,7 @@ var choices = map[op.Kind]choice{
 	op.KindAllGather:     {op.Tree, op.Direct, op.Ring},
 	op.KindGather:        {op.Tree, op.Tree, op.Direct},
 	op.KindScatter:       {op.Tree, op.Tree, op.Direct},
-	op.KindAllToAll:      {op.Bruck, op.Direct, op.Direct},
+	op.KindAllToAll:      {op.Bruck, op.Bruck, op.Direct},
 	op.KindAllToAllV:     {op.Direct, op.Direct, op.Direct},
 	op.KindScan:          {op.RecursiveDoubling, op.RecursiveDoubling, op.Chain},
 	op.KindExScan:        {op.RecursiveDoubling, op.RecursiveDoubling, op.Chain},
@@ -247,8 +247,8 @@ func Choose(k op.Kind, bytes int64, n int, hosts *Hosts) op.Algorithm {
 	}
 	rule := choices[formOf(k)]
 	switch {
-	case (k == op.KindGather || k == op.KindScatter) && n <= TreeRadix:
-		return op.Direct // a tree would have one level, and the same frames
+	case (k == op.KindGather || k == op.KindScatter) && n <= TreeRadix, k == op.KindAllToAll && n == 2:
+		return op.Direct // by another one it would be the same frames
 	case bytes <= TreeBytes && n > 2:
 		return rule.tiny
 	case bytes <= ShortBytes:
