@@ -95,7 +95,8 @@ func TestFigures(t *testing.T) {
 	if *nodes == 0 {
 		t.Skip("SKIPPED: takes minutes; -nodes N runs it")
 	}
-	o := testbed.Options{Nodes: *nodes, Rails: *rails, Balance: polyrail.BalanceMeasured}
+	o := testbed.Options{Nodes: *nodes, Rails: *rails, Balance: polyrail.BalanceMeasured,
+		Adapt: func(c *polyrail.Config) { c.RankTimeout = limit / 10 }} // they share the cores
 	if *loopback {
 		o.Over, o.Gossip = testbed.Loopback, testbed.Loopback
 	}
