@@ -10,6 +10,7 @@ import (
 type Hosts struct {
 	ranks [][]op.Rank // by host, ascending; hosts in the order of their lowest ranks
 	of    []place     // by rank
+	most  int         // ranks of a host
 }
 
 // place is where a rank is: its host, and its number among the ranks there.
@@ -28,6 +29,7 @@ func NewHosts[T int | uint32](numbers []T) *Hosts {
 		}
 		h.of[r] = place{host, len(h.ranks[host])}
 		h.ranks[host] = append(h.ranks[host], op.Rank(r))
+		h.most = max(h.most, len(h.ranks[host]))
 	}
 	if len(h.ranks) == len(numbers) {
 		return nil
@@ -46,13 +48,8 @@ func (h *Hosts) Numbers() (numbers []uint32) {
 	return numbers
 }
 
-// most is the largest number of ranks on a host.
-func (h *Hosts) most() (ranks int) {
-	for _, here := range h.ranks {
-		ranks = max(ranks, len(here))
-	}
-	return ranks
-}
+// crowded reports whether a host has so many ranks that its processors and memory are the bound.
+func (h *Hosts) crowded() bool { return h != nil && h.most > ManyRanks }
 
 // saving is how many times as much a host's rails carry with a ring of the ranks in order as with
 // rings of holders between the hosts. A ring leaves a host as often as its ranks are placed apart.
@@ -73,7 +70,7 @@ func (h *Hosts) among(n int) *Hosts {
 	if h != nil {
 		return h
 	}
-	h = &Hosts{of: make([]place, n), ranks: make([][]op.Rank, n)}
+	h = &Hosts{of: make([]place, n), ranks: make([][]op.Rank, n), most: 1}
 	for r := range n {
 		h.of[r], h.ranks[r] = place{host: r}, []op.Rank{op.Rank(r)}
 	}
@@ -179,7 +176,7 @@ type hostWay struct {
 
 func (b *builder) byHost() *hostWay {
 	h := b.p.Hosts.among(b.p.N)
-	return &hostWay{builder: b, hosts: h, count: len(h.ranks), most: h.most(), me: h.of[b.p.Rank]}
+	return &hostWay{builder: b, hosts: h, count: len(h.ranks), most: h.most, me: h.of[b.p.Rank]}
 }
 
 // to turns to the block of an owner.
@@ -316,7 +313,7 @@ func (b *builder) leaderLinks() (levels [][]child, parent op.Rank, up *child) {
 	if up != nil {
 		return levels, parent, up
 	}
-	between, parent, up := links(len(hosts), host, treeSteps(h.most()), func(d int) op.Rank { return hosts[d][0] })
+	between, parent, up := links(len(hosts), host, treeSteps(h.most), func(d int) op.Rank { return hosts[d][0] })
 	return append(levels, between...), parent, up
 }
 

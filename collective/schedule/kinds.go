@@ -127,47 +127,47 @@ const ManyRanks = 16
 
 // A ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes for each rank.
 // Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: it runs up to so
-// many, and up to bcubeBytes, since an allreduce by it takes five times as much scratch. Where many
-// ranks share a host's memory it is up to bcubeCrowdedBytes.
+// many, and within bounds, since an allreduce by it takes five times as much scratch.
 // Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
 const (
 	ringBytesPerRank  = 4 << 10
 	bcubeBytesPerRank = 8 << 10
-	bcubeBytes        = 2 << 20
-	bcubeCrowdedBytes = 256 << 10
 	bruckBytesPerRank = 8 << 10
+)
+
+// bounds are the sizes, in bytes, up to which few frames are faster than few steps among many ranks,
+// and up to which an allreduce may take five times as much scratch. Where many ranks share a host they
+// share its processors and memory.
+type bounds struct{ frames, scratch int64 }
+
+var (
+	apart   = bounds{TreeBytes, 2 << 20}
+	crowded = bounds{ShortBytes, 256 << 10}
 )
 
 // byBcube reports whether Bcube runs an operation: between those of few steps or frames, and the
 // ring. Where n has a large prime factor its groups would have each rank connect to as many.
-func byBcube(k op.Kind, bytes, n int64, crowded bool) bool {
-	least, most := int64(ShortBytes), int64(bcubeBytes)
-	if crowded {
-		most = bcubeCrowdedBytes
-	}
+func (b *bounds) byBcube(k op.Kind, bytes, n int64) bool {
+	least := int64(ShortBytes)
 	switch many := n > ManyRanks; {
 	case k == op.KindAllReduce:
 	case k == op.KindReduceScatter && many: // nothing else takes few steps
 		least = 0
-	case k == op.KindAllGather && many && !crowded:
-		least = TreeBytes
+	case k == op.KindAllGather && many:
+		least = b.frames
 	case k != op.KindReduceScatter && k != op.KindAllGather:
 		return false
 	}
-	if bytes <= least || bytes > min(bcubeBytesPerRank*n, most) {
+	if bytes <= least || bytes > min(bcubeBytesPerRank*n, b.scratch) {
 		return false
 	}
 	dims := Dimensions(int(n), 2)
 	return dims[len(dims)-1] <= ManyRanks
 }
 
-// chooseMany is Choose for many ranks. Where they share processors a tree's few frames decide up to
-// larger sizes than the few steps of doubling.
-func chooseMany(k op.Kind, bytes, n int64, crowded bool) op.Algorithm {
-	rule, treeBytes := choices[k], int64(TreeBytes)
-	if crowded {
-		treeBytes = ShortBytes
-	}
+// chooseMany is Choose for many ranks.
+func (b *bounds) chooseMany(k op.Kind, bytes, n int64) op.Algorithm {
+	rule := choices[k]
 	switch short := bytes < ringBytesPerRank*n; {
 	case k == op.KindReduceScatter || k == op.KindAllToAllV:
 		return rule.long
@@ -175,7 +175,7 @@ func chooseMany(k op.Kind, bytes, n int64, crowded bool) op.Algorithm {
 		return op.Bruck
 	case k == op.KindAllGather && bytes > ShortBytes:
 		return rule.long
-	case k == op.KindAllReduce && short && bytes > treeBytes:
+	case k == op.KindAllReduce && short && bytes > b.frames:
 		return op.RecursiveDoubling
 	case short:
 		return rule.tiny
@@ -215,7 +215,7 @@ var byHost = map[op.Kind]choice{
 func (h *Hosts) choose(k op.Kind, bytes int64) op.Algorithm {
 	rule, known := byHost[k]
 	switch {
-	case h == nil || !known || len(h.of) == 2 || h.most() > ManyRanks:
+	case h == nil || !known || len(h.of) == 2 || h.crowded():
 		return op.Auto
 	case len(h.ranks) == 1 && k == op.KindAllReduce && bytes > ShortBytes && bytes <= hostBytes:
 		return op.RecursiveDoubling
@@ -238,12 +238,15 @@ func Choose(k op.Kind, bytes int64, n int, hosts *Hosts) op.Algorithm {
 	if a := hosts.choose(formOf(k), bytes); a != op.Auto {
 		return a
 	}
-	crowded := hosts != nil && hosts.most() > ManyRanks // one host is: then none of the above
-	if byBcube(formOf(k), bytes, int64(n), crowded) {
+	b := &apart
+	if hosts.crowded() {
+		b = &crowded
+	}
+	if b.byBcube(formOf(k), bytes, int64(n)) {
 		return op.Bcube
 	}
 	if n > ManyRanks {
-		return chooseMany(formOf(k), bytes, int64(n), crowded)
+		return b.chooseMany(formOf(k), bytes, int64(n))
 	}
 	rule := choices[formOf(k)]
 	switch {

@@ -72,7 +72,7 @@ func links(n, d, step int, ranked func(d int) op.Rank) (levels [][]child, parent
 func (b *builder) stepsUp() int {
 	if b.p.Algorithm == op.Leaders {
 		h := b.p.Hosts.among(b.p.N)
-		return treeSteps(h.most()) + treeSteps(len(h.ranks))
+		return treeSteps(h.most) + treeSteps(len(h.ranks))
 	}
 	return treeSteps(b.p.N)
 }

@@ -110,24 +110,23 @@ func (s *simulation) send(from, to, lane int, f *frame) {
 	s.transmit(from, to, lane, f, leaves)
 }
 
-// transmit sends a frame over its lane's rail, or over the next one that is not known to be dead.
+// transmit sends a frame within its host, or over a rail.
 func (s *simulation) transmit(from, to, lane int, f *frame, leaves leaving) {
 	if f.grant == 0 {
 		s.result.Frames++
 		s.result.Carried += int64(f.bytes)
 	}
-	a, b := s.cluster.host(from), s.cluster.host(to)
-	if a == b {
-		there, coming := s.net.within(a, f.bytes, leaves)
+	if host := s.cluster.host(from); host == s.cluster.host(to) {
+		there, coming := s.net.within(host, f.bytes, leaves)
 		s.queue.add(event{at: there, kind: wired, lane: int32(lane), who: int32(to), f: f, a: int64(coming)})
 		return
 	}
-	s.leave(a, b, lane, to, f, leaves)
+	s.leave(to, lane, f, leaves)
 }
 
-// leave gives a frame to a link.
-func (s *simulation) leave(a, b, lane, to int, f *frame, leaves leaving) {
-	rail := lane
+// leave gives a frame to the link of its lane's rail, or of the next one that is not known to be dead.
+func (s *simulation) leave(to, lane int, f *frame, leaves leaving) {
+	a, b, rail := s.cluster.host(int(f.from)), s.cluster.host(to), lane
 	for s.lost(rail, leaves.last) {
 		rail = (rail + 1) % len(s.cluster.Rails)
 	}
@@ -140,13 +139,13 @@ func (s *simulation) leave(a, b, lane, to int, f *frame, leaves leaving) {
 
 // enter takes a frame from a link. One that is cut on the way goes again once that is noticed.
 func (s *simulation) enter(r int, e event) {
-	f, rail, b := e.f, int(e.f.rail), s.cluster.host(r)
+	f, rail := e.f, int(e.f.rail)
 	l := &s.cluster.Rails[rail].Link
-	there, coming := enter(&s.net.in[rail][b], s.now, time.Duration(e.a), onWire(f.bytes, l.Rate), l.Burst)
+	there, coming := enter(&s.net.in[rail][s.cluster.host(r)], s.now, time.Duration(e.a), onWire(f.bytes, l.Rate), l.Burst)
 	if there > s.dead[rail] {
 		s.result.Resent++
 		again := max(s.now, s.dead[rail]+s.notice(rail))
-		s.leave(s.cluster.host(int(f.from)), b, int(e.lane), r, f, leaving{again, again})
+		s.leave(r, int(e.lane), f, leaving{again, again})
 		return
 	}
 	e.at, e.kind, e.a = there, wired, int64(coming)

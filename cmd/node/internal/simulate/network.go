@@ -83,17 +83,25 @@ func over(bytes int, rate float64) time.Duration {
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// leave sends bytes over a link that others may be leaving by. Behind a token bucket out says until
-// when what was sent takes at the rate: the bucket lets it through so much earlier.
+// leave sends bytes over a link that others may be leaving by, or over a port of their own: nil.
+// Behind a token bucket out says until when what was sent takes at the rate: the bucket lets it
+// through so much earlier.
 func leave(out *time.Duration, l leaving, takes, burst time.Duration) leaving {
+	if out == nil {
+		out = new(time.Duration)
+	}
 	begins := max(*out-burst, l.first)
 	*out = max(*out, l.first) + takes
 	return leaving{begins, max(*out-burst, begins, l.last)}
 }
 
-// enter receives bytes over a link, of which the first one comes now and the last one at a time that
-// is given. Whoever comes first goes first. It returns when all is in, and how long that was coming.
+// enter receives bytes over a link or a port, of which the first one comes now and the last one at a
+// time that is given. Whoever comes first goes first. It returns when all is in, and how long that
+// was coming.
 func enter(in *time.Duration, now, last, takes, burst time.Duration) (there, coming time.Duration) {
+	if in == nil {
+		in = new(time.Duration)
+	}
 	comes := max(*in-burst, now)
 	*in = max(*in, now) + takes
 	there = max(*in-burst, last)
@@ -107,9 +115,9 @@ func (n *network) way(rail, a, b int) time.Duration {
 
 // within sends a frame from one rank of a host to another one, whose memory takes what comes.
 func (n *network) within(host, bytes int, leaves leaving) (there, coming time.Duration) {
-	l, idle := &n.cluster.Local, time.Duration(0)
+	l := &n.cluster.Local
 	leaves = leave(&n.local[host], leaves, onWire(bytes, l.Rate), 0)
-	return enter(&idle, leaves.first+l.Startup, leaves.last+l.Startup, onWire(bytes, l.Rate), 0)
+	return enter(nil, leaves.first+l.Startup, leaves.last+l.Startup, onWire(bytes, l.Rate), 0)
 }
 
 // back is how long an acknowledgement takes.

@@ -144,13 +144,9 @@ func (t *tree) in(node int) *time.Duration {
 	return &t.s.net.nodeIn[t.rail][node]
 }
 
-// deliver passes a frame over a link, unless it has a port of its own, to who's.
+// deliver passes a frame over a link, or a port of its own, to who's.
 func (t *tree) deliver(out *time.Duration, leaves leaving, f *frame, who int, node bool) {
 	l := &t.s.cluster.Rails[t.rail].Link
-	var port time.Duration
-	if out == nil {
-		out = &port
-	}
 	leaves = leave(out, leaves, onWire(f.bytes, l.Rate), l.Burst)
 	way := l.Startup + t.s.cluster.Switch
 	t.s.result.Frames++
@@ -158,13 +154,9 @@ func (t *tree) deliver(out *time.Duration, leaves leaving, f *frame, who int, no
 	t.s.queue.add(event{at: leaves.first + way, kind: reaching, lane: int32(t.rail), node: node, who: int32(who), a: int64(leaves.last + way), f: f})
 }
 
-// enter takes a frame from a link that others may come by, or from a port of its own: nil.
+// enter takes a frame from a link, or a port.
 func (t *tree) enter(in *time.Duration, e event) {
 	l := &t.s.cluster.Rails[t.rail].Link
-	var port time.Duration
-	if in == nil {
-		in = &port
-	}
 	there, coming := enter(in, t.s.now, time.Duration(e.a), onWire(e.f.bytes, l.Rate), l.Burst)
 	e.at, e.kind, e.a = there, wired, int64(coming)
 	t.s.queue.add(e)
