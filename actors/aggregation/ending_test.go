@@ -81,7 +81,7 @@ func TestOperationsThatATreeDoesNotServeEndTheGroup(t *testing.T) {
 	for want, d := range map[string]op.Descriptor{
 		"serves allreduce, barrier, reduce and broadcast only": change(func(d *op.Descriptor) { d.Kind = op.KindReduceScatter }),
 		"doesn't know operator user":                           change(func(d *op.Descriptor) { d.Code = op.CodeUser }),
-		"no allreduce folds by bruck":                          change(func(d *op.Descriptor) { d.Algorithm = op.Bruck }),
+		"no allreduce folds by chain":                          change(func(d *op.Descriptor) { d.Algorithm = op.Chain }),
 		"bitand is not defined on flo":                         change(func(d *op.Descriptor) { d.Code = op.CodeBitAnd }),
 	} {
 		virtual(t, 2, nil, func(b *bed) {

@@ -46,7 +46,7 @@ func (g *Group) Algorithm(k op.Kind, t *table.Table, bytes int64) op.Algorithm {
 func (g *Group) Rivals(bytes int64) (algorithms []op.Algorithm) {
 	c := &g.engine.Config
 	limit := min(memory.MaxBuffer, c.MemoryLimit/int64(c.MaxInFlight))
-	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, op.Bcube, op.Hierarchical, op.Leaders} {
+	for _, a := range []op.Algorithm{op.Ring, op.RecursiveDoubling, op.Tree, schedule.Halves(g.Size), op.Hierarchical, op.Leaders} {
 		if g.Size == 2 && a != op.Ring && a != op.RecursiveDoubling {
 			continue // two ranks exchange what they have, whole or in halves
 		}

@@ -46,7 +46,7 @@ func Dimensions(n, base int) []int {
 // group (its distance from the receiver), which names it at its receiver.
 func (b *builder) bcube() {
 	c := b.cube()
-	c.reduceScatter(func(o int) Value { return b.part(o, true, true) })
+	c.reduceScatter(c.whole)
 	c.allGather()
 }
 
@@ -55,36 +55,29 @@ func (b *builder) reduceScatterBcube() { b.cube().reduceScatter(b.ownResult) }
 
 // allGatherBcube is the second half of bcube. A rank receives (n-1)/n of the output, which is the bound.
 func (b *builder) allGatherBcube() {
-	c, r := b.cube(), int(b.p.Rank)
-	for o := range b.p.N {
-		if v := b.ownOperand(o, true); o == r {
-			c.have[o] = v
-		}
-	}
-	c.blocks, c.stride = []int{r}, b.p.N
-	c.allGather()
-	b.block = r
-	b.copyFinal(c.have[r])
+	c := b.cube()
+	c.blocks, c.stride = []int{int(b.p.Rank)}, b.p.N
+	c.allGatherBy(c.allGather)
 }
 
 // cube is how far a rank is in bcube.
 type cube struct {
-	*builder
-	dims         []int
-	blocks       []int         // that it has: of the owners whose digits are its own so far
-	have         map[int]Value // by block, what it lies in
-	stride, step int           // of the dimension at hand
+	halves
+	dims   []int
+	blocks []int // that it has: of the owners whose digits are its own so far
+	stride int   // of the dimension at hand
 }
 
 func (b *builder) cube() *cube {
-	return &cube{builder: b, dims: Dimensions(b.p.N, b.p.Base), have: make(map[int]Value, b.p.N), stride: 1}
+	return &cube{halves: b.halves(), dims: Dimensions(b.p.N, b.p.Base), stride: 1}
 }
 
 // reduceScatter leaves each rank with the final value of its own block. begin begins the block of an
 // owner.
 func (c *cube) reduceScatter(begin func(owner int) Value) {
+	c.operands(begin)
 	for o := range c.p.N {
-		c.blocks, c.have[o] = append(c.blocks, o), begin(o)
+		c.blocks = append(c.blocks, o)
 	}
 	for _, size := range c.dims {
 		c.scatter(size)
@@ -156,35 +149,10 @@ func (c *cube) spread(size int) {
 		for k := range theirs {
 			theirs[k] += (digit - mine) * c.stride
 		}
+		c.blocks = append(c.blocks, theirs...)
 		c.take(c.step+distance(mine, digit, size), c.partner(digit, size), theirs)
 	}
 	c.step += size - 1
-}
-
-// take receives final values.
-func (c *cube) take(step int, from op.Rank, blocks []int) {
-	c.blocks = append(c.blocks, blocks...)
-	if len(blocks) == 1 {
-		c.have[blocks[0]] = c.add(Instr{Kind: Recv, Blocks: blocks, Step: step, Peer: from, Store: Place{Kind: Final}})
-		return
-	}
-	got := c.recvWide(0, step, from, blocks)
-	for _, o := range blocks {
-		c.block, c.have[o] = o, got
-		c.copyFinal(got)
-	}
-}
-
-// gather is one value of these blocks: the one that they alone lie in, or a copy.
-func (c *cube) gather(blocks []int) Value {
-	if v := c.have[blocks[0]]; slices.Equal(c.blocksOf(v), blocks) {
-		return v
-	}
-	pieces := make([]Value, len(blocks))
-	for i, o := range blocks {
-		pieces[i] = c.have[o]
-	}
-	return c.pack(blocks, pieces)
 }
 
 // distance numbers the senders of a group of so many as one receiver sees them: 0 … size-2.

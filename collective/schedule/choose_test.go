@@ -23,9 +23,9 @@ func TestWhatIsChosenCanBeBuilt(t *testing.T) {
 	}
 }
 
-// Between what doubling carries and what the ring does lies Bcube, but for numbers of ranks of
-// which a group would be large.
-func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
+// Between what doubling carries and what the ring does lies Bcube, or Bruck's algorithm for numbers of
+// ranks of which a group would be large.
+func TestHalvesRunAllreducesBetweenDoublingAndRing(t *testing.T) {
 	for _, c := range []struct {
 		n      int
 		layout string
@@ -35,7 +35,8 @@ func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
 		{2, "", 16<<10 + 1, op.Ring},
 		{4, "", 16 << 10, op.RecursiveDoubling}, {4, "", 16<<10 + 1, op.Bcube},
 		{4, "", 32 << 10, op.Bcube}, {4, "", 32<<10 + 1, op.Ring},
-		{13, "", 64 << 10, op.Bcube}, {17, "", 64 << 10, op.RecursiveDoubling}, {17, "", 68 << 10, op.Ring},
+		{13, "", 64 << 10, op.Bcube}, {17, "", 16 << 10, op.RecursiveDoubling}, {17, "", 16<<10 + 1, op.Bruck},
+		{17, "", 136 << 10, op.Bruck}, {17, "", 136<<10 + 1, op.Ring}, {51, "", 64 << 10, op.Bruck}, {52, "", 64 << 10, op.Bcube},
 		{64, "", 2 << 10, op.Tree}, {64, "", 2<<10 + 1, op.RecursiveDoubling}, {64, "", 16 << 10, op.RecursiveDoubling},
 		{64, "", 16<<10 + 1, op.Bcube}, {64, "", 512 << 10, op.Bcube}, {64, "", 512<<10 + 1, op.Ring},
 		{512, "", 2 << 20, op.Bcube}, {512, "", 2<<20 + 1, op.Ring},
@@ -49,7 +50,7 @@ func TestBcubeRunsAllreducesBetweenDoublingAndRing(t *testing.T) {
 	}
 }
 
-// Reduce-scatters and allgathers go by a half of Bcube, and among many ranks from smaller sizes on.
+// Reduce-scatters and allgathers go by a half of either, and among many ranks from smaller sizes on.
 func TestOtherKindsGoByFewSteps(t *testing.T) {
 	for _, c := range []struct {
 		kind   op.Kind
@@ -61,11 +62,11 @@ func TestOtherKindsGoByFewSteps(t *testing.T) {
 		{op.KindReduceScatter, 8, "", 16 << 10, op.Direct}, {op.KindReduceScatter, 8, "", 16<<10 + 1, op.Bcube},
 		{op.KindReduceScatter, 8, "", 64 << 10, op.Bcube}, {op.KindReduceScatter, 8, "", 64<<10 + 1, op.Ring},
 		{op.KindReduceScatter, 64, "", 1, op.Bcube}, {op.KindReduceScatter, 64, "together", 1, op.Bcube},
-		{op.KindReduceScatter, 64, "", 512<<10 + 1, op.Ring}, {op.KindReduceScatter, 17, "", 1, op.Ring},
+		{op.KindReduceScatter, 64, "", 512<<10 + 1, op.Ring}, {op.KindReduceScatter, 17, "", 1, op.Bruck},
 		{op.KindAllGather, 8, "", 16 << 10, op.Direct}, {op.KindAllGather, 8, "", 16<<10 + 1, op.Bcube},
 		{op.KindAllGather, 64, "", 2 << 10, op.Tree}, {op.KindAllGather, 64, "", 2<<10 + 1, op.Bcube},
 		{op.KindAllGather, 64, "together", 16 << 10, op.Tree}, {op.KindAllGather, 64, "together", 16<<10 + 1, op.Bcube},
-		{op.KindAllGather, 17, "", 16 << 10, op.Tree}, {op.KindAllGather, 17, "", 16<<10 + 1, op.Ring},
+		{op.KindAllGather, 17, "", 16 << 10, op.Bruck}, {op.KindAllGather, 17, "", 136<<10 + 1, op.Ring},
 		{op.KindReduce, 8, "", 32 << 10, op.Chain}, {op.KindAllToAll, 8, "", 32 << 10, op.Direct},
 		{op.KindAllToAll, 8, "", 16 << 10, op.Bruck}, {op.KindAllToAll, 2, "", 8, op.Direct}, {op.KindAllToAll, 2, "", 16 << 10, op.Direct},
 	} {

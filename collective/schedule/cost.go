@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/polyrail/polyrail/collective/op"
 )
@@ -62,7 +63,7 @@ func CostOf(s Spec) Cost {
 			c.Slots = 2
 		}
 	case op.Bruck:
-		c = bruckCost(n)
+		c = bruckCost(kind, n)
 	case op.Direct:
 		if kind == op.KindReduceScatter || kind == op.KindAllToAll {
 			c.Slots = n - 1 // of an alltoall: where it is in place
@@ -140,7 +141,48 @@ func bcubeCost(k op.Kind, n, base int) Cost {
 	return c
 }
 
-func bruckCost(n int) (c Cost) {
+func bruckCost(k op.Kind, n int) Cost {
+	if k == op.KindAllToAll {
+		return allToAllCost(n)
+	}
+	cuts := halving(n)
+	c := Cost{Widest: cuts[0].far()}
+	stages := make([]int, n)            // by places ahead: messages up to what a rank has for that one
+	width := slices.Repeat([]int{1}, n) // blocks of the value that it lies in
+	if k != op.KindAllGather {
+		c.Volume = float64(n-1) / float64(n)
+		for _, k := range cuts {
+			far := k.far()
+			if far > 1 || width[k.at] > 1 {
+				c.Slots += far // packed to be sent
+			}
+			if width[0] != far {
+				c.Slots += far // packed to be folded
+			}
+			c.Slots += far // received
+			most := max(1+slices.Max(stages[k.at:k.end]), slices.Max(stages[:far]))
+			for i := range far {
+				stages[i], width[i] = most, far
+			}
+		}
+	}
+	if k != op.KindReduceScatter {
+		c.Volume += float64(n-1) / float64(n)
+		for _, k := range slices.Backward(cuts) {
+			if k.far() > 1 {
+				c.Slots += 2 * k.far() // packed, and received
+			}
+			most := 1 + slices.Max(stages[:k.far()])
+			for i := k.at; i < k.end; i++ {
+				stages[i] = most
+			}
+		}
+	}
+	c.Stages = slices.Max(stages)
+	return c
+}
+
+func allToAllCost(n int) (c Cost) {
 	steps := bits.Len(uint(n - 1))
 	stages := make([]int, steps) // by step: messages up to it
 	for step := range steps {

@@ -14,6 +14,7 @@ var forms = map[form]func(*builder){
 	{op.KindAllReduce, op.RecursiveDoubling}: (*builder).doubling,
 	{op.KindAllReduce, op.Bcube}:             (*builder).bcube,
 	{op.KindAllReduce, op.Tree}:              (*builder).tree,
+	{op.KindAllReduce, op.Bruck}:             (*builder).allReduceBruck,
 	{op.KindReduce, op.Tree}:                 (*builder).reduceTree,
 	{op.KindReduce, op.Chain}:                (*builder).reduceChain,
 	{op.KindBroadcast, op.Tree}:              (*builder).broadcastTree,
@@ -21,10 +22,12 @@ var forms = map[form]func(*builder){
 	{op.KindReduceScatter, op.Ring}:          (*builder).reduceScatterRing,
 	{op.KindReduceScatter, op.Direct}:        (*builder).reduceScatterDirect,
 	{op.KindReduceScatter, op.Bcube}:         (*builder).reduceScatterBcube,
+	{op.KindReduceScatter, op.Bruck}:         (*builder).reduceScatterBruck,
 	{op.KindAllGather, op.Ring}:              (*builder).allGatherRing,
 	{op.KindAllGather, op.Direct}:            (*builder).allGatherDirect,
 	{op.KindAllGather, op.Tree}:              (*builder).allGatherTree,
 	{op.KindAllGather, op.Bcube}:             (*builder).allGatherBcube,
+	{op.KindAllGather, op.Bruck}:             (*builder).allGatherBruck,
 	{op.KindGather, op.Direct}:               (*builder).gatherDirect,
 	{op.KindGather, op.Tree}:                 (*builder).gatherTree,
 	{op.KindScatter, op.Direct}:              (*builder).scatterDirect,
@@ -126,13 +129,13 @@ var choices = map[op.Kind]choice{
 const ManyRanks = 16
 
 // A ring takes 2(n-1) steps of at least a frame each, so it pays above so many bytes for each rank.
-// Bcube sends as many bytes in about 2·log2(n) steps, and overlaps its steps less: it runs up to so
-// many, and within bounds, since an allreduce by it takes five times as much scratch.
-// Bruck's algorithm moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
+// Bcube and Bruck's halves send as many bytes in about 2·log2(n) steps, and overlap their steps less:
+// they run up to so many, and within bounds, since an allreduce by them takes five times as much scratch.
+// Bruck's alltoall moves log2(n)/2 times the bytes in log2(n) steps instead of n-1.
 const (
-	ringBytesPerRank  = 4 << 10
-	bcubeBytesPerRank = 8 << 10
-	bruckBytesPerRank = 8 << 10
+	ringBytesPerRank   = 4 << 10
+	halvesBytesPerRank = 8 << 10
+	bruckBytesPerRank  = 8 << 10
 )
 
 // bounds are the sizes, in bytes, up to which few frames are faster than few steps among many ranks,
@@ -145,9 +148,20 @@ var (
 	crowded = bounds{ShortBytes, 256 << 10}
 )
 
-// byBcube reports whether Bcube runs an operation: between those of few steps or frames, and the
-// ring. Where n has a large prime factor its groups would have each rank connect to as many.
-func (b *bounds) byBcube(k op.Kind, bytes, n int64) bool {
+// Halves is the algorithm of an allreduce, a reduce-scatter or an allgather that takes about log2(n)
+// steps for each half of it and sends as few bytes as the ring. Bruck's has more steps where n is no
+// power of two. But where n has a large prime factor Bcube's groups would have each rank connect to
+// as many.
+func Halves(n int) op.Algorithm {
+	if dims := Dimensions(n, 2); len(dims) > 0 && dims[len(dims)-1] > ManyRanks {
+		return op.Bruck
+	}
+	return op.Bcube
+}
+
+// byHalves reports whether Halves runs an operation: between those of few steps or frames, and the
+// ring.
+func (b *bounds) byHalves(k op.Kind, bytes, n int64) bool {
 	least := int64(ShortBytes)
 	switch many := n > ManyRanks; {
 	case k == op.KindAllReduce:
@@ -158,11 +172,7 @@ func (b *bounds) byBcube(k op.Kind, bytes, n int64) bool {
 	case k != op.KindReduceScatter && k != op.KindAllGather:
 		return false
 	}
-	if bytes <= least || bytes > min(bcubeBytesPerRank*n, b.scratch) {
-		return false
-	}
-	dims := Dimensions(int(n), 2)
-	return dims[len(dims)-1] <= ManyRanks
+	return bytes > least && bytes <= min(halvesBytesPerRank*n, b.scratch)
 }
 
 // chooseMany is Choose for many ranks.
@@ -242,8 +252,8 @@ func Choose(k op.Kind, bytes int64, n int, hosts *Hosts) op.Algorithm {
 	if hosts.crowded() {
 		b = &crowded
 	}
-	if b.byBcube(formOf(k), bytes, int64(n)) {
-		return op.Bcube
+	if b.byHalves(formOf(k), bytes, int64(n)) {
+		return Halves(n)
 	}
 	if n > ManyRanks {
 		return b.chooseMany(formOf(k), bytes, int64(n))

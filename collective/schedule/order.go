@@ -36,6 +36,12 @@ func Order(s Spec, owner int) []Fold {
 		for _, size := range Dimensions(n, s.Base) {
 			e.group(size)
 		}
+	case op.Bruck:
+		e.operands = ranksFrom((owner+1)%n, n)
+		slices.Reverse(e.operands) // by how far they are behind the owner
+		for _, c := range halving(n) {
+			e.fold(c)
+		}
 	case op.Tree:
 		e.operands = ranksFrom(owner, n)
 		e.groups(TreeRadix)
@@ -84,7 +90,15 @@ func (e *expression) group(size int) {
 	e.operands = left
 }
 
-// groups does so until one is left.
+// fold folds the operands beyond a cut into as many of the others.
+func (e *expression) fold(c cut) {
+	for i := range c.far() {
+		e.folds = append(e.folds, Fold{e.operands[i], e.operands[c.at+i]})
+	}
+	e.operands = e.operands[:c.at]
+}
+
+// groups folds each size consecutive operands until one is left.
 func (e *expression) groups(size int) {
 	for len(e.operands) > 1 {
 		e.group(size)

@@ -63,7 +63,7 @@ func TestOrderPanicsWhereThereIsNone(t *testing.T) {
 	for _, x := range []struct {
 		a        op.Algorithm
 		n, owner int
-	}{{op.Bruck, 4, 0}, {op.Auto, 4, 0}, {op.Ring, 4, 4}, {op.Ring, 4, -1}, {op.Ring, 0, 0}} {
+	}{{op.Auto, 4, 0}, {op.Ring, 4, 4}, {op.Ring, 4, -1}, {op.Ring, 0, 0}} {
 		t.Run(fmt.Sprint(x), func(t *testing.T) {
 			defer func() {
 				if recover() == nil {

@@ -6,6 +6,7 @@ package order
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,6 +69,18 @@ func Of(a op.Algorithm, n, base, owner int) *Expr {
 		// joined while they stay within the base.
 		for _, size := range groupSizes(n, base) {
 			values = groups(values, size)
+		}
+		return values[0]
+	case op.Bruck:
+		// owner, owner-1, …, owner+1, the second half onto the first, which may be one longer.
+		values = append(values[owner+1:], values[:owner+1]...)
+		slices.Reverse(values)
+		for len(values) > 1 {
+			stay := (len(values) + 1) / 2
+			for i, v := range values[stay:] {
+				values[i] = fold([]*Expr{values[i], v})
+			}
+			values = values[:stay]
 		}
 		return values[0]
 	case op.Tree:

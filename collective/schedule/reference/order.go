@@ -17,7 +17,9 @@ import (
 //     neighbour, then halves into wholes, the lower half first;
 //   - bcube: groups of consecutive ranks from left to right, then groups of those, by the
 //     sizes that schedule.Dimensions names;
-//   - tree: the same by groups of schedule.TreeRadix, the last one being what is left,
+//   - bruck: ranks by how far they are behind the owner. The second half is folded into the first one,
+//     rank by rank, and so on. Of an odd number the first half is the larger one, and its last rank waits;
+//   - tree: as bcube by groups of schedule.TreeRadix, the last one being what is left,
 //     beginning with the root.
 //
 // combine may reuse the memory of its first argument if input returns fresh values.
@@ -52,6 +54,18 @@ func Fold[T any](a op.Algorithm, n, base, owner int, input func(op.Rank) T, comb
 		}
 		for _, size := range schedule.Dimensions(n, base) {
 			operands = group(operands, size, combine)
+		}
+		return operands[0]
+	case op.Bruck:
+		for d := range n {
+			operands = append(operands, input(op.Rank((owner-d+n)%n)))
+		}
+		for len(operands) > 1 {
+			half := (len(operands) + 1) / 2
+			for i, v := range operands[half:] {
+				operands[i] = combine(operands[i], v)
+			}
+			operands = operands[:half]
 		}
 		return operands[0]
 	case op.Tree:
