@@ -1,10 +1,12 @@
 package polyrail_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,6 +236,32 @@ func TestANodeThatGossipLostKeepsNoGroupOfWhatCloses(t *testing.T) {
 					}
 				}
 				sums(b, comms, 100_000, 1, true)
+			})
+		})
+	}
+}
+
+// A rank that doesn't call is named by all that do, though these hear of the aggregation node alone.
+func TestARankThatCallsNothingOverATreeIsNamed(t *testing.T) {
+	const ranks, late = 5, 2
+	always := func(c *Config) { c.Trees = TreesAlways }
+	for rails, elements := range map[int]int{1: 10, 2: 100_000} {
+		inGrove(t, ranks, 1, rails, always, func(b *bed, comms []*Communicator) {
+			untilTree(b, comms[0], true)
+			for seed := range uint64(4) { // the first ones are still of the table before
+				smallSums(b, comms, elements, seed)
+			}
+			ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
+			defer cancel()
+			b.ranks(comms, func(r int) error {
+				if r == late {
+					return nil
+				}
+				err := AllReduce(ctx, comms[r], make([]float32, elements), Sum)
+				if want := `nothing has come from rank 2 (node "node2")`; err == nil || !strings.HasSuffix(err.Error(), want) {
+					return fmt.Errorf("rank %d: no %q in %v", r, want, err)
+				}
+				return nil
 			})
 		})
 	}

@@ -64,6 +64,10 @@ func (o *Operation) awaits() string {
 	if o.shown.active {
 		return o.group.list("nothing has come from", slices.Collect(ranksOf(o.shown.missing.Load())))
 	}
+	uncalled, node := o.awaitsTrees()
+	if len(uncalled) > 0 {
+		return o.group.list("nothing has come from", uncalled)
+	}
 	heard := make(map[op.Rank]bool)
 	for i := range o.parts {
 		if p := &o.parts[i]; p.active {
@@ -78,10 +82,29 @@ func (o *Operation) awaits() string {
 			silent = append(silent, rank)
 		}
 	}
-	if len(silent) > 0 {
+	switch {
+	case len(silent) > 0:
 		return o.group.list("nothing has come from", silent)
+	case len(begun) == 0 && node != "":
+		return fmt.Sprintf("waiting for aggregation node %q", node)
 	}
 	return o.group.list("waiting for more from", begun)
+}
+
+// awaitsTrees is the aggregation node that the operation waits for, and who has not called it; none
+// if that is not known. A rank hears of the node alone there. But once an operation takes long each
+// rank tells those that are connected that it has called it. Under mu.
+func (o *Operation) awaitsTrees() (uncalled []op.Rank, node string) {
+	i := slices.IndexFunc(o.trees, (*treePart).unfinished)
+	if i < 0 {
+		return nil, ""
+	}
+	for rank, p := range o.group.Peers {
+		if o.ticks >= askTick && p != nil && p.Awake() && !slices.Contains(o.called, op.Rank(rank)) {
+			uncalled = append(uncalled, op.Rank(rank))
+		}
+	}
+	return uncalled, o.trees[i].tree.Node.Node()
 }
 
 // ExpireAfter ends the operation in a while, if it has not ended for its caller by then; the error says

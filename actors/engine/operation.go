@@ -41,8 +41,9 @@ type Operation struct {
 	wants    []*railactors.Peer
 	parts    []part // by lane, then by repairLane; those without rounds take no part
 	trees    []*treePart
-	kept     []byte // copy of a small operation's operand, until trees have settled it; nil: there is none
-	lingers  bool   // it may resolve long before it retires: its place is given up as it resolves
+	called   []op.Rank // where there are trees: who has said that it called the operation, too
+	kept     []byte    // copy of a small operation's operand, until trees have settled it; nil: there is none
+	lingers  bool      // it may resolve long before it retires: its place is given up as it resolves
 
 	unresolved, unretired int // parts
 
@@ -94,7 +95,7 @@ func (o *Operation) reuse(g *Group, seq uint64) {
 	o.phase, o.cause, o.retired, o.holds = phaseHeard, nil, false, 0
 	o.givenUp, o.settled = nil, false
 	o.unresolved, o.unretired, o.ticks = 0, 0, 0
-	o.early, o.grants, o.wants = o.early[:0], o.grants[:0], o.wants[:0]
+	o.early, o.grants, o.wants, o.called = o.early[:0], o.grants[:0], o.wants[:0], o.called[:0]
 	o.trees, o.repaired, o.kept, o.lingers, o.shown.active = nil, false, nil, false, false
 }
 
@@ -328,6 +329,9 @@ func (o *Operation) granted(rank op.Rank, h *wire.Header) {
 	o.holds++
 	defer o.leave()
 	err := o.compare(rank, h)
+	if err == nil && len(o.trees) > 0 && !slices.Contains(o.called, rank) {
+		o.called = append(o.called, rank)
+	}
 	done := err == nil && h.Count == 0 // the other rank only wants to know whether they agree
 	if err == nil && !done {
 		if done = o.awaitsRepair(int(h.Lane)); done {

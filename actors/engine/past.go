@@ -59,6 +59,9 @@ func (g *Group) late(rank op.Rank, h *wire.Header, asks bool) {
 // one.
 const stallAfter = time.Second
 
+// askTick is the look at which they are asked: it has seen a whole period.
+const askTick = 2
+
 // watchStalls has the operations in flight looked at after a while. Under g.mu.
 func (g *Group) watchStalls() {
 	if g.stalls == nil {
@@ -80,7 +83,7 @@ func (g *Group) askStalled() {
 	for _, o := range g.open {
 		o.mu.Lock()
 		if o.phase == phaseRunning && o.cause == nil && !o.retired {
-			if o.ticks++; o.ticks == 2 { // it has seen a whole period
+			if o.ticks++; o.ticks == askTick {
 				o.holds++
 				stalled = append(stalled, o)
 			}
@@ -94,15 +97,15 @@ func (g *Group) askStalled() {
 	}
 }
 
-// ask tells the ranks that the operation has to do with what was called here.
+// ask tells the ranks that the operation has to do with what was called here; over a tree, all that
+// are connected.
 func (o *Operation) ask() {
 	program := o.shape.config.Program
 	ranks := slices.Concat(program.From, program.To)
-	if o.shown.active || o.request.External != nil {
-		for rank, p := range o.group.Peers {
-			if p != nil {
-				ranks = append(ranks, op.Rank(rank))
-			}
+	all := o.shown.active || o.request.External != nil
+	for rank, p := range o.group.Peers {
+		if p != nil && (all || len(o.trees) > 0 && p.Awake()) {
+			ranks = append(ranks, op.Rank(rank))
 		}
 	}
 	slices.Sort(ranks)

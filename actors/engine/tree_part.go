@@ -265,6 +265,14 @@ func (p *treePart) remaining() (in, out int64) {
 	return in, out
 }
 
+// unfinished reports whether the operation waits for results that its tree owes.
+func (p *treePart) unfinished() bool {
+	t := p.tree
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return p.placed < p.end()
+}
+
 // launchTrees begins the parts that go over trees.
 func (o *Operation) launchTrees() {
 	for _, p := range o.trees {
