@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -74,5 +75,29 @@ func TestACallEndsThoughAnOperatorDoesNotReturn(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// An operator may end the goroutine that calls it, as FailNow of a test does: of a caller that folds
+// itself, and of a reader.
+func TestAnOperatorThatEndsItsGoroutineEndsTheOperation(t *testing.T) {
+	for _, elements := range []int{10, 100_000} {
+		t.Run(fmt.Sprint(elements), func(t *testing.T) {
+			inBed(t, 2, 1, nil, func(b *bed) {
+				comms := b.form("train")
+				o := UserOp("exits", func(_, _, _ []float32) { runtime.Goexit() })
+				errs := b.failures(func(i int) error {
+					ctx, cancel := b.timeout()
+					defer cancel()
+					return b.returned("AllReduce", time.Second,
+						func() error { return AllReduce(ctx, comms[i], make([]float32, elements), o) })
+				})
+				for i, err := range errs {
+					if !strings.Contains(err.Error(), "user:exits") {
+						t.Errorf("rank %d: %v", i, err)
+					}
+				}
+			})
+		})
 	}
 }

@@ -54,7 +54,9 @@ func (g *Group) configure(o *Operation, r *Request, t *table.Table) error {
 		if err != nil {
 			return err
 		}
-		o.combine = combine
+		if o.combine = combine; r.Op.Code() == op.CodeUser {
+			o.combine = apart(combine)
+		}
 	}
 	desc := &o.shape.desc
 	desc.Elements = uint64(r.bytes / max(1, r.DType.Size()))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -313,14 +314,11 @@ func (p *part) copy(a *task.Action) {
 }
 
 // fold computes ((a₀∘a₁)∘a₂)… into dst, which may be a₀ or a₁.
-func (p *part) fold(dst []byte, args []task.Loc) (err error) {
+func (p *part) fold(dst []byte, args []task.Loc) error {
 	if len(dst) == 0 { // a barrier has no operator
 		return nil
 	}
 	o := p.operation
-	if o.request.Op.Code() == op.CodeUser {
-		defer recovered(&err)
-	}
 	left := p.at(args[0])
 	for _, right := range args[1:] {
 		if err := o.combine(dst, left, p.at(right)); err != nil {
@@ -331,11 +329,22 @@ func (p *part) fold(dst []byte, args []task.Loc) (err error) {
 	return nil
 }
 
-// recovered makes the panic of a caller's function an error: it ends the operation, not the process. It
-// is deferred.
-func recovered(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("panic: %v", r)
+// apart calls a caller's function on a goroutine of its own. A panic and runtime.Goexit, as FailNow of
+// a test calls it, end that one and the operation; else they would end the process, or a reader.
+func apart(f op.Combine) op.Combine {
+	return func(dst, a, b []byte) error {
+		done := make(chan error, 1)
+		go func() {
+			err := errors.New("it ended its goroutine") // unless it returns, or panics
+			defer func() {
+				if r := recover(); r != nil {
+					err = fmt.Errorf("panic: %v", r)
+				}
+				done <- err
+			}()
+			err = f(dst, a, b)
+		}()
+		return <-done
 	}
 }
 

@@ -214,10 +214,7 @@ func (o *Operation) finishShown() {
 }
 
 // foldShown folds the operands into the caller's memory.
-func (o *Operation) foldShown() (err error) {
-	if o.request.Op.Code() == op.CodeUser {
-		defer recovered(&err)
-	}
+func (o *Operation) foldShown() error {
 	t := o.group.trace.Load()
 	dst := o.memory[task.Final]
 	last := len(o.shown.folds) - 1
