@@ -187,6 +187,32 @@ func TestACloseThatRunsOutOfTimeStillEndsTheOthersCalls(t *testing.T) {
 	})
 }
 
+func TestACloseThatRunsOutOfTimeNamesWhomItWaitedFor(t *testing.T) {
+	inBed(t, 3, 1, nil, func(b *bed) {
+		comms := b.form("train")
+		b.each(func(i int) error {
+			if i == 2 {
+				return nil
+			}
+			work, err := StartAllReduce(b.t.Context(), comms[i], make([]float32, 2), Sum)
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
+				defer cancel()
+				err = comms[0].Close(ctx)
+			} else {
+				err = work.Wait(b.t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), `nothing has come from rank 2 (node "node2")`) {
+				return fmt.Errorf("rank 2 is not named: %v", err)
+			}
+			return nil
+		})
+	})
+}
+
 func TestBarrierWaitsForTheLastRank(t *testing.T) {
 	inBed(t, 3, 1, nil, func(b *bed) {
 		comms := b.form("train")

@@ -290,7 +290,7 @@ func (c *Communicator) hush(ctx context.Context) (held bool, err error) {
 	if g.Hushed(ctx) {
 		return false, nil
 	}
-	cause := context.Cause(ctx)
+	cause := g.Awaiting(context.Cause(ctx))
 	g.Fail(fmt.Errorf("%w: %w", fault.ErrClosed, cause), 0)
 	grace, cancel := engine.Grace(ctx)
 	defer cancel()

@@ -26,6 +26,25 @@ func (g *Group) giveUp(seq uint64, cause error) {
 	}
 }
 
+// Awaiting adds to a cause what the first operation in flight that waits for a rank waits for.
+func (g *Group) Awaiting(cause error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, seq := range slices.Sorted(maps.Keys(g.open)) {
+		if late := g.open[seq].late(); late != "" {
+			return fmt.Errorf("%w, operation %d: %s", cause, seq, late)
+		}
+	}
+	return cause
+}
+
+// late is awaits.
+func (o *Operation) late() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.awaits()
+}
+
 // maxNamed bounds the ranks that an error names.
 const maxNamed = 4
 
