@@ -68,8 +68,8 @@ func (f *chartFlags) run(files []string) error {
 	if len(files) == 0 {
 		return usagef("chart needs a file of results (node bench --csv writes one; see node chart --help)")
 	}
-	if f.op == everyOperation {
-		return usagef("--op %s: chart draws one operation", f.op)
+	if f.op == everyOperation || chosen(f.op)[0].kind.Empty() {
+		return usagef("--op %s: chart draws one operation that carries data", f.op)
 	}
 	var rows []osu.Row
 	for _, name := range files {
@@ -85,7 +85,7 @@ func (f *chartFlags) run(files []string) error {
 	o := &chosen(f.op)[0]
 	chart := plots.Chart{Op: f.op}
 	for _, r := range rows {
-		if r.Op == f.op && r.Bytes >= f.from {
+		if r.Op == f.op && r.Bytes >= max(f.from, 1) { // no bytes have no bandwidth
 			addRow(&chart, r, o.bus.Of(r.Ranks)*float64(r.Bytes)*8/r.P50Micros)
 		}
 	}

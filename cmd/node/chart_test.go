@@ -51,6 +51,7 @@ func TestAChartThatCannotBeDrawnNamesTheCulprit(t *testing.T) {
 		{[]string{out, bad}, exitUsage, "bad.csv: line 1"},
 		{[]string{out, file, "--op", "gather"}, exitUsage, "--op gather"},
 		{[]string{out, file, "--op", "all"}, exitUsage, "--op all"},
+		{[]string{out, file, "--op", "barrier"}, exitUsage, "carries data"},
 		{[]string{out, file, "--limit", "1,2,3"}, exitUsage, "--limit"},
 		{[]string{out, file, "--limit", "-1"}, exitUsage, `"-1"`},
 		{[]string{file, "--out", filepath.Join(dir, "r.bmp")}, exitUsage, "r.bmp"},
@@ -60,6 +61,19 @@ func TestAChartThatCannotBeDrawnNamesTheCulprit(t *testing.T) {
 		if code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d, %q, want %q", c.args, code, errs, c.want)
 		}
+	}
+}
+
+// node bench --op all --csv writes a line of barriers, and --sizes 0 one of no bytes: they are no points.
+func TestResultsOfNoBytesAreLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "r.csv"), filepath.Join(dir, "r.svg")
+	write(t, file, results+"polyrail,equal,barrier,4,0,20\npolyrail,empty,allreduce,4,0,20\n")
+	if code, _, errs := node(t, "chart", file, "--out", out); code != exitOK {
+		t.Fatal(errs)
+	}
+	if picture, err := os.ReadFile(out); err != nil || strings.Contains(string(picture), ">empty<") {
+		t.Errorf("a panel of no bytes, or %v", err)
 	}
 }
 

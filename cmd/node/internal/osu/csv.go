@@ -67,7 +67,7 @@ func ReadCSV(r io.Reader) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := csv.NewReader(bytes.NewReader(text))
+	in := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff")))) // spreadsheets put it there
 	in.Comment = '#'
 	header, err := in.Read()
 	if errors.Is(err, io.EOF) {
@@ -75,8 +75,9 @@ func ReadCSV(r io.Reader) (rows []Row, err error) {
 	} else if err != nil {
 		return nil, err
 	}
-	var at [6]int
-	for i, name := range []string{"system", "network", "op", "ranks", "bytes", "p50_us"} {
+	names := [...]string{"system", "network", "op", "ranks", "bytes", "p50_us"}
+	var at [len(names)]int
+	for i, name := range names {
 		if at[i] = slices.Index(header, name); at[i] < 0 {
 			return nil, fmt.Errorf("line 1: no column %q", name)
 		}
@@ -93,15 +94,17 @@ func ReadCSV(r io.Reader) (rows []Row, err error) {
 		}
 		line, _ := in.FieldPos(0)
 		row := Row{System: fields[at[0]], Network: fields[at[1]], Op: fields[at[2]]}
-		var faults [3]error
-		row.Ranks, faults[0] = strconv.Atoi(fields[at[3]])
-		row.Bytes, faults[1] = strconv.Atoi(fields[at[4]])
-		row.P50Micros, faults[2] = strconv.ParseFloat(fields[at[5]], 64)
-		if err := errors.Join(faults[:]...); err != nil {
-			return nil, fmt.Errorf("line %d: %w", line, err)
+		var faults [len(names)]error
+		row.Ranks, faults[3] = strconv.Atoi(fields[at[3]])
+		row.Bytes, faults[4] = strconv.Atoi(fields[at[4]])
+		row.P50Micros, faults[5] = strconv.ParseFloat(fields[at[5]], 64)
+		for i, name := range names {
+			if faults[i] != nil {
+				return nil, fmt.Errorf("line %d: column %s: %q is no number", line, name, fields[at[i]])
+			}
 		}
-		if row.Ranks < 1 || row.Bytes < 1 || !(row.P50Micros > 0 && row.P50Micros <= math.MaxFloat64) {
-			return nil, fmt.Errorf("line %d: ranks, bytes and p50_us must be positive, and finite", line)
+		if row.Ranks < 1 || row.Bytes < 0 || !(row.P50Micros > 0 && row.P50Micros <= math.MaxFloat64) {
+			return nil, fmt.Errorf("line %d: ranks and p50_us must be positive, and finite, and bytes not negative", line)
 		}
 		if rows = append(rows, row); len(rows) > maxRows {
 			return nil, fmt.Errorf("more than %d lines", maxRows)

@@ -33,8 +33,9 @@ func TestACSVFileThatCannotBeDrawnIsToldByLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                "empty",
 		"system,network,op,ranks,bytes\n": "p50_us",
-		header + "a,b,allreduce,x,8,1\n":  "line 2",
-		header + "a,b,allreduce,2,8,1\na,b,allreduce,2,0,1\n":       "line 3",
+		header + "a,b,allreduce,x,8,1\n":  `line 2: column ranks: "x"`,
+		header + "a,b,allreduce,2,8,\n":   `line 2: column p50_us: ""`,
+		header + "a,b,allreduce,2,8,1\na,b,allreduce,2,-8,1\n":      "line 3",
 		header + "a,b,allreduce,2,8,NaN\n":                          "line 2",
 		header + "a,b,allreduce,2,8,Inf\n":                          "line 2",
 		header + strings.Repeat("a,b,allreduce,2,8,1\n", maxRows+1): "100000 lines",
@@ -47,5 +48,13 @@ func TestACSVFileThatCannotBeDrawnIsToldByLine(t *testing.T) {
 	}
 	if rows, err := ReadCSV(strings.NewReader(header + strings.Repeat("a,b,allreduce,2,8,1\n", maxRows))); len(rows) != maxRows {
 		t.Errorf("%d rows of %d: %v", len(rows), maxRows, err)
+	}
+}
+
+// A spreadsheet begins a file with a mark of its encoding.
+func TestACSVFileOfASpreadsheetIsRead(t *testing.T) {
+	rows, err := ReadCSV(strings.NewReader("\ufeffsystem,network,op,ranks,bytes,p50_us\r\na,b,allreduce,2,8,1\r\n"))
+	if want := []Row{{"a", "b", "allreduce", 2, 8, 1}}; err != nil || !slices.Equal(rows, want) {
+		t.Errorf("%v, %v", rows, err)
 	}
 }
