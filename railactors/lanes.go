@@ -1,6 +1,7 @@
 package railactors
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/polyrail/polyrail/collective/op"
@@ -40,7 +41,8 @@ type LaneTraffic struct {
 	BytesSent, BytesReceived uint64
 }
 
-// lanes are those of which a rail carried something.
+// lanes are those of which a rail carried something. Those of one name are counted together: a rail
+// may be named "messages", too.
 func (f *Fabric) lanes(r *rail) (all []LaneTraffic) {
 	for lane := range r.sent {
 		t := LaneTraffic{BytesSent: r.sent[lane].Load(), BytesReceived: r.received[lane].Load()}
@@ -48,7 +50,13 @@ func (f *Fabric) lanes(r *rail) (all []LaneTraffic) {
 			continue
 		}
 		t.Lane = f.laneName(lane)
-		all = append(all, t)
+		i := slices.IndexFunc(all, func(same LaneTraffic) bool { return same.Lane == t.Lane })
+		if i < 0 {
+			all = append(all, t)
+			continue
+		}
+		all[i].BytesSent += t.BytesSent
+		all[i].BytesReceived += t.BytesReceived
 	}
 	return all
 }
