@@ -68,10 +68,8 @@ func newStatus() *cobra.Command {
 		Use: "status", Short: "Show what a node is and does, and its cluster", Long: statusLong,
 		Example: "  node status --http 127.0.0.1:9321\n  node status --http 10.0.0.1:9321 --json | jq .Self.Rails",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
-			defer cancel()
 			sent, frames := make(rates), 0
-			return f.watch(ctx, func(now, before *polyrail.ClusterStatus) (more bool, err error) {
+			return f.watch(cmd.Context(), func(now, before *polyrail.ClusterStatus) (more bool, err error) {
 				sent.see(now)
 				if frames++; frames < 2 || frames < patience && !sent.complete(now) {
 					return true, nil // rates need two
@@ -94,13 +92,8 @@ func newTop() *cobra.Command {
 		Use: "top", Short: "Show what a node and its cluster do, again and again", Long: topLong,
 		Example: "  node top --http 127.0.0.1:9321",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithCancelCause(cmd.Context())
-			defer cancel(nil)
-			silence := time.AfterFunc(f.timeout, func() { cancel(fmt.Errorf("silent for %v: %w", f.timeout, context.DeadlineExceeded)) })
-			defer silence.Stop()
 			sent := make(rates)
-			err := f.watch(ctx, func(now, before *polyrail.ClusterStatus) (bool, error) {
-				silence.Reset(f.timeout + frameEvery)
+			err := f.watch(cmd.Context(), func(now, before *polyrail.ClusterStatus) (bool, error) {
 				sent.see(now)
 				if before == nil {
 					return true, nil
@@ -187,8 +180,12 @@ func (f *watchFlags) ask(ctx context.Context) (*http.Response, error) {
 }
 
 // watch calls show with each frame and one of at least half a second before it, until that wants no
-// more or ctx ends.
+// more, the node is silent for too long or ctx ends.
 func (f *watchFlags) watch(ctx context.Context, show func(now, before *polyrail.ClusterStatus) (more bool, err error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(f.timeout, func() { cancel(fmt.Errorf("silent for %v: %w", f.timeout, context.DeadlineExceeded)) })
+	defer silence.Stop()
 	answer, err := f.ask(ctx)
 	if err != nil {
 		return err
@@ -206,6 +203,7 @@ func (f *watchFlags) watch(ctx context.Context, show func(now, before *polyrail.
 		if err := json.Unmarshal([]byte(text), now); err != nil {
 			return fmt.Errorf("the node at %s says what this version does not understand: %w", f.addr, err)
 		}
+		silence.Reset(f.timeout + frameEvery)
 		if before != nil && now.Self.Time.Sub(before.Self.Time) < 500*time.Millisecond {
 			continue // after an event; the next one comes soon
 		}

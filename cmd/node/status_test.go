@@ -69,7 +69,8 @@ func TestStatusAndTopShowACluster(t *testing.T) {
 	}
 }
 
-func TestTopEndsWhereNobodyAnswers(t *testing.T) {
+// The time that they wait for is that of one answer.
+func TestStatusAndTopEndWhereNobodyAnswers(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"without frames": func(w http.ResponseWriter, r *http.Request) {
@@ -77,15 +78,17 @@ func TestTopEndsWhereNobodyAnswers(t *testing.T) {
 			<-r.Context().Done()
 		},
 	} {
-		s := httptest.NewServer(answer)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		var errs bytes.Buffer
-		code := execute(ctx, []string{"top", "--http", s.URL, "--timeout", "10ms"}, io.Discard, &errs)
-		if code != exitFailure || !strings.Contains(errs.String(), s.URL) || !strings.Contains(errs.String(), "silent for 10ms") {
-			t.Errorf("%s: exit code %d, %q", name, code, errs.String())
+		for _, command := range []string{"status", "top"} {
+			s := httptest.NewServer(answer)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			var errs bytes.Buffer
+			code := execute(ctx, []string{command, "--http", s.URL, "--timeout", "10ms"}, io.Discard, &errs)
+			if code != exitFailure || !strings.Contains(errs.String(), s.URL) || !strings.Contains(errs.String(), "silent for 10ms") {
+				t.Errorf("%s, %s: exit code %d, %q", command, name, code, errs.String())
+			}
+			cancel()
+			s.Close()
 		}
-		cancel()
-		s.Close()
 	}
 }
 
