@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var invalid *pflag.InvalidValueError
 		if errors.As(err, &invalid) { // it repeats the value, which may hold a password
-			err = fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
+			err = fmt.Errorf("--%s: %w", invalid.GetFlag().Name, settings.Cause(invalid))
 		}
 		return usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})

@@ -81,15 +81,29 @@ func applyOne(flags *pflag.FlagSet, f *pflag.Flag, file *config) error {
 	return nil
 }
 
-// Set sets a flag. Its error does not repeat the value: that may hold a password.
+// Set sets a flag. Its error does not repeat the value where that may hold a password.
 func Set(flags *pflag.FlagSet, name, value string) error {
 	err := flags.Set(name, value)
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
-		err = invalid.Unwrap()
-	}
-	_, notANumber := strconv.ParseFloat(value, 64)
-	if err != nil && notANumber == nil && flags.Lookup(name).Value.Type() == "duration" {
-		return fmt.Errorf("%q has no unit: a time is written like \"1s\" or \"500ms\"", value)
+		err = Cause(invalid)
 	}
 	return err
+}
+
+// Cause is why a flag doesn't take a value, without Go's words for numbers and times.
+func Cause(invalid *pflag.InvalidValueError) error {
+	err, value := invalid.Unwrap(), invalid.GetValue()
+	_, notANumber := strconv.ParseFloat(value, 64)
+	number := (*strconv.NumError)(nil)
+	switch {
+	case notANumber == nil && invalid.GetFlag().Value.Type() == "duration":
+		return fmt.Errorf("%q has no unit: a time is written like \"1s\" or \"500ms\"", value)
+	case !errors.As(err, &number):
+		return err
+	case invalid.GetFlag().Value.Type() == "bool":
+		return fmt.Errorf("%q is neither true nor false", number.Num)
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%q is out of range", number.Num)
+	}
+	return fmt.Errorf("%q is not a whole number", number.Num)
 }

@@ -143,7 +143,9 @@ func TestFaultsNameTheirSource(t *testing.T) {
 		{"a file without an end", strings.Repeat("# and on\n", MaxFileBytes/9+1), "", []string{"node.yaml", "longer than 1MiB"}},
 		{"not YAML", "ranks: [", "", []string{"node.yaml"}},
 		{"wrong value in the file", "sizes: [8, 1Kb]", "", []string{"node.yaml", "key sizes", "1Kb"}},
-		{"wrong value in the environment", "", "four", []string{"POLYRAIL_RANKS", "four"}},
+		{"wrong value in the environment", "", "four", []string{"POLYRAIL_RANKS", `"four" is not a whole number`}},
+		{"a number without an end", "", "99999999999999999999", []string{"POLYRAIL_RANKS", "out of range"}},
+		{"another word for true", "check: on", "", []string{"key check", `"on" is neither true nor false`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var args []string

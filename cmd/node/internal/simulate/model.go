@@ -118,7 +118,8 @@ func (c *Cluster) Check() error {
 		if t := r.Tree; t != nil {
 			processor(fmt.Sprintf("the nodes of rail %d", i), t.Node)
 			add(t.Window >= 1 && t.Fragment >= 1 && t.Radix != 1 && t.Radix >= 0,
-				"tree of rail %d: window %d, fragments of %d bytes, radix %d", i, t.Window, t.Fragment, t.Radix)
+				"tree of rail %d: window %d and fragments of %d bytes: 1 or more; radix %d: 2 or more, or 0 for any",
+				i, t.Window, t.Fragment, t.Radix)
 		}
 	}
 	if c.PerHost > 1 {
