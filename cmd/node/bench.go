@@ -189,6 +189,9 @@ func (f *benchFlags) validate(fs *pflag.FlagSet) error {
 	if f.explain && (f.json || f.csv) {
 		fault("--explain prints a table; it does not go with --json or --csv")
 	}
+	if f.csv && f.profile.on && f.profile.file == "" {
+		fault("--profile adds lines to the table; beside --csv it takes a file: --profile=FILE")
+	}
 	if f.json && f.csv {
 		fault("--json and --csv are two forms of the same: choose one")
 	}

@@ -156,6 +156,8 @@ func TestWrongUseExitsWith2AndOneLineThatNamesTheCulprit(t *testing.T) {
 		{[]string{"bench", "--local", "2x"}, []string{"--local", `"2x"`}},
 		{[]string{"bench", "--ranks", "2"}, []string{"--rail must name", "auto"}},
 		{[]string{"bench", "--ranks", "2", "--json", "--csv"}, []string{"--json and --csv"}},
+		{[]string{"bench", "--ranks", "2", "--profile", "--csv"}, []string{"--csv", "--profile=FILE"}},
+		{[]string{"bench", "--local", "2x3", "--rail", "a=tcp:127.0.0.1"}, []string{"--local 2x3", "--rail", "--local 2 or"}},
 		{[]string{"bench", "--ranks", "2", "--profile=/no/such/x"}, []string{"--profile=/no/such/x"}},
 		{[]string{"bench", "--ranks", "2", "--profile=/dev", "--timeline=/dev"}, []string{"--profile=/dev: is a dir", "--timeline=/dev: is a dir"}},
 		{[]string{"chaos", "--scenario", "/no/such"}, []string{"--scenario", "/no/such"}},

@@ -97,6 +97,9 @@ func (f *localFlags) faults(fs *pflag.FlagSet, ranks int) (faults []error) {
 	if r < 1 || r > maxLocalRails {
 		fault("--local %v: %d rails are outside 1…%d", f.size, r, maxLocalRails)
 	}
+	if r != defaultRails && fs.Changed("rail") {
+		fault("--local %v: its rails are not those of --rail: choose one, --local %d or no --rail", f.size, k)
+	}
 	return faults
 }
 
