@@ -19,8 +19,10 @@ type Status struct {
 	Cluster     string
 	Rack        string `json:",omitempty"`
 	Incarnation uint64 `json:",string"`
-	Time        time.Time
-	Started     time.Time
+	// Time is that of the clock when the node started, and how long it has run since. So a clock that is
+	// set meanwhile changes no rate, and not for how long the node is up.
+	Time    time.Time
+	Started time.Time
 	// Obstacles are why the node is not ready to be used; none: it is.
 	Obstacles []string `json:",omitempty"`
 	// Certificate is when the node's ends; nil: it has none.
@@ -103,7 +105,7 @@ const (
 func (n *node) Status(ctx context.Context, detail Detail) Status {
 	c := &n.config
 	s := Status{Node: c.Node, Cluster: c.Cluster.Cluster, Rack: c.Cluster.Path, Incarnation: c.Incarnation,
-		Time: time.Now(), Started: n.started, Obstacles: n.Obstacles(), Memory: n.shared.Engine.Pool.Stats(),
+		Time: n.started.Add(time.Since(n.started)), Started: n.started, Obstacles: n.Obstacles(), Memory: n.shared.Engine.Pool.Stats(),
 		Rails: n.fabric.Rails(), Failovers: n.events.failures.read(), Events: n.events.last(), EventCounts: n.events.counted()}
 	if keys := c.Rails.Keys; keys != nil {
 		until := keys.Current().Until()

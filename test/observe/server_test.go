@@ -145,6 +145,10 @@ func TestStatusIsTheNodesOwn(t *testing.T) {
 		t.Errorf("%d bytes sent over all lanes", sent)
 	}
 	other, err := c.Nodes[1].Status(t.Context())
+	// Who reads the JSON has the times of the wall alone: between them has to lie what has passed.
+	if passed, shown := other.Time.Sub(other.Started), other.Time.Round(0).Sub(other.Started.Round(0)); passed != shown {
+		t.Errorf("up for %v, and for %v by clocks that can be set", passed, shown)
+	}
 	if err != nil || other.Communicators[0].Origin != "decided by rank 0 (node node0)" || len(other.Communicators[0].Classes) == 0 {
 		t.Errorf("%+v, %v", other.Communicators, err)
 	}
