@@ -18,6 +18,7 @@ import (
 	"github.com/polyrail/polyrail"
 	"github.com/polyrail/polyrail/cmd/internal/nodeflags"
 	"github.com/polyrail/polyrail/cmd/internal/settings"
+	"github.com/polyrail/polyrail/cmd/node/internal/measure"
 	"github.com/polyrail/polyrail/cmd/node/internal/plots"
 	"github.com/polyrail/polyrail/collective/op"
 )
@@ -153,7 +154,8 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.root, "root", 0, "`RANK` that has or gets all data, of operations that have a root")
 	settings.SizesVar(fs, &f.sizes, "sizes", "sizes in bytes of a rank's larger buffer; KiB or k, MiB or M, GiB or G")
 	fs.IntVar(&f.warmUp, "warmup", -1, "operations of each size before those that are measured; -1: by size")
-	fs.DurationVar(&f.minTime, "min-time", time.Second, "how long each size is measured at least, barriers included")
+	fs.DurationVar(&f.minTime, "min-time", time.Second, fmt.Sprintf(
+		"how long each size is measured at least, barriers included; %d operations are enough", measure.MaxIterations))
 	fs.BoolVar(&f.check, "check", false, "verify every element of every iteration on every rank")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object per size and line")
 	fs.BoolVar(&f.csv, "csv", false, "print the results as CSV, for node chart")

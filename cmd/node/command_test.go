@@ -48,6 +48,9 @@ func TestHelpTeaches(t *testing.T) {
 			}
 		}
 	}
+	if _, out, _ := node(t, "bench", "--help"); !strings.Contains(strings.Join(strings.Fields(out), " "), "131072 operations are enough") {
+		t.Errorf("it isn't said where --min-time ends:\n%s", out)
+	}
 	visitFlags(func(cmd *cobra.Command, flag *pflag.Flag) {
 		if flag.Usage == "" {
 			t.Errorf("node %s --%s is not explained", cmd.Name(), flag.Name)

@@ -48,8 +48,10 @@ type Shape struct {
 	Result              []pattern.Part // what the destination has to hold
 }
 
+// MaxIterations bounds the operations of a size, each of which has its time kept: Config.MinTime or not.
+const MaxIterations = MaxBatch
+
 const (
-	maxIterations = MaxBatch
 	minIterations = 3
 	// A single operation on buffers above oneIterationBytes takes long enough.
 	oneIterationBytes = 32 << 20
@@ -161,7 +163,7 @@ func nextIterations(bytes, done int, each, left time.Duration) int {
 	case done == 0:
 		n = max((n+1)/2, int64(least))
 	}
-	return int(min(n, int64(maxIterations-done)))
+	return int(min(n, int64(MaxIterations-done)))
 }
 
 func (m *run) iterate(ctx context.Context, times int) error {

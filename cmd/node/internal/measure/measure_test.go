@@ -245,9 +245,9 @@ func TestIterationsFillTheTime(t *testing.T) {
 		{"at least three", 8, 0, ms, 0, 3},
 		{"at least one when large", 64 << 20, 0, ms, 0, 1},
 		{"one was enough", 64 << 20, 1, ms, -ms, 0},
-		{"never more than the limit", 8, 0, 1, time.Hour, maxIterations},
+		{"never more than the limit", 8, 0, 1, time.Hour, MaxIterations},
 		{"without a warm-up the least first", 8, 0, 0, time.Hour, minIterations},
-		{"the limit is on all of them", 8, maxIterations, ms, time.Hour, 0},
+		{"the limit is on all of them", 8, MaxIterations, ms, time.Hour, 0},
 	} {
 		if got := nextIterations(c.bytes, c.done, c.each, c.left); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
