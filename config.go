@@ -68,7 +68,7 @@ type Config struct {
 	// SharedMemory lets nodes of one host and user exchange data through memory in place of their
 	// rails. These take over when that fails. Each direction of two nodes takes SharedMemoryRing
 	// bytes, a power of two. It is less where all of them together, at this end, come near
-	// SharedMemoryLimit. Memory is not used where a rail has a Transport.
+	// SharedMemoryLimit. 0 of either is the default. Memory is not used where a rail has a Transport.
 	SharedMemory      bool
 	SharedMemoryRing  int
 	SharedMemoryLimit int64

@@ -80,7 +80,7 @@ func registerHost(fs *pflag.FlagSet, cfg *polyrail.Config) {
 	settings.SizeVar(fs, &cfg.SharedMemoryRing, "shm-ring",
 		"memory of one direction between two nodes of a host, a power of two")
 	settings.Var(fs, &cfg.SharedMemoryLimit, "shm-limit", "SIZE", parseLimit, formatLimit,
-		"memory of all of them at this end; near it they get smaller")
+		"memory of all of them at this end; near it they get smaller (0: as by default; --shm=off uses none)")
 }
 
 // RegisterSeeds defines how a node finds the cluster, and is found.
