@@ -19,8 +19,8 @@ type Status struct {
 	Cluster     string
 	Rack        string `json:",omitempty"`
 	Incarnation uint64 `json:",string"`
-	// Time is that of the clock when the node started, and how long it has run since. So a clock that is
-	// set meanwhile changes no rate, and not for how long the node is up.
+	// Time is that of the clock when the node started, and how long it has run since. So a clock that
+	// is set meanwhile changes no rate, and not for how long the node is up.
 	Time    time.Time
 	Started time.Time
 	// Obstacles are why the node is not ready to be used; none: it is.

@@ -64,7 +64,7 @@ func TestAChartThatCannotBeDrawnNamesTheCulprit(t *testing.T) {
 	}
 }
 
-// node bench --op all --csv writes a line of barriers, and --sizes 0 one of no bytes: they are no points.
+// node bench --op all --csv writes a line of barriers, and --sizes 0 one of no bytes: no points.
 func TestResultsOfNoBytesAreLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "r.csv"), filepath.Join(dir, "r.svg")

@@ -48,7 +48,7 @@ type Shape struct {
 	Result              []pattern.Part // what the destination has to hold
 }
 
-// MaxIterations bounds the operations of a size, each of which has its time kept: Config.MinTime or not.
+// MaxIterations bounds the operations of a size, whatever Config.MinTime is: each has its time kept.
 const MaxIterations = MaxBatch
 
 const (

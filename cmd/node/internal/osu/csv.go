@@ -67,7 +67,8 @@ func ReadCSV(r io.Reader) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff")))) // spreadsheets put it there
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // spreadsheets put it there
+	in := csv.NewReader(bytes.NewReader(text))
 	in.Comment = '#'
 	header, err := in.Read()
 	if errors.Is(err, io.EOF) {
