@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/polyrail/polyrail"
+	"github.com/polyrail/polyrail/cmd/node/internal/osu"
 	"github.com/polyrail/polyrail/cmd/node/internal/profile"
 )
 
@@ -16,6 +17,7 @@ type group struct {
 	setting   setting
 	plot      *plot         // nil: nothing is recorded
 	profile   *profile.File // nil: no profile is kept
+	csv       *osu.CSV      // of all operations; nil: none yet
 }
 
 // Barrier stands before each operation and is not timed: there is time to take notes.

@@ -83,7 +83,7 @@ func (f *benchFlags) measureOperation(ctx context.Context, g *group, o *operatio
 	}
 	var printer osu.Printer
 	if g.Rank() == 0 {
-		if printer, err = f.printer(stdout, g.node, g.Communicator, o); err != nil {
+		if printer, err = f.printer(stdout, g, o); err != nil {
 			return 0, err
 		}
 	}
@@ -132,25 +132,27 @@ func (f *benchFlags) measureSize(ctx context.Context, g *group, c measure.Config
 	return r, errors.Join(err, stopErr)
 }
 
-func (f *benchFlags) printer(stdout io.Writer, node *polyrail.Node, c *polyrail.Communicator,
-	o *operation) (osu.Printer, error) {
+func (f *benchFlags) printer(stdout io.Writer, g *group, o *operation) (_ osu.Printer, err error) {
 	if f.json {
 		return osu.NewJSON(stdout), nil
 	}
 	if f.csv {
-		return osu.NewCSV(stdout, f.network)
+		if g.csv == nil {
+			g.csv, err = osu.NewCSV(stdout, f.network)
+		}
+		return g.csv, err
 	}
 	h := osu.Header{Op: o.name, Bus: o.bus, Details: f.details(o), Ranks: f.ranks, Checked: "of the last iteration"}
 	if f.check {
 		h.Checked = "of every iteration"
 	}
-	for _, r := range node.Rails() {
+	for _, r := range g.node.Rails() {
 		h.Rails = append(h.Rails, r.Name)
 		if len(r.CPUs) > 0 {
 			h.Affinity = append(h.Affinity, fmt.Sprintf("%s on %s", r.Name, polyrail.FormatCPUs(r.CPUs)))
 		}
 	}
-	if sharesMemory(c) {
+	if sharesMemory(g.Communicator) {
 		h.Rails = append(h.Rails, memoryColumn)
 	}
 	return osu.NewTable(stdout, h)

@@ -28,6 +28,14 @@ func TestAFileThatCannotBeMadeIsFoundOutBeforeMeasuring(t *testing.T) {
 	}
 }
 
+func TestTheResultsOfAllOperationsAreOneFile(t *testing.T) {
+	_, out, errs := node(t, "bench", "--ranks", "1", "--name", "a", "--bind", "127.0.0.1:0", "--rail", "r0=tcp:127.0.0.1",
+		"--sizes", "8", "--min-time", "1ms", "--op", "all", "--csv")
+	if n := strings.Count(out, "system,"); n != 1 || strings.Count(out, "polyrail,") != len(operations) {
+		t.Errorf("%d headers in\n%s%s", n, out, errs)
+	}
+}
+
 // TestBenchOverProcesses runs the command as a user does: K processes, sockets, gossip.
 func TestBenchOverProcesses(t *testing.T) {
 	if testing.Short() {

@@ -195,6 +195,9 @@ func (t *simTable) validate() error {
 	if f.node.Fragment%simulatedType.Size() != 0 {
 		fault("--tree-fragment: %d bytes are not a whole number of %v elements", f.node.Fragment, simulatedType)
 	}
+	if len(f.treeRails) > 0 && f.tree == "none" {
+		fault("--tree-rails: there are no trees without --tree")
+	}
 	for _, rail := range f.treeRails {
 		if rail < 0 || rail >= len(f.rails) {
 			fault("--tree-rails %d: there are rails 0 to %d", rail, len(f.rails)-1)
