@@ -31,18 +31,15 @@ func (g *Group) Awaiting(cause error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, seq := range slices.Sorted(maps.Keys(g.open)) {
-		if late := g.open[seq].late(); late != "" {
+		o := g.open[seq]
+		o.mu.Lock()
+		late := o.awaits()
+		o.mu.Unlock()
+		if late != "" {
 			return fmt.Errorf("%w, operation %d: %s", cause, seq, late)
 		}
 	}
 	return cause
-}
-
-// late is awaits.
-func (o *Operation) late() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.awaits()
 }
 
 // maxNamed bounds the ranks that an error names.
