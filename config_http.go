@@ -40,8 +40,11 @@ func (h HTTP) faults(keys TLS) (faults []error) {
 		}
 		return faults
 	}
-	if h.Sealed && (keys == TLS{} || h.TLS != nil) {
-		add("http: sealed by the node's own keys, so it needs Config.TLS, and no TLS of its own")
+	switch {
+	case h.Sealed && keys == TLS{}:
+		add("http: to be sealed by the node's keys (TLS), of which there are none")
+	case h.Sealed && h.TLS != nil:
+		add("http: to be sealed by the node's keys, and by TLS of its own: choose one")
 	}
 	host, port, err := net.SplitHostPort(h.Addr)
 	if err == nil {

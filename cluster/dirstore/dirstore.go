@@ -66,7 +66,7 @@ func (s *Store) Put(ctx context.Context, e cluster.Entry, ttl time.Duration) err
 			err = nil
 		}
 		if err != nil {
-			return struct{}{}, err
+			return struct{}{}, s.missing(err)
 		}
 		return struct{}{}, s.write(e)
 	})
@@ -125,7 +125,7 @@ func (s *Store) write(e cluster.Entry) error {
 func (s *Store) enter(name string) (*os.Root, error) {
 	info, err := os.Lstat(s.of(name))
 	if err != nil {
-		return nil, err
+		return nil, s.missing(err)
 	}
 	dir, err := os.OpenRoot(s.of(name))
 	if err != nil {
@@ -140,6 +140,17 @@ func (s *Store) enter(name string) (*os.Root, error) {
 		return nil, err
 	}
 	return dir, nil
+}
+
+// missing is the error of a directory of a cluster's: that of the directory above, where that is not
+// there either.
+func (s *Store) missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, above := os.Stat(s.dir); above != nil {
+			return above
+		}
+	}
+	return err
 }
 
 // List reads the files that are not too old, and removes those that are, as far as it is allowed

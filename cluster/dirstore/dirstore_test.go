@@ -248,13 +248,13 @@ func TestReadersNeverSeeHalfAnEntry(t *testing.T) {
 func TestErrorsNameTheDirectory(t *testing.T) {
 	s := New(filepath.Join(t.TempDir(), "not-mounted"))
 	err := s.Put(t.Context(), entry("red", "a"), ttl)
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "not-mounted") {
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "not-mounted:") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(s.dir); err == nil {
 		t.Error("it was made: what looks like a shared directory is a local one now")
 	}
-	if _, err := s.List(t.Context(), "red", ttl); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.List(t.Context(), "red", ttl); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "not-mounted:") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -174,7 +174,7 @@ func TestAddressesThatOthersReachNeedAToken(t *testing.T) {
 		{polyrail.HTTP{Addr: "127.0.0.1:70000"}, "70000"},
 		{polyrail.HTTP{Token: token}, ""}, // as POLYRAIL_HTTP_TOKEN, for node top
 		{polyrail.HTTP{Sealed: true}, "without an address"},
-		{polyrail.HTTP{Addr: "10.0.0.1:80", Sealed: true}, "needs Config.TLS"},
+		{polyrail.HTTP{Addr: "10.0.0.1:80", Sealed: true}, "of which there are none"},
 	} {
 		cfg := polyrail.DefaultConfig()
 		cfg.Rails = []polyrail.Rail{{Name: "a", Protocol: "tcp", Device: "127.0.0.1"}}
