@@ -141,15 +141,15 @@ func bcubeCost(k op.Kind, n, base int) Cost {
 	return c
 }
 
-func bruckCost(k op.Kind, n int) Cost {
-	if k == op.KindAllToAll {
+func bruckCost(kind op.Kind, n int) Cost {
+	if kind == op.KindAllToAll {
 		return allToAllCost(n)
 	}
 	cuts := halving(n)
 	c := Cost{Widest: cuts[0].far()}
 	stages := make([]int, n)            // by places ahead: messages up to what a rank has for that one
 	width := slices.Repeat([]int{1}, n) // blocks of the value that it lies in
-	if k != op.KindAllGather {
+	if kind != op.KindAllGather {
 		c.Volume = float64(n-1) / float64(n)
 		for _, k := range cuts {
 			far := k.far()
@@ -166,7 +166,7 @@ func bruckCost(k op.Kind, n int) Cost {
 			}
 		}
 	}
-	if k != op.KindReduceScatter {
+	if kind != op.KindReduceScatter {
 		c.Volume += float64(n-1) / float64(n)
 		for _, k := range slices.Backward(cuts) {
 			if k.far() > 1 {
