@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,23 @@ func TestACloseWhoseFarewellIsNotSentEnds(t *testing.T) {
 		}
 		if err := comms[1].Barrier(ctx); !errors.Is(err, ErrAborted) {
 			t.Errorf("the other rank: %v", err)
+		}
+	})
+}
+
+func TestAFarewellThatIsNotAnsweredNamesWhomItWaitedFor(t *testing.T) {
+	adapt, rail := shapedRails(fault.Options{}, func(*Config) {})
+	inBed(t, 3, 1, adapt, func(b *bed) {
+		comms := b.form("train")
+		b.sum(comms, 10)
+		rail(1, 0).Stall(time.Minute)
+		ctx, cancel := context.WithTimeout(b.t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err := comms[0].Close(ctx)
+		rail(1, 0).Stall(0)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `rank 1 (node "node1")`) ||
+			strings.Contains(err.Error(), "rank 2") {
+			t.Errorf("closing: %v", err)
 		}
 	})
 }

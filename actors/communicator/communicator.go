@@ -36,7 +36,6 @@ type communicator struct {
 	trees    *actor.PID // nil until there is something for it
 
 	leaving chan error // of the Close that waits; nil otherwise
-	left    []bool     // by rank: has acknowledged our Leave
 	unsent  error      // why a rank could not be told of it
 }
 
@@ -105,8 +104,6 @@ func (c *communicator) start(ctx actor.Context) {
 	if g.Rank == 0 && slices.ContainsFunc(n.SharpRails, func(name string) bool { return name != "" }) {
 		c.spawnTrees(ctx)
 	}
-	c.left = make([]bool, g.Size)
-	c.left[g.Rank] = true
 	select {
 	case c.started <- c.handle:
 	default: // restarted: the communicator is broken, and its handle keeps the first coordinator
@@ -160,17 +157,17 @@ func (c *communicator) leave(m *closeCommunicator) {
 		cause = g.abortMessage(seq, broken).GetAbort()
 	}
 	for rank := range g.Peers {
-		if c.left[rank] {
+		if g.heard[rank].Load() {
 			continue
 		}
 		if g.Peers[rank].Lost() != nil || !g.Peers[rank].Awake() {
-			c.left[rank] = true
+			g.heard[rank].Store(true)
 			continue
 		}
 		farewell := g.farewell(op.Rank(rank), last)
 		farewell.GetLeave().Cause = cause
 		if err := g.send(op.Rank(rank), farewell); err != nil { // that broke it, or the rank is lost
-			c.left[rank] = true
+			g.heard[rank].Store(true)
 			if g.Peers[rank].Lost() == nil {
 				c.unsent = fmt.Errorf("communicator %q: leaving: %w", g.Name, err)
 			}
@@ -180,8 +177,8 @@ func (c *communicator) leave(m *closeCommunicator) {
 }
 
 func (c *communicator) acknowledged(rank op.Rank) {
-	if rank >= 0 && int(rank) < len(c.left) {
-		c.left[rank] = true
+	if g := c.group; rank >= 0 && int(rank) < g.Size {
+		g.heard[rank].Store(true)
 		c.check()
 	}
 }
@@ -191,10 +188,8 @@ func (c *communicator) check() {
 	if c.leaving == nil {
 		return
 	}
-	for _, ok := range c.left {
-		if !ok {
-			return
-		}
+	for range c.group.unheard() {
+		return
 	}
 	c.leaving <- c.unsent
 	c.leaving = nil
@@ -316,8 +311,10 @@ func (c *Communicator) sayFarewell(ctx context.Context) error {
 	case <-g.gone: // the node closes too, and has told the others
 		cause = fmt.Errorf("communicator %q: %w", g.Name, cmp.Or(n.Engine.Closed(), fault.ErrClosed))
 	case <-ctx.Done():
-		cause = fmt.Errorf("communicator %q: leaving without every member's acknowledgement: %w",
-			g.Name, context.Cause(ctx))
+		cause = fmt.Errorf("communicator %q: leaving: %w", g.Name, context.Cause(ctx))
+		if unheard := g.List("without the acknowledgement of", slices.Collect(g.unheard())); unheard != "" {
+			cause = fmt.Errorf("%w, %s", cause, unheard)
+		}
 	}
 	select {
 	case err := <-m.done: // it has come, too

@@ -3,6 +3,7 @@ package communicator
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -25,9 +26,10 @@ type Group struct {
 
 	node *Node
 	ending
-	announced atomic.Bool  // its members agreed on it: what happens to it is told
-	left      atomic.Bool  // its caller has closed it, and who is connected is told
-	mail      atomic.Int64 // control messages in its actor's mailbox
+	announced atomic.Bool   // its members agreed on it: what happens to it is told
+	left      atomic.Bool   // its caller has closed it, and who is connected is told
+	mail      atomic.Int64  // control messages in its actor's mailbox
+	heard     []atomic.Bool // by rank: has acknowledged the farewell, or is not waited for
 }
 
 // maxMail bounds the control messages of all ranks that wait for a communicator's actor.
@@ -50,7 +52,9 @@ func (g *Group) Post(actor *actor.PID, m *Control) {
 // Procs are set, before it is registered.
 func (n *Node) NewGroup(id uint64, name string, rank op.Rank, nodes []string, hosts []view.Host,
 	first *table.Table) *Group {
-	g := &Group{Group: n.Engine.NewGroup(id, name, rank, nodes, hosts, first), node: n, ending: newEnding()}
+	g := &Group{Group: n.Engine.NewGroup(id, name, rank, nodes, hosts, first), node: n, ending: newEnding(),
+		heard: make([]atomic.Bool, len(nodes))}
+	g.heard[rank].Store(true)
 	g.Fail = func(cause error, seq uint64) { g.End(cause, seq, true) }
 	g.Hail = func(rank op.Rank) {
 		g.control(rank, &messages.Control{Body: &messages.Control_Hail{Hail: &messages.Hail{}}})
@@ -123,6 +127,17 @@ func (g *Group) Parting(to op.Rank) *messages.Control {
 		return g.abortMessage(seq, cause)
 	}
 	return nil
+}
+
+// unheard are the ranks whose acknowledgement of the farewell is awaited.
+func (g *Group) unheard() iter.Seq[op.Rank] {
+	return func(yield func(op.Rank) bool) {
+		for rank := range g.heard {
+			if !g.heard[rank].Load() && !yield(op.Rank(rank)) {
+				return
+			}
+		}
+	}
 }
 
 // tellConnected sends it to the ranks that this one is connected to.

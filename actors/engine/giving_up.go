@@ -45,8 +45,8 @@ func (g *Group) Awaiting(cause error) error {
 // maxNamed bounds the ranks that an error names.
 const maxNamed = 4
 
-// list says something of ranks in an error; "" where there are none.
-func (g *Group) list(what string, ranks []op.Rank) string {
+// List says something of ranks in an error; "" where there are none.
+func (g *Group) List(what string, ranks []op.Rank) string {
 	if len(ranks) == 0 {
 		return ""
 	}
@@ -78,11 +78,11 @@ func (o *Operation) awaits() string {
 		return ""
 	}
 	if o.shown.active {
-		return o.group.list("nothing has come from", slices.Collect(ranksOf(o.shown.missing.Load())))
+		return o.group.List("nothing has come from", slices.Collect(ranksOf(o.shown.missing.Load())))
 	}
 	uncalled, node := o.awaitsTrees()
 	if len(uncalled) > 0 {
-		return o.group.list("nothing has come from", uncalled)
+		return o.group.List("nothing has come from", uncalled)
 	}
 	heard := make(map[op.Rank]bool)
 	for i := range o.parts {
@@ -100,11 +100,11 @@ func (o *Operation) awaits() string {
 	}
 	switch {
 	case len(silent) > 0:
-		return o.group.list("nothing has come from", silent)
+		return o.group.List("nothing has come from", silent)
 	case len(begun) == 0 && node != "":
 		return fmt.Sprintf("waiting for aggregation node %q", node)
 	}
-	return o.group.list("waiting for more from", begun)
+	return o.group.List("waiting for more from", begun)
 }
 
 // awaitsTrees is the aggregation node that the operation waits for, and who has not called it; none
