@@ -123,6 +123,11 @@ Nodes need no names of hosts to find each other. Browsers and Prometheus do, to 
 				return usagef("--host-name is of one node, and there are %d", len(names))
 			}
 			for _, name := range names {
+				if err := keys.CheckNode(name); err != nil {
+					return &usageError{err}
+				}
+			}
+			for _, name := range names {
 				if err := a.Node(name, hosts...); err != nil {
 					return err
 				}

@@ -46,7 +46,7 @@ func TestWrongUseOfKeysIsExplained(t *testing.T) {
 		"name the nodes":          {exitUsage, []string{"node", "--dir", dir}},
 		"--host-name is of one":   {exitUsage, []string{"node", "--dir", dir, "--host-name", "x", "a", "b"}},
 		"neither a name nor":      {exitFailure, []string{"node", "--dir", dir, "--host-name", "x y", "a"}},
-		"no file can be named":    {exitFailure, []string{"node", "--dir", dir, "ca"}},
+		"no file can be named":    {exitUsage, []string{"node", "--dir", dir, "a", "ca"}},
 		"say which step":          {exitUsage, []string{"rotate", "--dir", dir, "all"}},
 		`is at "add"`:             {exitFailure, []string{"rotate", "--dir", dir, "drop"}},
 		"no such file":            {exitFailure, []string{"node", "--dir", dir + "x", "a"}},

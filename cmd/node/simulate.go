@@ -66,6 +66,8 @@ type simulateFlags struct {
 	plot       string
 }
 
+const defaultNotice = 200 * time.Millisecond
+
 func newSimulate() *cobra.Command {
 	f := simulateFlags{op: "allreduce", hosts: []int{2, 4, 8, 16, 32, 64}, sizes: []int{8, 64 << 10, 1 << 20},
 		algorithms: []polyrail.Algorithm{polyrail.Auto}, rails: []simulate.Rail{{Link: simulate.Link{Startup: 10 * time.Microsecond, Rate: 1.25e9}}},
@@ -114,7 +116,7 @@ func (f *simulateFlags) registerCluster(fs *pflag.FlagSet) {
 	fs.IntVar(&f.node.Radix, "tree-radix", f.node.Radix, "most children of an aggregation node; 0: any number")
 	settings.SizeVar(fs, &f.node.Fragment, "tree-fragment", "what an aggregation node adds at a time")
 	settings.List(fs, &f.faults, "kill", "RAIL@TIME,...", ",", parseFault, formatFault, "rails that die, by number from 0, and when")
-	fs.DurationVar(&f.notice, "notice", 200*time.Millisecond, "how long it takes to notice that")
+	fs.DurationVar(&f.notice, "notice", defaultNotice, "how long it takes to notice that")
 }
 
 // simulated reports whether the schedule alone says what each rank sends.
@@ -194,6 +196,9 @@ func (t *simTable) validate() error {
 	}
 	if f.node.Fragment%simulatedType.Size() != 0 {
 		fault("--tree-fragment: %d bytes are not a whole number of %v elements", f.node.Fragment, simulatedType)
+	}
+	if f.notice != defaultNotice && len(f.faults) == 0 {
+		fault("--notice: nothing is to be noticed without --kill")
 	}
 	if len(f.treeRails) > 0 && f.tree == "none" {
 		fault("--tree-rails: there are no trees without --tree")

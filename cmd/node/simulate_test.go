@@ -131,6 +131,7 @@ func TestWrongClustersAreUsageErrors(t *testing.T) {
 		{[]string{"--tree", "switch", "--tree-fragment", "1"}, "--tree-fragment: 1 bytes"},
 		{[]string{"--tree", "switch", "--tree-radix", "1"}, "radix 1: 2 or more, or 0 for any"},
 		{[]string{"--tree-rails", "0"}, "no trees without --tree"},
+		{[]string{"--notice", "1s"}, "nothing is to be noticed without --kill"},
 		{[]string{"--hosts", "many"}, `--hosts: "many" is not a whole number`},
 		{[]string{"--hosts", "16", "--per-host", "600", "--algorithms", "ring"}, "ring is simulated up to 1024 ranks, and for more of them there can be 256"},
 		{[]string{"--op", "all"}, "one operation"},

@@ -87,7 +87,7 @@ func (a Authority) Node(node string, hosts ...string) error {
 // issue makes a node's key and certificate.
 func (a Authority) issue(s *signer, node string, hosts []string) ([]content, error) {
 	id := Identity{s.cert.Subject.CommonName, node}
-	if err := errors.Join(id.Valid(), validFile(node)); err != nil {
+	if err := errors.Join(id.Valid(), CheckNode(node)); err != nil {
 		return nil, err
 	}
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -144,7 +144,7 @@ func (a Authority) Nodes() (nodes []string, err error) {
 		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 	}
 	for _, e := range entries {
-		if node, ok := strings.CutSuffix(e.Name(), keySuffix); ok && validFile(node) == nil {
+		if node, ok := strings.CutSuffix(e.Name(), keySuffix); ok && CheckNode(node) == nil {
 			nodes = append(nodes, node)
 		}
 	}
@@ -161,8 +161,8 @@ func (a Authority) GossipFile() string { return a.path(gossipFile) }
 
 func (a Authority) path(name string) string { return filepath.Join(a.Dir, name) }
 
-// validFile returns what keeps a node's name out of a file's.
-func validFile(node string) error {
+// CheckNode returns what keeps a node's name out of the names of files.
+func CheckNode(node string) error {
 	if node == "" || node == "ca" || strings.HasPrefix(node, ".") || strings.ContainsAny(node, "/\\\x00 \t\r\n") {
 		return fmt.Errorf("%w: no file can be named after node %q", ErrKeys, node)
 	}
