@@ -44,7 +44,7 @@ class Completions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)  # the leader has nothing to tell
+        self._idle = threading.Condition(self._lock)  # no thread is in a callback
         self._closed = False
         self._waiting: dict[int, _Flight] = {}
         self._tag = 0
@@ -53,6 +53,7 @@ class Completions:
         self._leader = 0  # the thread's number
         self._told = 0  # how many calls a thread has begun to tell of
         self._telling = True  # the leader is in a callback, or there is none
+        self._inside = 0  # threads that are in a callback: the leader, and those that it has replaced
         # When the clock looks at deadlines again; never after the first of them. And when it looks
         # whether more calls were told of than _seen.
         self._next = self._watch = math.inf
@@ -75,7 +76,7 @@ class Completions:
         """
         with self._lock:
             self._closed = True
-            self._idle.wait_for(lambda: not self._telling, limit)
+            self._idle.wait_for(lambda: not self._inside, limit)
 
     def start(self, function: Callable[..., int], args: tuple, then: Callable[[Optional[Error], CResult], None],
               limit: float, has_result: bool = True, small: bool = False) -> None:
@@ -100,12 +101,15 @@ class Completions:
             os.eventfd_write(self._earlier, 1)  # type: ignore[attr-defined]
         async_, result, error = CAsync(self.queue, tag, int(small), 0), CResult(), CError()
         tail = (result, error) if has_result else (error,)
-        code = function(*args, ctypes.byref(async_), *map(ctypes.byref, tail))
-        if code == _abi.PENDING:
+        try:
+            code = function(*args, ctypes.byref(async_), *map(ctypes.byref, tail))
+        finally:  # also where Ctrl-C takes effect when the call returns
             flight.work = async_.work
+            if not flight.work:
+                with self._lock:
+                    self._waiting.pop(tag, None)
+        if code == _abi.PENDING:
             return
-        with self._lock:
-            del self._waiting[tag]
         _abi.check(code, error)
         then(None, result)
 
@@ -125,18 +129,21 @@ class Completions:
             self._leader = me
         poll, ended, count = select.poll(), (CCompletion * 64)(), ctypes.c_int()
         poll.register(lib.queue_fd(self.queue), select.POLLIN)
+        tells = False
         while True:
             with self._lock:
+                self._inside -= tells
+                self._idle.notify_all()
                 if self._leader != me:
                     return
                 self._telling = tells = bool(self._ended) and not self._closed
                 if self._closed:
-                    self._idle.notify_all()
                     return
                 if tells:
                     work, tag = self._ended.popleft()
                     flight = self._waiting.pop(tag)
                     self._told += 1
+                    self._inside += 1
                 wake = tells and self._watch == math.inf
                 if wake:
                     self._seen, self._watch = self._told, time.monotonic() + _PATIENCE

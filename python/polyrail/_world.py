@@ -30,15 +30,28 @@ def rails() -> list[Rail]:
     return [r for world in worlds.values() for r in world.node.rails]
 
 
-def _local_address() -> str:
+def _master(store: Any) -> str:
+    """Where the ranks meet: the host of torch's store, which init_method="tcp://..." alone names, or else
+    MASTER_ADDR."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return getattr(store, "host", "") or os.environ.get("MASTER_ADDR", "")
+
+
+def _local_address(master: str) -> str:
     """An address of this host that the others reach: the one that leads to the master."""
-    master = os.environ.get("MASTER_ADDR", "")
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.connect((master, 9))  # sends nothing
-            return s.getsockname()[0]
+        found = socket.getaddrinfo(master or None, 9, type=socket.SOCK_DGRAM)
     except OSError:
-        return "127.0.0.1"
+        found = []
+    for family, type_, protocol, _, address in found:
+        try:
+            with socket.socket(family, type_, protocol) as s:
+                s.connect(address)  # sends nothing
+                return s.getsockname()[0]
+        except OSError:
+            pass  # there is no way to that address: the name may have others
+    return "127.0.0.1"
 
 
 def _rails(address: str) -> list[str]:
@@ -46,7 +59,7 @@ def _rails(address: str) -> list[str]:
     if configured:
         return configured.split()
     interfaces = [name for _, name in socket.if_nameindex() if name != "lo"]
-    if address.startswith("127.") and not interfaces:
+    if (address.startswith("127.") or address == "::1") and not interfaces:
         return ["lo=tcp:lo"]
     return ["all=tcp:auto"]
 
@@ -70,11 +83,12 @@ def join_world(store: Any, rank: int, size: int) -> tuple[World, str]:
     token, name = store.get("polyrail/world").decode().split()
     world = worlds.get(token)
     if world is None:
-        address = _local_address()
+        address = _local_address(_master(store))
+        bind = f"[{address}]:0" if ":" in address else f"{address}:0"
         join = store.get("polyrail/seed").decode() if rank else None
         node = Node(
             f"rank-{rank:06d}",
-            bind=f"{address}:0",
+            bind=None if os.environ.get("POLYRAIL_BIND") else bind,
             join=join,
             rails=_rails(address),
             cluster=f"torch-{token}",
@@ -95,6 +109,11 @@ def leave(world: World, comm: Communicator) -> None:
         comm.close(timeout=5)
     except Error:
         pass  # the others are gone already
+    release(world)
+
+
+def release(world: World) -> None:
+    """One group less: without any the world's node is closed."""
     world.groups -= 1
     if world.groups == 0:
         worlds.pop(world.token, None)

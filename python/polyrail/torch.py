@@ -29,7 +29,7 @@ from ._completions import completions
 from ._errors import Error
 from ._spec import whole
 from ._tensors import DTYPES, Staged, bytes_of, flat_of, operator_of, unflat
-from ._world import join_world, leave, rails
+from ._world import join_world, leave, rails, release
 
 __all__ = ["ProcessGroup", "failure", "rails"]
 
@@ -85,7 +85,7 @@ class ProcessGroup(dist.ProcessGroup):
         try:
             comm = world.node.communicator(name, size, timeout=timeout.total_seconds())
         except BaseException:
-            world.groups -= 1
+            release(world)
             raise
         if comm.rank != rank:
             raise RuntimeError(f"rank {rank} of torch is rank {comm.rank} of polyrail")
@@ -122,17 +122,23 @@ class ProcessGroup(dist.ProcessGroup):
                 except Exception as e:  # a copy of the result to where it belongs failed
                     error = e
             this = group()
-            if this is not None and this.failure is None and isinstance(error, Error):
-                this.failure = error
+            if this is not None and isinstance(error, Error):
+                this._failed(error)
             state.error = error
             future.set_exception(error)
 
         try:
             self._done.start(function, args, end, self._limit, has_result, small)
         except Error as e:
-            self.failure = self.failure or e
+            self._failed(e)
             raise
         return work
+
+    def _failed(self, error: Error) -> None:
+        """Notes the first error. Operations in flight fail together, and are told of in any order."""
+        first = self.failure
+        if first is None or (error.seq and first.seq and error.seq < first.seq):
+            self.failure = error
 
     def _run(self, kind: int, dst: Optional[torch.Tensor], src: Optional[torch.Tensor], value: Any,
              then: Callable[[], None], op: Any = None, root: int = 0,
@@ -225,7 +231,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         """Puts the tensors of all ranks into one."""
         dst, src = Staged(output, False), Staged(input, True)
-        return self._run(_abi.ALLGATHER, dst.memory, src.memory, output, dst.store)
+        return self._run(_abi.ALLGATHER, dst.memory, src.memory, [output], dst.store)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> Any:  # type: ignore[override]
         """Puts the tensors of all ranks into the root's list."""
@@ -254,7 +260,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         """reduce_scatter of one tensor's equal parts."""
         dst, src = Staged(output, False), Staged(input, True)
-        return self._run(_abi.REDUCESCATTER, dst.memory, src.memory, output, dst.store, _op_of(opts))
+        return self._run(_abi.REDUCESCATTER, dst.memory, src.memory, [output], dst.store, _op_of(opts))
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_split_sizes: Any,
                       input_split_sizes: Any, opts: Any = None) -> Any:
@@ -262,8 +268,8 @@ class ProcessGroup(dist.ProcessGroup):
         dst, src = Staged(output, False), Staged(input, True)
         counts = self._parts(input, input_split_sizes), self._parts(output, output_split_sizes)
         if not output_split_sizes and not input_split_sizes:
-            return self._run(_abi.ALLTOALL, dst.memory, src.memory, output, dst.store)
-        return self._run(_abi.ALLTOALLV, dst.memory, src.memory, output, dst.store, exchange=counts)
+            return self._run(_abi.ALLTOALL, dst.memory, src.memory, [output], dst.store)
+        return self._run(_abi.ALLTOALLV, dst.memory, src.memory, [output], dst.store, exchange=counts)
 
     def _fit(self, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
         """Refuses parts that are not as many as ranks, or not as large as the rank's own."""

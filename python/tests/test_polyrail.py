@@ -586,6 +586,37 @@ work = node.communicator("one", 1).start_recv(bytearray(8))
         said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
         self.assertEqual((said.returncode, said.stdout, said.stderr), (0, "canceled\n", ""))
 
+    def test_the_end_waits_for_a_callback_whose_thread_leads_no_more(self):
+        from polyrail._completions import Completions
+
+        with node("a") as n, n.communicator("solo", 1) as comm:
+            done, begun, ended = Completions(), threading.Event(), []
+
+            def then(error, result):
+                begun.set()
+                time.sleep(0.3)  # another thread leads after 2 ms
+                ended.append(error)
+
+            address, count, dtype, keep = view(bytearray(8), True)
+            done.start(_abi.lib.recv, (comm._handle, address, count, dtype, 0, 0), then, 30)
+            comm.send(bytes(8), 0)
+            self.assertTrue(begun.wait(10))
+            time.sleep(0.05)
+            done.close()
+            self.assertEqual(ended, [None])
+
+    def test_a_call_that_an_exception_interrupts_is_not_waited_for(self):
+        from polyrail._completions import Completions
+
+        done = Completions()
+
+        def call(*args):
+            raise KeyboardInterrupt  # as where Ctrl-C comes while the call is in C
+
+        self.assertRaises(KeyboardInterrupt, done.start, call, (), lambda error, result: None, 30)
+        self.assertEqual(done._waiting, {})
+        done.close()
+
     def test_a_call_on_its_way_into_the_library_has_not_ended(self):
         with node("x") as n, n.communicator("one", 1) as comm:
             on_its_way, go, recv, works = threading.Event(), threading.Event(), _abi.lib.recv, []

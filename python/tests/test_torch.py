@@ -518,6 +518,43 @@ def small(rank, n, pipe):
     equal(x, 1)
 
 
+def futures(rank, n, pipe):
+    """The value of a future is a list of outputs, also where a call has one tensor: as Gloo's and NCCL's."""
+    x, total = torch.arange(2.0 * n), torch.arange(2.0 * n) * n
+    for make, want in (
+        (lambda o: dist.all_to_all_single(o, x, async_op=True), x.view(n, 2)[rank].repeat(n)),
+        (lambda o: dist.all_to_all_single(o, x, [2] * n, [2] * n, async_op=True), x.view(n, 2)[rank].repeat(n)),
+        (lambda o: dist.all_gather_into_tensor(o, x[:2] + rank, async_op=True),
+         torch.cat([x[:2] + r for r in range(n)])),
+    ):
+        value = make(torch.zeros(2 * n)).get_future().wait()
+        equal(value[0], want)
+    value = dist.reduce_scatter_tensor(torch.zeros(2), x, async_op=True).get_future().wait()
+    equal(value[0], total.view(n, 2)[rank])
+
+
+def retried(rank, n, pipe):
+    """A group that could not be formed leaves no node behind."""
+    import polyrail.torch
+    from polyrail import _world
+
+    dist.destroy_process_group()
+    folder, rails = os.path.dirname(pipe.recv()), os.environ["POLYRAIL_RAILS"]
+    os.environ["POLYRAIL_BIND"] = "127.0.0.2:0"
+    for name, good in (("bad", rank == 0), ("good", True)):
+        os.environ["POLYRAIL_RAILS"] = rails if good else "x=tcp:no-such-device"
+        try:
+            dist.init_process_group("polyrail", init_method=f"file://{folder}/{name}", rank=rank, world_size=n,
+                                    timeout=timedelta(seconds=3 if name == "bad" else 30))
+            assert name == "good"
+        except (polyrail.RailFailed, polyrail.Timeout):
+            assert name == "bad"
+            assert not _world.worlds, _world.worlds
+    assert len(polyrail.torch.rails()) == 2, polyrail.torch.rails()
+    (world,) = _world.worlds.values()
+    assert world.node.address.startswith("127.0.0.2:"), world.node.address
+
+
 class Torch(unittest.TestCase):
     def run_ranks(self, story, n, dies=()):
         spawn = multiprocessing.get_context("spawn")
@@ -528,6 +565,8 @@ class Torch(unittest.TestCase):
                 p = spawn.Process(target=rank_main, args=(story, rank, n, folder + "/store", theirs))
                 p.start()
                 theirs.close()
+                if story == "retried":
+                    mine.send(folder + "/store")
                 ranks.append((p, mine))
             for rank, (p, pipe) in enumerate(ranks):
                 said = pipe.recv() if pipe.poll(90) else RuntimeError("it said nothing in 90 s")
@@ -544,6 +583,37 @@ class Torch(unittest.TestCase):
     def test_collectives(self):
         for n in (2, 3):
             self.run_ranks("collectives", n)
+
+    def test_a_group_that_is_not_formed_leaves_nothing(self):
+        self.run_ranks("retried", 2)
+
+    def test_futures_hold_lists(self):
+        self.run_ranks("futures", 2)
+
+    def test_the_first_error_is_that_of_the_first_operation(self):
+        import polyrail
+        from polyrail.torch import ProcessGroup
+
+        group = ProcessGroup.__new__(ProcessGroup)
+        torch.distributed.ProcessGroup.__init__(group, 0, 1)
+        group.failure = None
+        for seq in (7, 5, None, 6):
+            group._failed(polyrail.RankLost("lost", seq=seq))
+        self.assertEqual(group.failure.seq, 5)
+
+    def test_gossip_listens_on_the_way_to_the_master(self):
+        from unittest import mock
+
+        from polyrail import _world
+
+        store = dist.PrefixStore("a", dist.PrefixStore("b", dist.TCPStore("127.0.0.1", 0, 1, True)))
+        with mock.patch.dict(os.environ, MASTER_ADDR="192.0.2.1"):
+            self.assertEqual(_world._master(store), "127.0.0.1")  # as init_method="tcp://..." says
+            self.assertEqual(_world._master(dist.PrefixStore("a", dist.HashStore())), "192.0.2.1")
+        self.assertEqual(_world._local_address("127.0.0.1"), "127.0.0.1")
+        self.assertEqual(_world._local_address("no such host"), "127.0.0.1")
+        if os.path.exists("/proc/net/if_inet6"):
+            self.assertEqual(_world._local_address("::1"), "::1")
 
     def test_a_small_operation_ends_where_it_is_called(self):
         self.run_ranks("small", 1)
