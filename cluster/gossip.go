@@ -61,6 +61,7 @@ type Gossip struct {
 	itself     []string             // addresses at which this node reached itself
 	complained time.Time            // when it was last warned that no seed answers
 	unreached  bool                 // it was warned that other hosts can't reach this node
+	asked      time.Time            // when a rival was last asked whether it lives
 	later      map[string]time.Time // processes of this node's name that are to go, by when they were seen
 
 	poke chan struct{} // wakes the seeker
@@ -78,6 +79,8 @@ type Gossip struct {
 	met        time.Time       // when the cluster was reached
 	unheard    error           // why the last message that was refused was
 	unheardAt  time.Time
+	rival      error // another process of this node's name lives, and neither goes …
+	rivalAt    time.Time
 	leaving    bool
 	closed     bool
 

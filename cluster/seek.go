@@ -246,24 +246,36 @@ func plainJoinError(err error) error {
 func (g *Gossip) resolveSeeds() (addrs []string, errs []SeedError) {
 	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.StreamTimeout)
 	defer cancel()
-	for _, seed := range g.cfg.Join {
+	type answer struct {
+		ips  []string
+		port string
+		err  error
+	}
+	answers := make([]answer, len(g.cfg.Join))
+	var running sync.WaitGroup
+	for i, seed := range g.cfg.Join { // all at once: a name that nobody resolves holds up no other
+		a := &answers[i]
 		if seed == g.cfg.Bind || seed == g.cfg.Advertise {
 			continue
 		}
-		host, port, err := net.SplitHostPort(seed)
-		if err != nil {
-			errs = append(errs, SeedError{seed, err})
+		var host string
+		if host, a.port, a.err = net.SplitHostPort(seed); a.err != nil {
 			continue
 		}
-		ips := []string{host}
-		if net.ParseIP(host) == nil {
-			if ips, err = net.DefaultResolver.LookupHost(ctx, host); err != nil {
-				errs = append(errs, SeedError{seed, err})
-				continue
-			}
+		if net.ParseIP(host) != nil {
+			a.ips = []string{host}
+			continue
 		}
-		for _, ip := range ips {
-			if addr := net.JoinHostPort(ip, port); !g.isItself(addr) {
+		running.Go(func() { a.ips, a.err = net.DefaultResolver.LookupHost(ctx, host) })
+	}
+	running.Wait()
+	for i, a := range answers {
+		if a.err != nil {
+			errs = append(errs, SeedError{g.cfg.Join[i], a.err})
+			continue
+		}
+		for _, ip := range a.ips {
+			if addr := net.JoinHostPort(ip, a.port); !g.isItself(addr) {
 				addrs = append(addrs, addr)
 			}
 		}
@@ -333,10 +345,32 @@ func (g *Gossip) checkRivals() {
 		if r.Addr == g.self.Addr || g.Err() != nil {
 			continue // it had our address: it is dead
 		}
-		if g.yields(r, settled) && g.answers(r.Addr, r) {
+		yields := g.yields(r, settled)
+		if !yields && (!settled || time.Since(g.asked) < g.cfg.Rejoin) {
+			continue
+		}
+		g.asked = time.Now()
+		switch {
+		case !g.answers(r.Addr, r):
+		case yields:
 			g.fail(&ConflictError{Node: g.self.Node, Addr: r.Addr})
+		default:
+			g.bothStay(r)
 		}
 	}
+}
+
+// bothStay notes that another process of this node's name lives, which has settled as this one has: they
+// met late, as after a partition. Others hear one of them only.
+func (g *Gossip) bothStay(r Member) {
+	err := fmt.Errorf("two nodes named %q live, this one and one at %s, and others hear one of them only: end one",
+		g.self.Node, r.Addr)
+	if g.complainOnce(r.process()) {
+		g.log.Warn("another node has this node's name, and both stay", "address", r.Addr)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rival, g.rivalAt = err, time.Now()
 }
 
 // yields reports whether this node gives way to another process of its name if that lives. One that
