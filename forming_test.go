@@ -206,6 +206,7 @@ func TestNodesThatAreConfiguredDifferentlyAreNamed(t *testing.T) {
 		"split bytes 1":      func(c *Config) { c.SplitBytes = 1 },
 		"eager bytes 1":      func(c *Config) { c.EagerBytes = 1 },
 		"bcube base 3":       func(c *Config) { c.BcubeBase = 3 },
+		"protection of rails [integrity integrity]": func(c *Config) { c.Integrity = true },
 		"algorithms [{8 tree} {0 ring}]": func(c *Config) {
 			c.Algorithms = []AlgorithmRange{{MaxBytes: 8, Algorithm: Tree}, {Algorithm: Ring}}
 		},

@@ -195,7 +195,24 @@ func (c Config) settings() []string {
 	return []string{fmt.Sprintf("rail weights %v", weights), fmt.Sprintf("balance %v", balance),
 		fmt.Sprintf("order %v", c.Order), fmt.Sprintf("probe %v", c.Probe),
 		fmt.Sprintf("split bytes %d", c.SplitBytes), fmt.Sprintf("eager bytes %d", c.EagerBytes),
-		fmt.Sprintf("bcube base %d", c.BcubeBase), c.algorithms()}
+		fmt.Sprintf("bcube base %d", c.BcubeBase), c.algorithms(),
+		fmt.Sprintf("protection of rails %v", c.protection(rails))}
+}
+
+// protection is what keeps what goes over each rail from being changed.
+func (c Config) protection(rails []Rail) []string {
+	all := make([]string, len(rails))
+	for i, r := range rails {
+		switch {
+		case c.TLS != (TLS{}) && !c.plain(r.Name):
+			all[i] = "keys"
+		case c.Integrity:
+			all[i] = "integrity"
+		default:
+			all[i] = "none"
+		}
+	}
+	return all
 }
 
 // forming is how patient nodes are that form a communicator. Where packets vanish, a former process of a
