@@ -87,6 +87,19 @@ func TestEventsTellALifeStory(t *testing.T) {
 	})
 }
 
+// An alert on communicators that broke is to mean something.
+func TestACommunicatorThatIsClosedHasNotBroken(t *testing.T) {
+	inBed(t, 2, 1, nil, func(b *bed) {
+		events := b.Nodes[0].Events(b.t.Context())
+		comms := b.form("train")
+		b.sum(comms, 10)
+		b.each(func(i int) error { return comms[i].Close(b.t.Context()) })
+		if story := collect(events); count(story, CommunicatorFormed) != 1 || count(story, CommunicatorBroken) != 0 {
+			t.Errorf("%+v", story)
+		}
+	})
+}
+
 // inFailOver runs f on three nodes whose two rails each take 0.1 s for what failOver sends.
 func inFailOver(t *testing.T, f func(b *bed)) {
 	adapt, _ := shapedRails(fault.Options{Rate: 100e6, Delay: time.Millisecond}, func(*Config) {})

@@ -327,7 +327,8 @@ func (c *Communicator) sayFarewell(ctx context.Context) error {
 // forget ends what is left of a communicator that was shut.
 func (c *Communicator) forget() {
 	n, g := c.Group.node, c.Group
-	g.End(g.ClosedError(), 0, false) // drops what the others sent for calls that will not be made
+	// Drops what the others sent for calls that will not be made. Nobody is told: it has not broken.
+	g.Break(g.ClosedError(), 0, func() {})
 	n.Registry.Unregister(g)
 	n.Stop(c.PID)
 	close(c.closed)
