@@ -5,7 +5,7 @@
 // It owns the table as a value and both sides of Prepare and Commit: Member on every
 // rank, Leader beside rank 0's Member. What a table should say is decided in
 // collective/balance, how an operation is cut by it in collective/plan; messages are
-// carried by actors/coordinator.
+// carried by actors/communicator.
 package table
 
 import (
@@ -111,21 +111,25 @@ type Table struct {
 
 // Tree is the group of a rail's tree, or 0.
 func (t *Table) Tree(rail int) uint64 {
-	if rail < len(t.Trees) {
+	if rail >= 0 && rail < len(t.Trees) {
 		return t.Trees[rail]
 	}
 	return 0
 }
 
-// Lookup is the entry for an allreduce of that many bytes. The table must be valid.
+// Lookup is the entry for an allreduce of that many bytes.
 func (t *Table) Lookup(bytes int64) *Entry { return t.LookupIn(AllReduces, bytes) }
 
-// LookupIn is the entry for an operation of a family, of that many bytes. The table must be valid.
+// LookupIn is the entry for an operation of a family, of that many bytes. It is empty where the table
+// has none, and so is not valid.
 func (t *Table) LookupIn(f Family, bytes int64) *Entry {
 	for i := range t.Entries {
 		if e := &t.Entries[i]; e.Family == f && (bytes <= e.MaxBytes || e.MaxBytes == 0) {
 			return e
 		}
+	}
+	if f == AllReduces {
+		return new(Entry)
 	}
 	return t.LookupIn(AllReduces, bytes)
 }

@@ -21,6 +21,17 @@ func TestLookupFindsTheFirstClassThatHoldsTheSize(t *testing.T) {
 	}
 }
 
+// A caller gets such a table from a communicator that is nil: it must not end the process.
+func TestATableThatIsNotValidHasEmptyEntries(t *testing.T) {
+	for _, table := range []Table{{}, {Entries: []Entry{{MaxBytes: 8}}}, {Entries: []Entry{{Family: Rooted}}}} {
+		for f := range Families {
+			if e := table.LookupIn(f, 9); len(e.Weights) != 0 || table.Tree(-1) != 0 {
+				t.Errorf("%v: %+v", f, e)
+			}
+		}
+	}
+}
+
 func TestValidateListsEveryFault(t *testing.T) {
 	tab := &Table{Entries: []Entry{
 		entry(10, 1, 1),
