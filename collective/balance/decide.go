@@ -61,9 +61,6 @@ func (b *Balancer) hot(c Class) (shares []int, seconds float64) {
 		return nil, 0
 	}
 	startup, perRound := b.together(c)
-	if !slices.ContainsFunc(perRound, func(p float64) bool { return p > 0 }) {
-		return nil, 0
-	}
 	shares = make([]int, b.setup.Rails)
 	if seconds = fill(k.rounds, startup, perRound, shares); count(shares) < 2 {
 		return nil, 0
@@ -277,7 +274,7 @@ func (b *Balancer) outsider(c Class, alone bool, bytes, guess float64) (rail int
 }
 
 // count is the number of rails that carry something.
-func count(shares []int) (rails int) {
+func count[T int | uint32 | float64](shares []T) (rails int) {
 	for _, s := range shares {
 		if s > 0 {
 			rails++
@@ -287,11 +284,6 @@ func count(shares []int) (rails int) {
 }
 
 // most is the rail with the largest share.
-func most(shares []int) (rail int) {
-	for i, s := range shares {
-		if s > shares[rail] {
-			rail = i
-		}
-	}
-	return rail
+func most(shares []int) int {
+	return slices.Index(shares, slices.Max(shares))
 }

@@ -54,15 +54,7 @@ type ClassReport struct {
 }
 
 // Hot reports whether several rails carry the class's operations.
-func (c *ClassReport) Hot() bool {
-	rails := 0
-	for _, s := range c.Shares {
-		if s > 0 {
-			rails++
-		}
-	}
-	return rails > 1
-}
+func (c *ClassReport) Hot() bool { return count(c.Shares) > 1 }
 
 // RailReport is the model of one rail near a size.
 type RailReport struct {

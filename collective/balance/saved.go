@@ -87,15 +87,7 @@ func (c *SavedClass) validate(rails int) error {
 }
 
 // divided reports whether several rails carry the operations.
-func (c *SavedClass) divided() bool {
-	carrying := 0
-	for _, share := range c.Shares {
-		if share > 0 {
-			carrying++
-		}
-	}
-	return carrying > 1
-}
+func (c *SavedClass) divided() bool { return count(c.Shares) > 1 }
 
 func (s *Sample) validate(rails int) error {
 	switch {
@@ -145,7 +137,7 @@ func (b *Balancer) Save() (s Saved, ok bool) {
 				}
 				s.Samples = append(s.Samples, Sample{
 					Rail: rail, Algorithm: f.algorithm, Class: p.class, Alone: p.alone,
-					Bytes: min(max(int64(p.bytes), 1), p.class.MaxBytes()), Elapsed: max(duration(p.seconds), 1), Weight: min(p.weight, mostMemory),
+					Bytes: min(max(int64(p.bytes), 1), p.class.MaxBytes()), Elapsed: min(max(duration(p.seconds), 1), maxSampleElapsed), Weight: min(p.weight, mostMemory),
 				})
 			}
 		}

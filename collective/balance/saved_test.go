@@ -189,3 +189,15 @@ func TestSavedFiguresAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// What a rank says of its times is not limited; what is saved is, or nobody could read the file again.
+func TestWhatIsSavedIsValidWhateverAPeerSays(t *testing.T) {
+	b, _ := exactly([]int{48, 48}, 1, 1)
+	const long = 1 << 62
+	b.Observe([]Window{{Rail: 0, Class: someClass, Operations: 10, Bytes: 1 << 19, Elapsed: long, Whole: long, Took: long},
+		{Rail: 1, Class: someClass, Operations: 10, Bytes: 1 << 19, Elapsed: long, Whole: long, Took: long}})
+	saved, ok := b.Save()
+	if err := saved.Validate(2); err != nil || !ok {
+		t.Errorf("%v, saved: %v", err, ok)
+	}
+}
