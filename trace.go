@@ -56,6 +56,9 @@ func (t *Trace) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if w == nil {
+		return fmt.Errorf("%w: there is nothing to write a trace to", fault.ErrArgument)
+	}
 	timeline := t.timeline
 	timeline.Events, timeline.Lost = inner.Events()
 	return timeline.Write(w)

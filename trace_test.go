@@ -268,6 +268,9 @@ func TestATraceKeepsTheLastEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := trace.Write(nil); !errors.Is(err, ErrArgument) {
+			t.Errorf("written to nothing: %v", err)
+		}
 		first.Stop() // has been replaced: the second one goes on
 		for range 50 {
 			sumOnAll(b, comms, 1)
