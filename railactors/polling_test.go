@@ -2,6 +2,7 @@ package railactors
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -164,4 +165,48 @@ func acquainted(t *testing.T, n *testNode) (c transport.Conn, p *Peer, generatio
 		runtime.Gosched()
 	}
 	return c, p, uint8(answer.Generation)
+}
+
+// What a reader meets costs the connection, whoever reads it: its own goroutine, or a caller that polls.
+func TestWhatIsWrongOnASocketClosesIt(t *testing.T) {
+	for reason, wrong := range map[string]func(n *testNode, h *wire.Header){
+		"frame number 2, want 1": func(_ *testNode, h *wire.Header) { h.Number = 2 },
+		"reader panicked": func(n *testNode, _ *wire.Header) {
+			n.land = func(*Peer, *wire.Header) (Landing, error) { panic("the operations' side") }
+		},
+		"read: ": func(_ *testNode, h *wire.Header) { h.Kind = 0 }, // the end, or a reset
+	} {
+		for _, polled := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, polled %v", reason, polled), func(t *testing.T) {
+				b := onLoopback(t, 1)
+				defer b.close()
+				n := b.start("b")[0]
+				c, p, generation := acquainted(t, n)
+				defer c.Close()
+				connection := p.pollable[0].Load()
+				h := wire.Header{Kind: wire.KindData, Number: 1, Generation: generation, Seq: 1, Count: 1, Desc: dataDescriptor}
+				wrong(n, &h)
+				var header [wire.Size]byte
+				h.Encode(header[:])
+				if polled {
+					p.Attend(0)
+					defer p.Leave(0)
+				}
+				if h.Kind == 0 {
+					c.Close()
+				} else if _, err := c.Write(header[:]); err != nil {
+					t.Fatal(err)
+				}
+				for p.Pollable(0) {
+					if polled {
+						p.Poll(0)
+					}
+					runtime.Gosched()
+				}
+				if err, _ := connection.reason(); !strings.Contains(err.Error(), reason) {
+					t.Errorf("it was closed since %v", err)
+				}
+			})
+		}
+	}
 }

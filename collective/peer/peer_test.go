@@ -356,3 +356,23 @@ func TestAMoveTellsWhatWentWhere(t *testing.T) {
 		t.Errorf("%+v", fx.Moves)
 	}
 }
+
+// A rail that flaps for ever must not be remembered for ever.
+func TestGenerationsThatWereInUseAreForgotten(t *testing.T) {
+	c := New[int](Config{Rails: 1})
+	var fx Effects[int]
+	for g := range uint64(3 * maxUsed) {
+		if !c.Connected(0, g+1, &fx) {
+			t.Fatalf("generation %d was not taken", g+1)
+		}
+		c.Down(0, g+1, &fx)
+		c.Quiesced(0, g+1, &fx)
+		if err := c.PeerClosed(Statement{Generation: g + 1}, &fx); err != nil {
+			t.Fatal(err)
+		}
+		fx.Reset()
+	}
+	if used := len(c.links[0].used); used != maxUsed || c.Unsettled() != 0 {
+		t.Errorf("%d are remembered, %d are unsettled", used, c.Unsettled())
+	}
+}
