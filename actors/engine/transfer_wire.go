@@ -11,7 +11,7 @@ import (
 
 // This file is all that knows how frames of messages between two ranks use a header:
 //
-//	Comm    transferID of the communicator
+//	Comm    TransferID of the communicator
 //	Seq     the message's number
 //	Step    the verb
 //	Digest  the tag; of Grant and Credit the eager bytes given back

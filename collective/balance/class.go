@@ -3,7 +3,7 @@
 //
 // It owns size classes, windows of timings and the rules that make a table. The table
 // itself and the agreement on it are in collective/table; what a share means in rounds
-// is in collective/plan; actors/balancer feeds it.
+// is in collective/plan; actors/balancing feeds it.
 package balance
 
 import (

@@ -44,7 +44,7 @@ type form struct {
 	treed     bool
 }
 
-// models are a rail's, by form: few, and only those that were measured.
+// models are a rail's, by form: those that were looked at.
 type models map[form]*model
 
 func (m models) of(f form) *model {

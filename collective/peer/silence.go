@@ -2,7 +2,7 @@ package peer
 
 import "time"
 
-// ChecksPerTimeout is how often Silence.Judge should be called within the rail timeout.
+// ChecksPerTimeout is how often Silence.Observe should be called within the rail timeout.
 const ChecksPerTimeout = 8
 
 // Silence finds rails on which packets vanish while no link is seen to go down (Nezha's Exception

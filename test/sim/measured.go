@@ -12,8 +12,8 @@ import (
 
 // This file is about the runs in which nobody invents tables: the ranks time their rails, each by a
 // clock of its own, rank 0's balancer decides, and what it decides is agreed on like any table. The
-// Timer, Collector and Balancer are the real ones; how they are fed is as in actors/timing and
-// actors/balancer.
+// Timer, Collector and Balancer are the real ones; how they are fed is as in actors/engine and
+// actors/balancing.
 
 // network is what a measured run plays on.
 type network struct {
