@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -161,11 +162,7 @@ func (r *roster) settle(now time.Time) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.undoubt(now)
-	nodes := make([]string, 0, len(r.dirty))
-	for node := range r.dirty {
-		nodes = append(nodes, node)
-	}
-	slices.Sort(nodes)
+	nodes := slices.Sorted(maps.Keys(r.dirty))
 	clear(r.dirty)
 	var events []Event
 	for _, node := range nodes {
@@ -265,11 +262,7 @@ func (r *roster) member(node string) (Member, bool) {
 func (r *roster) rivals() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []Member
-	for _, m := range r.living[r.self.Node] {
-		all = append(all, m)
-	}
-	return all
+	return slices.Collect(maps.Values(r.living[r.self.Node]))
 }
 
 // alone reports whether no other process is known.
@@ -323,19 +316,10 @@ func (r *roster) missing(seeds []string, now time.Time) []string {
 	for _, s := range seeds {
 		add(s)
 	}
-	for _, node := range sortedKeys(r.lost) {
+	for _, node := range slices.Sorted(maps.Keys(r.lost)) {
 		if l := r.lost[node]; now.Sub(l.since) <= lostMemory {
 			add(l.addr)
 		}
 	}
 	return addrs
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -2,17 +2,11 @@ package railactors
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/asynkron/protoactor-go/actor"
-
-	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
@@ -73,15 +67,4 @@ func TestReadersAndWritersRunOnTheRailsCores(t *testing.T) {
 	if n := boundTo(t, core) - before; n != 0 { // the fabric has waited for its goroutines
 		t.Errorf("%d threads are still bound to core %v after the end", n, core)
 	}
-}
-
-func TestCoresThatTheProcessMayNotUseAreRefused(t *testing.T) {
-	sys := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
-	_, err := Start(sys, Config{Node: "a", Logger: quiet, Rails: []RailConfig{
-		{Name: "fast", Transport: mem.NewNetwork().Transport("a"), Device: "x", CPUs: []int{affinity.MaxCores - 1}}}}, nil)
-	want := fmt.Sprintf(`rail "fast": core %d: this process may use `, affinity.MaxCores-1)
-	if !errors.Is(err, fault.ErrConfig) || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
-	sys.Shutdown()
 }

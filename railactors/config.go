@@ -1,21 +1,16 @@
 package railactors
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/polyrail/polyrail/collective/fault"
-	"github.com/polyrail/polyrail/collective/peer"
 	"github.com/polyrail/polyrail/messages/wire"
-	"github.com/polyrail/polyrail/railactors/affinity"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 )
 
 // Config is what a Fabric needs to know. Zero values of the limits mean the defaults
-// that their comments name.
+// that their comments name. The root package validates what its users give.
 type Config struct {
 	Node        string // this node's id
 	Incarnation uint64 // of this process; a later one has a higher number
@@ -85,7 +80,6 @@ const MemoryRail = "shm"
 
 // Limits that nobody needs to set.
 const (
-	maxRails       = peer.MaxRails - 1 // and MemoryRail
 	maxNameBytes   = 128
 	maxHeld        = 4096                        // connections that wait for Connect to be called here
 	maxHeldPerHost = 512                         // of them, from one address
@@ -101,8 +95,8 @@ const (
 	steady         = 5 * time.Second        // that a connection lives if its rail doesn't flap
 )
 
-// withDefaults fills in the limits, and lists every fault at once.
-func (c Config) withDefaults() (Config, error) {
+// withDefaults fills in the limits.
+func (c Config) withDefaults() Config {
 	setDefault(&c.RankTimeout, 2*time.Second)
 	setDefault(&c.RailTimeout, 200*time.Millisecond)
 	setDefault(&c.AckBytes, 512<<10)
@@ -116,53 +110,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Attempts == nil {
 		c.Attempts = NewAttempts()
 	}
-	var faults []error
-	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.Node == "" || len(c.Node) > maxNameBytes {
-		add("node id %q: needs 1 to %d bytes", c.Node, maxNameBytes)
-	}
-	if len(c.Cluster) > maxNameBytes {
-		add("cluster %q: longer than %d bytes", c.Cluster, maxNameBytes)
-	}
-	if len(c.Rails) == 0 || len(c.Rails) > maxRails {
-		add("%d rails: needs 1 to %d", len(c.Rails), maxRails)
-	}
-	names := make(map[string]bool)
-	for _, r := range c.Rails {
-		switch {
-		case r.Name == "" || len(r.Name) > maxNameBytes:
-			add("rail %q: a name needs 1 to %d bytes", r.Name, maxNameBytes)
-		case r.Name == MemoryRail && c.Memory != nil:
-			add("rail %q: the name of the rail within a host", r.Name)
-		case names[r.Name]:
-			add("rail %q: named twice", r.Name)
-		case r.Transport == nil:
-			add("rail %q: no transport", r.Name)
-		}
-		if err := affinity.Check(r.CPUs); err != nil {
-			add("rail %q: %w", r.Name, err)
-		}
-		names[r.Name] = true
-	}
-	if c.RankTimeout < 20*time.Millisecond {
-		add("rank timeout %v: needs at least 20ms", c.RankTimeout)
-	}
-	if c.RailTimeout < 10*time.Millisecond {
-		add("rail timeout %v: needs at least 10ms", c.RailTimeout)
-	}
-	if c.AckBytes < 1 || c.AckDelay < 0 || c.Linger < 0 {
-		add("acknowledgement and linger need to be positive")
-	}
-	if c.InFlightBytes < wire.MaxPayload+wire.Size {
-		add("%d bytes in flight: needs room for one frame, %d", c.InFlightBytes, wire.MaxPayload+wire.Size)
-	}
-	if c.CreditBytes <= wire.EagerCost {
-		add("eager credit of %d bytes: needs to be more than %d", c.CreditBytes, wire.EagerCost)
-	}
-	if len(faults) == 0 {
-		return c, nil
-	}
-	return c, fmt.Errorf("rails: %w: %w", fault.ErrConfig, errors.Join(faults...))
+	return c
 }
 
 func setDefault[T int | time.Duration](v *T, to T) {

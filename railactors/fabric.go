@@ -72,12 +72,9 @@ type Fabric struct {
 }
 
 // Start opens the rails' devices and starts their actors. In hears of everything that
-// arrives. The error lists what is wrong with the configuration, or names rail and device.
+// arrives. The error names rail and device.
 func Start(sys *actor.ActorSystem, cfg Config, in Inbound) (*Fabric, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+	cfg = cfg.withDefaults()
 	f := &Fabric{cfg: cfg, in: in, sys: sys, log: cfg.Logger, start: time.Now().Add(-1), memory: -1, done: make(chan struct{}),
 		peers: make(map[string]*Peer), all: make(map[*Peer]struct{}),
 		awaited: make(map[string]*awaiting), heldOf: make(map[string]int), losses: make(map[string]loss),

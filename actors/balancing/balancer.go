@@ -128,9 +128,7 @@ func (b *balancer) Receive(ctx actor.Context) {
 // finished counts the rails of an operation until all were reported: their times are compared with
 // each other.
 func (b *balancer) finished(ctx actor.Context, m *RailFinished) {
-	t := m.operation
-	*m = RailFinished{}
-	finishes.Put(m)
+	t := (*engine.Timed)(m)
 	if t.Finished++; t.Finished == len(t.Rails) {
 		b.time(ctx, t)
 	}

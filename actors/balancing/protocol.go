@@ -1,8 +1,6 @@
 package balancing
 
 import (
-	"sync"
-
 	"github.com/polyrail/polyrail/actors/engine"
 	"github.com/polyrail/polyrail/collective/balance"
 	"github.com/polyrail/polyrail/collective/op"
@@ -10,24 +8,13 @@ import (
 	"github.com/polyrail/polyrail/messages"
 )
 
-// The messages to and from the balancer. They are immutable once sent.
+// The messages to and from the balancer. They are immutable once sent, but for RailFinished.
 
 // RailFinished says that a rail has nothing more to do for the operation, and took what its entry
-// says. Sent by the operation actor to the rail's worker, and by that one to the balancer. The
-// balancer joins what belongs together and gives both back to their pools.
-type RailFinished struct {
-	operation *engine.Timed
-	index     int // in operation.Rails
-}
-
-var finishes = sync.Pool{New: func() any { return new(RailFinished) }}
-
-// Finished is the message about the rail with an index in t.Rails.
-func Finished(t *engine.Timed, index int) *RailFinished {
-	m := finishes.Get().(*RailFinished)
-	m.operation, m.index = t, index
-	return m
-}
+// says. Sent by the operation actor to the rail's worker, and by that one to the balancer. All rails
+// of an operation have one message: the balancer counts how often it comes, and gives it back to its
+// pool.
+type RailFinished engine.Timed
 
 // RailChanged says that a rail to another member was lost, or has come back. From the fabric
 // through the communicator actor.

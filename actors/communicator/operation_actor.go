@@ -94,7 +94,7 @@ func (a *operationActor) end(m *operationEnded) {
 	a.disarm()
 	if t != nil {
 		for i := range t.Rails {
-			a.node.tell(a.workers[t.Rails[i].Rail], balancing.Finished(t, i))
+			a.node.tell(a.workers[t.Rails[i].Rail], (*balancing.RailFinished)(t))
 		}
 	}
 	a.release(o)

@@ -48,7 +48,7 @@ func newTransfers(g *Group) *Transfers {
 func (x *Transfers) locked() *p2p.Core[*Transfer] {
 	if x.core == nil {
 		x.core = p2p.New[*Transfer](p2p.Config{
-			Rank: x.group.Rank, Size: x.group.Size, Rails: x.group.engine.Rails,
+			Size: x.group.Size, Rails: x.group.engine.Rails,
 			EagerBytes: transferEager, CreditBytes: transferCredit, WindowBytes: transferWindow,
 			Granted: transferGranted, Open: maxTransfers,
 			Help: !x.group.engine.Config.PinFrames,

@@ -83,7 +83,6 @@ func (l *Listener) Close() error { return l.listener.Close() }
 // Server answers who looks at a node.
 type Server struct {
 	source  Source
-	config  Config
 	addr    string
 	http    *http.Server
 	group   sync.WaitGroup // the serving goroutine, and handlers
@@ -96,7 +95,7 @@ type Server struct {
 
 // Serve begins to answer.
 func (l *Listener) Serve(source Source) *Server {
-	s := &Server{source: source, config: l.config, addr: l.Addr(), access: newAccess(l.config), hub: hub{source: source}}
+	s := &Server{source: source, addr: l.Addr(), access: newAccess(l.config), hub: hub{source: source}}
 	s.http = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(l.config.Log.Handler(), slog.LevelDebug),

@@ -13,7 +13,7 @@ import (
 // rank 1, and granted; message 2 is eager, and waits.
 func alone(t *testing.T) (c *Core[string], r *Recv[string]) {
 	t.Helper()
-	c = New[string](Config{Rank: 0, Size: 3, Rails: 1, EagerBytes: 8 << 10, CreditBytes: 16 << 10,
+	c = New[string](Config{Size: 3, Rails: 1, EagerBytes: 8 << 10, CreditBytes: 16 << 10,
 		WindowBytes: 1 << 20, Granted: 2, Open: 4})
 	var fx Effects[string]
 	r = &Recv[string]{Work: "recv", From: 1, Room: Envelope{5, op.Uint8, 100_000}}

@@ -38,7 +38,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 func runHostile(t *testing.T, input []byte) {
-	cfg := Config{Rank: 0, Size: 2, Rails: 2, EagerBytes: 8 << 10, CreditBytes: 32 << 10,
+	cfg := Config{Size: 2, Rails: 2, EagerBytes: 8 << 10, CreditBytes: 32 << 10,
 		WindowBytes: 128 << 10, Granted: 2, Open: 8, Help: true}
 	h := &hostile{t: t, cfg: cfg, core: New[*job](cfg), done: make(map[*job]bool)}
 	for ; len(input) >= 11; input = input[11:] {

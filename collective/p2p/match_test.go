@@ -87,7 +87,7 @@ func TestMatchingFollowsTheLedger(t *testing.T) {
 	tags := []Tag{0, 1, 2, Reserved, Reserved + 1}
 	rapid.Check(t, func(t *rapid.T) {
 		const ranks = 4
-		core := New[int](Config{Rank: 0, Size: ranks, Rails: 1, EagerBytes: 1024,
+		core := New[int](Config{Size: ranks, Rails: 1, EagerBytes: 1024,
 			CreditBytes: 1 << 20, WindowBytes: 1, Granted: 1000, Open: 1000})
 		rule := &ledger{next: map[op.Rank]uint64{}, early: map[op.Rank]map[uint64]Tag{},
 			matched: map[int]stray{}}

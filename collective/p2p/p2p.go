@@ -46,7 +46,6 @@ const (
 // Config holds the limits of one communicator's messages. All ranks have the same Size,
 // CreditBytes and Open.
 type Config struct {
-	Rank  op.Rank
 	Size  int // ranks
 	Rails int
 	// The largest message that this rank sends before it is matched; at most MaxFrame.

@@ -44,8 +44,8 @@ type packet struct {
 
 func newWorld(t testing.TB, seed uint64, n int, adapt func(*Config)) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
-	for r := range n {
-		cfg := Config{Rank: op.Rank(r), Size: n, Rails: 3, EagerBytes: 8 << 10, CreditBytes: 32 << 10,
+	for range n {
+		cfg := Config{Size: n, Rails: 3, EagerBytes: 8 << 10, CreditBytes: 32 << 10,
 			WindowBytes: 256 << 10, Granted: 3, Open: 100, Help: seed%2 == 1}
 		if adapt != nil {
 			adapt(&cfg)

@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/polyrail/polyrail/collective/op"
+import (
+	"math/bits"
+
+	"github.com/polyrail/polyrail/collective/op"
+)
 
 // doubling is recursive doubling: in round i ranks that differ in bit i of their number
 // exchange what they have and both fold it, the lower rank's operand first. Where n is no
@@ -12,10 +16,7 @@ import "github.com/polyrail/polyrail/collective/op"
 // round i: the sum of the round before may still be on its way to the partner.
 func (b *builder) doubling() {
 	n, r := b.p.N, int(b.p.Rank)
-	rounds := 0
-	for 2<<rounds <= n {
-		rounds++
-	}
+	rounds := bits.Len(uint(n)) - 1
 	folded := n - 1<<rounds // pairs
 	b.p.Steps = rounds + 2
 	sum := b.part(0, true, true)

@@ -18,7 +18,12 @@ import (
 // bring the actor back, or leave its parent waiting for its end.
 func Recover(ctx actor.Context, log *slog.Logger) {
 	if r := recover(); r != nil {
-		report(ctx.Self(), ctx.Message(), r, log)
+		Log(ctx.Self(), ctx.Message(), r, log)
+		switch ctx.Message().(type) {
+		case *actor.Stopping, *actor.Stopped:
+		default:
+			panic(r)
+		}
 	}
 }
 
@@ -29,28 +34,4 @@ func Log(self *actor.PID, message, reason any, log *slog.Logger) {
 		about = append(about, "stack", string(debug.Stack()))
 	}
 	log.Error("actor panicked", about...)
-}
-
-// Middleware does what Recover does, from outside the actor. It costs an allocation for
-// each message: actors of the data path defer Recover instead.
-func Middleware(log *slog.Logger) actor.ReceiverMiddleware {
-	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
-		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
-			defer func() {
-				if r := recover(); r != nil {
-					report(ctx.Self(), env.Message, r, log)
-				}
-			}()
-			next(ctx, env)
-		}
-	}
-}
-
-func report(self *actor.PID, message, reason any, log *slog.Logger) {
-	Log(self, message, reason, log)
-	switch message.(type) {
-	case *actor.Stopping, *actor.Stopped:
-	default:
-		panic(reason)
-	}
 }

@@ -14,17 +14,14 @@ import (
 	"github.com/polyrail/polyrail/test/bubble"
 )
 
-// brittle panics in each of the messages of its list; recovered says whether it defers Recover.
+// brittle panics in each of the messages of its list.
 type brittle struct {
-	log       *slog.Logger
-	panicsIn  func(message any) bool
-	recovered bool
+	log      *slog.Logger
+	panicsIn func(message any) bool
 }
 
 func (a *brittle) Receive(ctx actor.Context) {
-	if a.recovered {
-		defer supervise.Recover(ctx, a.log)
-	}
+	defer supervise.Recover(ctx, a.log)
 	if a.panicsIn(ctx.Message()) {
 		explode()
 	}
@@ -42,49 +39,39 @@ func ends(message any) bool {
 
 func onFail(message any) bool { _, ok := message.(fail); return ok }
 
-func eachWay(t *testing.T, f func(t *testing.T, props func(panicsIn func(any) bool) *actor.Props, log *bytes.Buffer)) {
-	for _, way := range []string{"deferred", "middleware"} {
-		t.Run(way, func(t *testing.T) {
-			var buf bytes.Buffer
-			log := slog.New(slog.NewTextHandler(&buf, nil))
-			f(t, func(panicsIn func(any) bool) *actor.Props {
-				opts := []actor.PropsOption{actor.WithDispatcher(dispatch.Synchronized())}
-				if way == "middleware" {
-					opts = append(opts, actor.WithReceiverMiddleware(supervise.Middleware(log)))
-				}
-				return actor.PropsFromProducer(func() actor.Actor { return &brittle{log, panicsIn, way == "deferred"} }, opts...)
-			}, &buf)
-		})
-	}
+func newBrittle(panicsIn func(any) bool) (props *actor.Props, log *bytes.Buffer) {
+	log = new(bytes.Buffer)
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	return actor.PropsFromProducer(func() actor.Actor { return &brittle{logger, panicsIn} },
+		actor.WithDispatcher(dispatch.Synchronized())), log
 }
 
 func TestPanicIsLoggedWithItsStackAndPassedOn(t *testing.T) {
-	eachWay(t, func(t *testing.T, props func(func(any) bool) *actor.Props, log *bytes.Buffer) {
-		sys := newSystem()
-		decided := make(chan supervise.Decision, 1)
-		cfg := supervise.DefaultConfig()
-		cfg.Decide = func(any) actor.Directive { return actor.StopDirective }
-		cfg.Report = func(d supervise.Decision) { decided <- d }
-		var child *actor.PID
-		top := sys.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
-			if _, ok := ctx.Message().(*actor.Started); ok {
-				child = ctx.Spawn(props(onFail))
-			}
-		}, supervise.New(cfg).Props(), actor.WithDispatcher(dispatch.Synchronized())))
-		sys.Root.Send(child, fail{})
-		if d := <-decided; d.Reason != errRail {
-			t.Errorf("the supervisor heard %v", d.Reason)
+	props, log := newBrittle(onFail)
+	sys := newSystem()
+	decided := make(chan supervise.Decision, 1)
+	cfg := supervise.DefaultConfig()
+	cfg.Decide = func(any) actor.Directive { return actor.StopDirective }
+	cfg.Report = func(d supervise.Decision) { decided <- d }
+	var child *actor.PID
+	top := sys.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		if _, ok := ctx.Message().(*actor.Started); ok {
+			child = ctx.Spawn(props)
 		}
-		for _, want := range []string{"the rail broke", "supervise_test.explode", "supervise_test.fail", child.Id} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log lacks %q:\n%s", want, log)
-			}
+	}, supervise.New(cfg).Props(), actor.WithDispatcher(dispatch.Synchronized())))
+	sys.Root.Send(child, fail{})
+	if d := <-decided; d.Reason != errRail {
+		t.Errorf("the supervisor heard %v", d.Reason)
+	}
+	for _, want := range []string{"the rail broke", "supervise_test.explode", "supervise_test.fail", child.Id} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
-		if err := sys.Root.StopFuture(top).Wait(); err != nil {
-			t.Error(err)
-		}
-		sys.Shutdown()
-	})
+	}
+	if err := sys.Root.StopFuture(top).Wait(); err != nil {
+		t.Error(err)
+	}
+	sys.Shutdown()
 }
 
 // TestAPanicThatWasAskedForHasNoStack: it has no cause to be found, and whoever asks for many reads
@@ -114,17 +101,16 @@ func TestAPanicThatWasAskedForHasNoStack(t *testing.T) {
 }
 
 func TestPanicAtTheEndDoesNotKeepTheActorAlive(t *testing.T) {
-	eachWay(t, func(t *testing.T, props func(func(any) bool) *actor.Props, log *bytes.Buffer) {
-		sys := newSystem()
-		pid := sys.Root.Spawn(props(ends))
-		if err := sys.Root.StopFuture(pid).Wait(); err != nil {
-			t.Errorf("the end never came: %v", err)
-		}
-		if n := strings.Count(log.String(), "actor panicked"); n != 2 {
-			t.Errorf("%d panics logged, want 2", n)
-		}
-		sys.Shutdown()
-	})
+	props, log := newBrittle(ends)
+	sys := newSystem()
+	pid := sys.Root.Spawn(props)
+	if err := sys.Root.StopFuture(pid).Wait(); err != nil {
+		t.Errorf("the end never came: %v", err)
+	}
+	if n := strings.Count(log.String(), "actor panicked"); n != 2 {
+		t.Errorf("%d panics logged, want 2", n)
+	}
+	sys.Shutdown()
 }
 
 func TestLogEventsNamesActorsAndIsBounded(t *testing.T) {

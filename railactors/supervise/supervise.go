@@ -2,8 +2,8 @@
 // somebody hears of it.
 //
 // Strategy restarts a failed child after a capped, jittered, exponentially growing pause
-// and stops it when it fails too often. Recover and Middleware log a panic with its stack
-// and keep a panic in Stopping or Stopped from upsetting the actor's end. LogEvents writes dead letters
+// and stops it when it fails too often. Recover logs a panic with its stack
+// and keeps a panic in Stopping or Stopped from upsetting the actor's end. LogEvents writes dead letters
 // and decisions to a log.
 //
 // It doesn't own any actor's state: what must survive a restart lives above what

@@ -98,12 +98,6 @@ func (d *device) Chosen() string {
 // Addr implements transport.Device.
 func (d *device) Addr() string { return string(d.addr) }
 
-// Reaches implements transport.Reacher: memory is shared between the processes of one user.
-func (d *device) Reaches(addr string) bool {
-	_, user, ok := strings.Cut(addr, ":")
-	return ok && user == strconv.Itoa(os.Geteuid())
-}
-
 // serve greets whoever dials, until the device is closed.
 func (d *device) serve() {
 	slots := make(chan struct{}, maxGreetings)
