@@ -3,6 +3,7 @@ share it."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
@@ -39,7 +40,8 @@ def _master(store: Any) -> str:
 
 
 def _local_address(master: str) -> str:
-    """An address of this host that the others reach: the one that leads to the master."""
+    """An address of this host that the others reach: the one that leads to the master. Where the master's name
+    leads to loopback, as Debian's /etc/hosts has a host's own name, all of them: others may know it by the network."""
     try:
         found = socket.getaddrinfo(master or None, 9, type=socket.SOCK_DGRAM)
     except OSError:
@@ -48,10 +50,19 @@ def _local_address(master: str) -> str:
         try:
             with socket.socket(family, type_, protocol) as s:
                 s.connect(address)  # sends nothing
-                return s.getsockname()[0]
+                own: str = s.getsockname()[0]
         except OSError:
-            pass  # there is no way to that address: the name may have others
+            continue  # there is no way to that address: the name may have others
+        return "0.0.0.0" if _loopback(own) and not _loopback(master) else own
     return "127.0.0.1"
+
+
+def _loopback(host: str) -> bool:
+    """Whether an address, or a name as everybody has it, is loopback."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in ("", "localhost")
 
 
 def _rails(address: str) -> list[str]:
@@ -59,7 +70,7 @@ def _rails(address: str) -> list[str]:
     if configured:
         return configured.split()
     interfaces = [name for _, name in socket.if_nameindex() if name != "lo"]
-    if (address.startswith("127.") or address == "::1") and not interfaces:
+    if (_loopback(address) or address == "0.0.0.0") and not interfaces:
         return ["lo=tcp:lo"]
     return ["all=tcp:auto"]
 

@@ -611,7 +611,10 @@ class Torch(unittest.TestCase):
             self.assertEqual(_world._master(store), "127.0.0.1")  # as init_method="tcp://..." says
             self.assertEqual(_world._master(dist.PrefixStore("a", dist.HashStore())), "192.0.2.1")
         self.assertEqual(_world._local_address("127.0.0.1"), "127.0.0.1")
+        self.assertEqual(_world._local_address("localhost"), "127.0.0.1")
         self.assertEqual(_world._local_address("no such host"), "127.0.0.1")
+        with mock.patch("socket.getaddrinfo", lambda *_, **__: [(2, 2, 17, "", ("127.0.1.1", 9))]):
+            self.assertEqual(_world._local_address("myself"), "0.0.0.0")  # as in Debian's /etc/hosts
         if os.path.exists("/proc/net/if_inet6"):
             self.assertEqual(_world._local_address("::1"), "::1")
 
