@@ -1,7 +1,9 @@
 package polyrail_test
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +79,34 @@ func TestARailIsBackAtItsFullShareAfterAnHourOff(t *testing.T) {
 
 func TestARailIsBackAtItsFullShareAfterTwentyFlaps(t *testing.T) {
 	returns(t, 3, 20, 300*time.Millisecond, "cut", "silence", "unplug")
+}
+
+// node2's host is cut off, and node2 is started elsewhere. When it goes on, its calls say that another
+// process has its name.
+func TestANodeThatWasReplacedMeanwhileIsTold(t *testing.T) {
+	inBed(t, 3, 1, nil, func(b *bed) {
+		<-time.After(time.Minute)
+		b.Rails.Silence("node2", "eth0")
+		b.Gossip.Partition([]string{b.Configs[2].Bind})
+		<-time.After(20 * time.Second)
+		cfg := b.Configs[2]
+		cfg.Bind, cfg.Rails = "10.0.9.9:7946", slices.Clone(cfg.Rails)
+		cfg.Rails[0].Transport = b.Rails.Transport("another host")
+		second, err := b.Join(b.t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(30 * time.Second)
+		b.Rails.Heal("node2", "eth0")
+		b.Gossip.Heal()
+		<-time.After(time.Minute)
+		ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := b.Nodes[2].Communicator(ctx, "x", 3); err == nil || !strings.Contains(err.Error(), cfg.Bind) {
+			t.Errorf("the other process of this name is not named: %v", err)
+		}
+		if err := second.Close(b.t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

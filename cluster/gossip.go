@@ -79,7 +79,7 @@ type Gossip struct {
 	met        time.Time       // when the cluster was reached
 	unheard    error           // why the last message that was refused was
 	unheardAt  time.Time
-	rival      error // another process of this node's name lives, and neither goes …
+	rival      error // a later process of this node's name lives, and neither goes …
 	rivalAt    time.Time
 	leaving    bool
 	closed     bool

@@ -360,17 +360,30 @@ func (g *Gossip) checkRivals() {
 	}
 }
 
-// bothStay notes that another process of this node's name lives, which has settled as this one has: they
-// met late, as after a partition. Others hear one of them only.
+// bothStay: another process of this node's name lives, which has settled as this one has. They met late,
+// as after a partition. Others hear the one that was started last.
 func (g *Gossip) bothStay(r Member) {
-	err := fmt.Errorf("two nodes named %q live, this one and one at %s, and others hear one of them only: end one",
-		g.self.Node, r.Addr)
 	if g.complainOnce(r.process()) {
 		g.log.Warn("another node has this node's name, and both stay", "address", r.Addr)
 	}
+	if r.Incarnation < g.self.Incarnation {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rival, g.rivalAt = err, time.Now()
+	g.rivalAt = time.Now()
+	g.rival = fmt.Errorf("another node named %q lives at %s, and the others hear that one: end one of them",
+		g.self.Node, r.Addr)
+}
+
+// Rival is why others don't hear this node: a later process of its name lives, and both stay; or nil.
+func (g *Gossip) Rival() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.rivalAt) > 3*g.cfg.Rejoin {
+		return nil
+	}
+	return g.rival
 }
 
 // yields reports whether this node gives way to another process of its name if that lives. One that

@@ -89,22 +89,25 @@ func TestTwoOfOneNameThatMeetLateAreToldOfEachOther(t *testing.T) {
 		pass(time.Minute)
 		net.Heal()
 		pass(time.Minute)
-		for p, other := range map[peer]string{peers[2]: "10.0.0.4:7946", second: "10.0.0.3:7946"} {
-			if err := p.Unheard(time.Now()); p.Err() != nil || err == nil || !strings.Contains(err.Error(), other) {
-				t.Errorf("the process at %s: unheard %v, error %v", p.Addr(), err, p.Err())
+		if err := peers[2].Rival(); err == nil || !strings.Contains(err.Error(), "10.0.0.4:7946") {
+			t.Errorf("the one that is not heard: %v", err)
+		}
+		for _, p := range []peer{peers[0], second} {
+			if err := p.Rival(); err != nil {
+				t.Errorf("the node at %s: %v", p.Addr(), err)
 			}
 		}
-		if err := peers[0].Unheard(time.Now()); err != nil {
-			t.Errorf("a node of another name: %v", err)
+		if peers[2].Err() != nil || second.Err() != nil {
+			t.Errorf("one goes: %v, %v", peers[2].Err(), second.Err())
 		}
 		if n := strings.Count(log.String(), "both stay"); n != 1 {
 			t.Errorf("%d warnings:\n%s", n, log.String())
 		}
-		closeAll(t, peers[2])
+		closeAll(t, second)
 		pass(time.Minute)
-		if err := second.Unheard(time.Now()); err != nil {
+		if err := peers[2].Rival(); err != nil {
 			t.Errorf("alone again: %v", err)
 		}
-		closeAll(t, peers[0], peers[1], second)
+		closeAll(t, peers...)
 	})
 }

@@ -74,14 +74,10 @@ func (g *Gossip) refuse(m *messages.Rendezvous, err error) {
 	g.unheard, g.unheardAt = fmt.Errorf("a message in the name of node %q is refused: %w", clip(m.GetFrom()), err), time.Now()
 }
 
-// Unheard is why a message of another node did not count, the last one since then, or why this node's
-// don't; or nil.
+// Unheard is why a message of another node did not count, the last one since then; or nil.
 func (g *Gossip) Unheard(since time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.rival != nil && time.Since(g.rivalAt) < 3*g.cfg.Rejoin {
-		return g.rival
-	}
 	if g.unheardAt.Before(since) {
 		return nil
 	}

@@ -157,11 +157,11 @@ const (
 )
 
 // Obstacles are why the node is not ready to be used: it closes, the cluster was not reached or has
-// turned it down, or no rail is up.
+// turned it down, another node has its name, or no rail is up.
 func (n *node) Obstacles() (all []string) {
 	errs := []error{n.ended(), n.fabric.Failed()}
 	if g := n.cast.Load(); g != nil {
-		errs = append(errs, g.Err(), g.Unjoined())
+		errs = append(errs, g.Err(), g.Unjoined(), g.Rival())
 	}
 	for _, err := range errs {
 		if err != nil {

@@ -54,16 +54,13 @@ func (a *nodeActor) remind() {
 	}
 }
 
-// unheard says why this node may hear nothing: which seeds don't answer, while no other node is known, or
-// why a message was refused since then.
+// unheard says why this node may hear nothing: which seeds don't answer, while no other node is known,
+// who has its name, or why a message was refused since then.
 func (a *nodeActor) unheard(since time.Time) error {
 	if a.gossip == nil {
 		return nil
 	}
-	if err := a.gossip.Unjoined(); err != nil {
-		return err
-	}
-	return a.gossip.Unheard(since)
+	return cmp.Or(a.gossip.Unjoined(), a.gossip.Rival(), a.gossip.Unheard(since))
 }
 
 // explained adds to a call's failure what this node does not hear.
