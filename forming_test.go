@@ -217,20 +217,33 @@ func TestNodesThatAreConfiguredDifferentlyAreNamed(t *testing.T) {
 					differ(c)
 				}
 			}
-			inBed(t, 3, 2, adapt, func(b *bed) {
-				for i, err := range b.failures(func(i int) error {
-					return b.returned(fmt.Sprint("node ", i), 5*time.Second, func() error {
-						_, err := b.Nodes[i].Communicator(b.t.Context(), "train", 3)
-						return err
-					})
-				}) {
-					want := fmt.Sprintf("node %q: is configured with %s, node %q with", "node1", setting, "node0")
-					if !errors.Is(err, ErrView) || !strings.Contains(err.Error(), want) {
-						t.Errorf("node %d: %v", i, err)
-					}
-				}
-			})
+			inBed(t, 3, 2, adapt, func(b *bed) { b.namesSetting(1, setting) })
 		})
+	}
+}
+
+func TestANodeThatHasOtherRailsInPlaintextIsNamed(t *testing.T) {
+	adapt, _ := withKeys(t, func(c *Config) {
+		if c.Name == testbed.NodeName(2) {
+			c.Plaintext = []string{"rail1"}
+		}
+	})
+	inBed(t, 3, 2, adapt, func(b *bed) { b.namesSetting(2, "protection of rails [keys none]") })
+}
+
+// namesSetting expects that no communicator forms, since a node has a setting that the others don't have.
+func (b *bed) namesSetting(node int, setting string) {
+	b.t.Helper()
+	want := fmt.Sprintf("node %q: is configured with %s, node %q with", testbed.NodeName(node), setting, "node0")
+	for i, err := range b.failures(func(i int) error {
+		return b.returned(fmt.Sprint("node ", i), 5*time.Second, func() error {
+			_, err := b.Nodes[i].Communicator(b.t.Context(), "train", 3)
+			return err
+		})
+	}) {
+		if !errors.Is(err, ErrView) || !strings.Contains(err.Error(), want) {
+			b.t.Errorf("node %d: %v", i, err)
+		}
 	}
 }
 
