@@ -161,9 +161,11 @@ func (a Authority) GossipFile() string { return a.path(gossipFile) }
 
 func (a Authority) path(name string) string { return filepath.Join(a.Dir, name) }
 
-// CheckNode returns what keeps a node's name out of the names of files.
+// CheckNode returns what keeps a node's name out of the names of files: the certificate of "a-key" would
+// take the place of the private key of "a".
 func CheckNode(node string) error {
-	if node == "" || node == "ca" || strings.HasPrefix(node, ".") || strings.ContainsAny(node, "/\\\x00 \t\r\n") {
+	if node == "" || node == "ca" || strings.HasPrefix(node, ".") ||
+		strings.HasSuffix(node+certSuffix, keySuffix) || strings.ContainsAny(node, "/\\\x00 \t\r\n") {
 		return fmt.Errorf("%w: no file can be named after node %q", ErrKeys, node)
 	}
 	return nil
