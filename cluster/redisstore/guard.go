@@ -10,7 +10,7 @@ import (
 
 // Limits of what a server may answer in one call.
 const (
-	maxItems      = 4 * cluster.MaxEntries // of one array
+	maxItems      = 4 * cluster.MaxEntries // of all arrays: each may be in another one
 	maxReplyBytes = cluster.MaxEntries*(cluster.MaxEntryBytes+64) + 1<<16
 	maxLine       = 1 << 12
 )
@@ -22,6 +22,7 @@ var errReply = errors.New("the server's reply is longer than any that is expecte
 type guarded struct {
 	net.Conn
 	total int    // bytes so far
+	items int    // that arrays have announced so far
 	line  []byte // of the line that is being read
 	body  int    // bytes that are left of a string with a length, and of its line end
 }
@@ -76,7 +77,11 @@ func (g *guarded) endLine() bool {
 			g.body = n + len("\r\n")
 		}
 	case '*', '~', '>', '%', '|': // arrays and the like
-		return err == nil && n <= maxItems
+		if err != nil || n > maxItems {
+			return false
+		}
+		g.items += max(n, 0)
+		return g.items <= maxItems
 	}
 	return true
 }
