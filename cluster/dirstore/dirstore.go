@@ -127,6 +127,13 @@ func (s *Store) enter(name string) (*os.Root, error) {
 	if err != nil {
 		return nil, s.missing(err)
 	}
+	switch info.Mode().Type() { // to open a pipe, or a link to one, would block
+	case fs.ModeDir:
+	case fs.ModeSymlink:
+		return nil, fmt.Errorf("%s is a link", s.of(name))
+	default:
+		return nil, fmt.Errorf("%s is no directory", s.of(name))
+	}
 	dir, err := os.OpenRoot(s.of(name))
 	if err != nil {
 		return nil, err
