@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/polyrail/polyrail/actors/membership"
 	"github.com/polyrail/polyrail/actors/observe"
@@ -30,6 +31,9 @@ type HTTP struct {
 
 // minToken is the least length of a token, in bytes.
 const minToken = 16
+
+// notInToken reports whether a character gets lost in a header or in a browser's cookie.
+func notInToken(r rune) bool { return r < ' ' || r >= 0x7f || strings.ContainsRune("\";\\", r) }
 
 func (h HTTP) faults(keys TLS) (faults []error) {
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -58,6 +62,8 @@ func (h HTTP) faults(keys TLS) (faults []error) {
 	switch {
 	case h.Token != "" && len(h.Token) < minToken:
 		add("http token: needs at least %d bytes", minToken)
+	case strings.ContainsFunc(h.Token, notInToken) || strings.Trim(h.Token, " ") != h.Token:
+		add("http token: is printable ASCII without quotes, semicolons and backslashes, and with no space at its ends")
 	case h.Token == "" && !mutual && !observe.Loopback(host):
 		add("http address %q: others than this host reach it, so it needs a token, or TLS that verifies clients", h.Addr)
 	}

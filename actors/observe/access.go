@@ -3,6 +3,7 @@ package observe
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"strings"
@@ -12,18 +13,21 @@ import (
 // and, where there is no token, reaching the address.
 type access struct {
 	token    [sha256.Size]byte
-	required bool // a token is
-	secure   bool // the address speaks TLS
+	cookie   string // holds the token in a browser
+	required bool   // a token is
+	secure   bool   // the address speaks TLS
 	loopback bool
 }
 
-// cookie holds the token in a browser.
-const cookie = "polyrail_token"
+// cookiePrefix begins the name of the cookie. The rest follows from the token: a browser has the same
+// cookies for all ports of a host, and so for all nodes there.
+const cookiePrefix = "polyrail_token_"
 
 func newAccess(c Config) *access {
 	host, _, _ := net.SplitHostPort(c.Addr)
-	return &access{token: sha256.Sum256([]byte(c.Token)), required: c.Token != "", secure: c.TLS != nil,
-		loopback: Loopback(host)}
+	token := sha256.Sum256([]byte(c.Token))
+	return &access{token: token, cookie: cookiePrefix + hex.EncodeToString(token[:4]), required: c.Token != "",
+		secure: c.TLS != nil, loopback: Loopback(host)}
 }
 
 // Loopback reports whether only processes of this host reach an address.
@@ -44,7 +48,7 @@ func (a *access) guard(next http.Handler) http.Handler {
 			return
 		}
 		if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet && a.knows(token) {
-			http.SetCookie(w, &http.Cookie{Name: cookie, Value: token, Path: "/", HttpOnly: true, Secure: a.secure,
+			http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: token, Path: "/", HttpOnly: true, Secure: a.secure,
 				SameSite: http.SameSiteStrictMode})
 			http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
 			return
@@ -66,7 +70,7 @@ func (a *access) admits(r *http.Request) bool {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return a.knows(token)
 	}
-	c, err := r.Cookie(cookie)
+	c, err := r.Cookie(a.cookie)
 	return err == nil && a.knows(c.Value)
 }
 

@@ -2,7 +2,9 @@ package observe
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -18,6 +20,8 @@ const token = "0123456789abcdef"
 func TestOnlyThoseWhoKnowTheTokenLook(t *testing.T) {
 	c := watched(t, 1, 1, func(cfg *polyrail.Config) { cfg.HTTP.Token = token })
 	node := c.Nodes[0]
+	sum := sha256.Sum256([]byte(token))
+	cookie := "polyrail_token_" + hex.EncodeToString(sum[:4])
 	for _, x := range []struct {
 		path   string
 		header []string
@@ -36,8 +40,8 @@ func TestOnlyThoseWhoKnowTheTokenLook(t *testing.T) {
 		{"/metrics", []string{"Authorization", "Bearer " + token + "x"}, 401},
 		{"/metrics", []string{"Authorization", "Bearer "}, 401},
 		{"/metrics", []string{"Authorization", token}, 401},
-		{"/metrics", []string{"Cookie", "polyrail_token=" + token}, 200},
-		{"/metrics", []string{"Cookie", "polyrail_token="}, 401},
+		{"/metrics", []string{"Cookie", cookie + "=" + token}, 200},
+		{"/metrics", []string{"Cookie", cookie + "="}, 401},
 		{"/metrics", []string{"Host", "elsewhere.example", "Authorization", "Bearer " + token}, 200},
 	} {
 		if code, _ := get(t, node, x.path, x.header...); code != x.want {
@@ -170,6 +174,8 @@ func TestAddressesThatOthersReachNeedAToken(t *testing.T) {
 		{polyrail.HTTP{Addr: "10.0.0.1:80", TLS: &tls.Config{}}, "needs a token"},
 		{polyrail.HTTP{Addr: "10.0.0.1:80", TLS: verified}, ""},
 		{polyrail.HTTP{Addr: "10.0.0.1:80", Token: "short"}, "16 bytes"},
+		{polyrail.HTTP{Addr: "10.0.0.1:80", Token: "a browser; 123456"}, "printable ASCII"},
+		{polyrail.HTTP{Addr: "10.0.0.1:80", Token: token + "\n"}, "printable ASCII"},
 		{polyrail.HTTP{Addr: "nonsense"}, "nonsense"},
 		{polyrail.HTTP{Addr: "127.0.0.1:70000"}, "70000"},
 		{polyrail.HTTP{Token: token}, ""}, // as POLYRAIL_HTTP_TOKEN, for node top
