@@ -2,9 +2,16 @@ package polyrail_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -267,4 +274,80 @@ func TestPlaintextIsByName(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A node whose certificate has ended says so of itself, rather than that the others don't answer.
+func TestANodeWhoseCertificateHasEndedIsNotReady(t *testing.T) {
+	adapt, a := withKeys(t, nil)
+	inBed(t, 2, 1, func(c *Config) {
+		if adapt(c); c.Name == testbed.NodeName(0) {
+			soonOver(t, a, c.Cluster, c.Name, time.Minute)
+		}
+	}, func(b *bed) {
+		<-time.After(2 * time.Minute)
+		obstacles := func(i int) []string {
+			s, err := b.Nodes[i].Status(b.t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			return s.Obstacles
+		}
+		if said := obstacles(0); !strings.Contains(fmt.Sprint(said), "certificate has expired") {
+			t.Errorf("it is not ready because of %q", said)
+		}
+		if said := obstacles(1); len(said) > 0 {
+			t.Errorf("the other node is not ready because of %q", said)
+		}
+		for i, err := range b.failures(func(i int) error {
+			ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+			defer cancel()
+			_, err := b.Nodes[i].Communicator(ctx, "late", 2)
+			return err
+		}) {
+			if err == nil || !strings.Contains(err.Error(), "certificate has expired") {
+				t.Errorf("node %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// soonOver puts a certificate in a node's place that ends soon.
+func soonOver(t *testing.T, a keys.Authority, cluster, node string, length time.Duration) {
+	t.Helper()
+	decode := func(name string) []byte {
+		text, err := os.ReadFile(a.Dir + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(text)
+		return block.Bytes
+	}
+	ca, err := x509.ParseCertificate(decode("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := x509.ParsePKCS8PrivateKey(decode("ca-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(7),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(length),
+		URIs: []*url.URL{{Scheme: keys.Scheme, Host: cluster, Path: "/" + node}}}, ca, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		node + "-key.pem": {Type: "PRIVATE KEY", Bytes: text}, node + ".pem": {Type: "CERTIFICATE", Bytes: der}} {
+		if err := os.WriteFile(a.Dir+"/"+name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -218,7 +218,7 @@ func (p *Peer) tick() {
 		v.Lost = fmt.Sprintf("%d connections broke before the nodes could settle", n)
 	}
 	if v.Lost != "" {
-		if p.met == 0 {
+		if p.met == 0 || p.unbelieved() {
 			v.Lost += ": " + p.obstacles()
 		}
 		p.endLocked(&fault.RankLostError{Rank: -1, Node: p.node, Reason: v.Lost}, true, fx)

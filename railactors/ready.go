@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/polyrail/polyrail/collective/peer"
+	"github.com/polyrail/polyrail/railactors/transport/secure"
+	"github.com/polyrail/polyrail/railactors/transport/secure/keys"
 )
 
 // formGrace is how long the other rails have, after the first one connected two nodes, before the
@@ -80,6 +82,17 @@ func (p *Peer) obstacles() string {
 		list = append(list, fmt.Sprintf("rail %s (%v)", p.fabric.rails[r].name, p.obstacle(r)))
 	}
 	return strings.Join(list, ", ")
+}
+
+// unbelieved reports whether one of the two nodes does not believe the other one's certificate, so that a
+// rail that is down can't be connected: no fault of a network. The caller holds mu.
+func (p *Peer) unbelieved() bool {
+	for r := range p.missing().All() {
+		if err := p.attempts[r]; errors.Is(err, keys.ErrKeys) || errors.Is(err, secure.ErrUnbelieved) {
+			return true
+		}
+	}
+	return false
 }
 
 var (

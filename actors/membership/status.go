@@ -157,9 +157,9 @@ const (
 )
 
 // Obstacles are why the node is not ready to be used: it closes, the cluster was not reached or has
-// turned it down, another node has its name, or no rail is up.
+// turned it down, its certificate has ended, another node has its name, or no rail is up.
 func (n *node) Obstacles() (all []string) {
-	errs := []error{n.ended(), n.fabric.Failed()}
+	errs := []error{n.ended(), n.fabric.Failed(), n.unbelieved()}
 	if g := n.cast.Load(); g != nil {
 		errs = append(errs, g.Err(), g.Unjoined(), g.Rival())
 	}
@@ -173,6 +173,14 @@ func (n *node) Obstacles() (all []string) {
 		all = append(all, "no rail is up")
 	}
 	return all
+}
+
+// unbelieved is why the others don't believe this node's certificate, if it has one.
+func (n *node) unbelieved() error {
+	if keys := n.config.Rails.Keys; keys != nil {
+		return keys.Current().Fault()
+	}
+	return nil
 }
 
 // Closing is closed when the node's end begins.

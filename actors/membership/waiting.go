@@ -54,9 +54,12 @@ func (a *nodeActor) remind() {
 	}
 }
 
-// unheard says why this node may hear nothing: which seeds don't answer, while no other node is known,
-// who has its name, or why a message was refused since then.
+// unheard says why this node may hear nothing: its certificate has ended, seeds don't answer, while no other
+// node is known, another one has its name, or a message was refused since then.
 func (a *nodeActor) unheard(since time.Time) error {
+	if err := a.node.unbelieved(); err != nil {
+		return err
+	}
 	if a.gossip == nil {
 		return nil
 	}

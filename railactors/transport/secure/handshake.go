@@ -24,8 +24,8 @@ const (
 	lastTLSType    = 23          // application data
 )
 
-// errUnbelieved begins the error of whoever was told that it is not believed.
-var errUnbelieved = errors.New("the other node does not believe this one")
+// ErrUnbelieved begins the error of whoever was told that it is not believed.
+var ErrUnbelieved = errors.New("the other node does not believe this one")
 
 // prove is the handshake by certificates.
 func (c *conn) prove(own *keys.Credentials) error {
@@ -79,7 +79,7 @@ func believe(t *tls.Conn, own *keys.Credentials) (keys.Identity, error) {
 	case fault != nil:
 		return peer, fault
 	case heard != "":
-		return peer, fmt.Errorf("%w: %s", errUnbelieved, heard)
+		return peer, fmt.Errorf("%w: %s", ErrUnbelieved, heard)
 	case unsent != nil:
 		return peer, shakeError(unsent)
 	case err != nil:
@@ -107,7 +107,7 @@ func shakeError(err error) error {
 	case errors.Is(err, transport.ErrPlain):
 		return err
 	case errors.As(err, &op) && op.Op == "remote error": // an alert
-		return fmt.Errorf("%w: %w", errUnbelieved, err)
+		return fmt.Errorf("%w: %w", ErrUnbelieved, err)
 	}
 	return fmt.Errorf("TLS: %.255w", err) // it may be of what a stranger's certificate says
 }

@@ -80,6 +80,15 @@ type Credentials struct {
 // Until is when the certificate ends.
 func (c *Credentials) Until() time.Time { return c.certificate.Leaf.NotAfter }
 
+// Fault is why other nodes don't believe the certificate any more, as far as that can be known here: it,
+// or what vouches for it, has ended.
+func (c *Credentials) Fault() error {
+	if _, _, err := c.verify(c.certificate.Certificate); err != nil {
+		return fmt.Errorf("no node believes this one's certificate: %w", err)
+	}
+	return nil
+}
+
 // Load reads the files and checks that they belong together: the certificate's key, an authority
 // that is believed, and a time at which it is valid.
 func (f Files) Load() (*Credentials, error) {
