@@ -398,3 +398,29 @@ func TestWhoAsksAndTakesNoAnswersLosesTheConnection(t *testing.T) {
 		n.expectLost(p, "refuses")
 	})
 }
+
+// What waits for evidence is counted, and no more once it is answered: else claims would keep others out.
+func TestClaimsThatWereLookedIntoTakeNoRoom(t *testing.T) {
+	virtual(t, 2, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, ba := join(n[0], n[1])
+		for _, claim := range []*messages.Hello{
+			{Incarnation: 2, Session: 1},
+			{Incarnation: 1, Session: math.MaxInt64},
+			{Incarnation: 1, Session: ab.session, ToSession: ba.session}, // of a rail that is connected
+		} {
+			claim.Node, claim.Generation = "a", 2
+			c, taken := claimed(b, net, n[1], claim)
+			if taken() == nil {
+				t.Errorf("%+v was taken", claim)
+			}
+			c.Close()
+		}
+		synctest.Wait()
+		n[1].fabric.mu.Lock()
+		defer n[1].fabric.mu.Unlock()
+		if n[1].fabric.held != 0 || len(n[1].fabric.heldOf) != 0 {
+			t.Errorf("%d are still counted, of %v", n[1].fabric.held, n[1].fabric.heldOf)
+		}
+	})
+}

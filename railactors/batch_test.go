@@ -2,9 +2,12 @@ package railactors
 
 import (
 	"context"
+	"io"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -164,4 +167,63 @@ func TestWhatABatchHoldsOutlivesItsRail(t *testing.T) {
 		batch.Flush()
 		n[1].expect("a", 2)
 	})
+}
+
+// What a reader holds is written whatever ends its turn.
+func TestAReaderWhoseTurnEndsHoldsNothing(t *testing.T) {
+	for _, end := range []error{nil, io.ErrUnexpectedEOF} {
+		virtual(t, 1, func(b *bed, _ *mem.Network) {
+			n := b.start("a", "b")
+			ab, _ := join(n[0], n[1])
+			synctest.Wait()
+			r := &reader{connection: ab.conns[0]}
+			if err := r.guard(func() error {
+				r.batch.Hold(ab, 0)
+				n[0].send(ab, 1, 0, 8, wire.FlagEager)
+				return end
+			}); err != end {
+				t.Error(err)
+			}
+			ab.mu.Lock()
+			if held := ab.holds[0]; held != 0 { // a heartbeat would take along what is held
+				t.Errorf("after %v it holds %d", end, held)
+			}
+			ab.mu.Unlock()
+			n[1].expect("a", 1)
+		})
+	}
+}
+
+// A reader that waits for the rest of a header has written what it answers to the frames before.
+func TestAReaderAnswersBeforeItWaitsForAHeader(t *testing.T) {
+	b := onLoopback(t, 1)
+	b.also(func(c *Config) { c.RankTimeout = time.Minute }) // nothing else is said
+	defer b.close()
+	n := b.start("b")[0]
+	c, p, generation := acquainted(t, n)
+	defer c.Close()
+	connection := p.pollable[0].Load()
+	n.land = func(_ *Peer, h *wire.Header) (Landing, error) {
+		e := &echo{arrival{node: n, header: *h, dst: make([]byte, h.Length)}, p}
+		return Landing{Dst: e.dst, Receiver: e}, nil
+	}
+	h := wire.Header{Kind: wire.KindData, Count: 1, Generation: generation, Desc: dataDescriptor}
+	var stream []byte
+	for i := range uint64(3) {
+		h.Number, h.Seq = i+1, i+1
+		stream = append(stream, encode(h, make([]byte, 8))...)
+	}
+	const whole = 2 * (wire.Size + 8)
+	if _, err := c.Write(stream[:whole+wire.Size/2]); err != nil {
+		t.Fatal(err)
+	}
+	n.await("two frames", func() bool { return n.arrivals[2] == 1 })
+	for held := 1; held > 0; runtime.Gosched() {
+		p.mu.Lock()
+		held = p.holds[0]
+		p.mu.Unlock()
+	}
+	if err, _ := connection.reason(); err != nil {
+		t.Errorf("the answers were held until it was closed: %v", err)
+	}
 }

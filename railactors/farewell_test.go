@@ -2,6 +2,7 @@ package railactors
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,5 +151,115 @@ func TestTheNextSessionAwaitsTheFarewell(t *testing.T) {
 		if err := n[1].lost["a"]; err != nil {
 			t.Errorf("b was told %v", err)
 		}
+	})
+}
+
+// What gives up a node that never connected comes late where it has connected meanwhile, or is used again:
+// all that was sent to it arrives.
+func TestWhoHasConnectedOrIsUsedAgainIsNotGivenUp(t *testing.T) {
+	for _, met := range []bool{false, true} {
+		virtual(t, 1, func(b *bed, net *mem.Network) {
+			n := b.start("a", "b")
+			ba := n[1].connect(n[0])
+			if met {
+				ab := n[0].connect(n[1])
+				n[1].await("the connection", func() bool { return ba.Whole() && ab.Whole() })
+				net.Silence("a", "rail0")
+			}
+			n[1].send(ba, 1, 0, 10, 0)
+			ba.leave()
+			if !met && !ba.stay() {
+				t.Fatal("it does not stay")
+			}
+			ba.unmet()
+			if err := ba.Lost(); err != nil {
+				t.Errorf("met %v: given up: %v", met, err)
+			}
+			net.Heal("a", "rail0")
+			n[0].connect(n[1])
+			n[0].expect("b", 1)
+			n[1].expectReleased(1, nil)
+		})
+	}
+}
+
+// A session whose other side has said farewell is over, whoever asks for it.
+func TestASessionThatTheOtherSideHasLeftIsNotTakenUp(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		parted := func(is bool) {
+			ab.mu.Lock()
+			defer ab.mu.Unlock()
+			ab.parted = is
+		}
+		for _, leaves := range []bool{false, true} {
+			if leaves {
+				ab.leave()
+			}
+			parted(true)
+			if ab.stay() {
+				t.Errorf("leaves %v: it stays", leaves)
+			}
+			parted(false)
+		}
+		if !ab.stay() {
+			t.Error("it does not stay where nobody has left")
+		}
+	})
+}
+
+// Who says farewell to a node that does not hear it has left soon all the same, and has lost nobody.
+func TestAFarewellThatNobodyHearsEnds(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		net.Silence("b", "rail0")
+		start := time.Now()
+		ab.leave()
+		ab.look()
+		<-ab.ended
+		if took := time.Since(start); took > 2*partTimeout {
+			t.Errorf("it took %v", took)
+		}
+		if n[0].lost["b"] != nil || n[0].left[ab] != 0 {
+			t.Errorf("a was told %v, %v", n[0].lost, n[0].left)
+		}
+		n[0].send(ab, 1, 0, 10, 0) // who needs it after all is told
+		if err := n[0].lost["b"]; !errors.Is(err, fault.ErrClosed) {
+			t.Errorf("a was told %v", err)
+		}
+		net.Heal("b", "rail0")
+	})
+}
+
+// A session that ends leaves the next one alone: hellos find that.
+func TestASessionThatEndsIsForgottenAlone(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		ab.leave()
+		ab.look()
+		again := n[0].connect(n[1])
+		<-ab.ended
+		n[0].fabric.mu.Lock()
+		defer n[0].fabric.mu.Unlock()
+		if p := n[0].fabric.peers["b"]; p != again || again == ab {
+			t.Errorf("hellos find %p, want %p; the former one is %p", p, again, ab)
+		}
+	})
+}
+
+// Whoever comes back as the time of a peer that nobody used is up keeps it.
+func TestAPeerInUseIsNotLeftByAClock(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		n[0].fabric.lingered(ab)
+		if !ab.usable() {
+			t.Fatal("it is left")
+		}
+		n[0].send(ab, 1, 0, 10, 0)
+		n[1].expect("a", 1)
 	})
 }

@@ -2,10 +2,13 @@ package railactors
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,4 +264,86 @@ func TestAViolationOfTheProtocolClosesTheConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// tallied is a transport that knows how many of its connections were not closed.
+type tallied struct {
+	transport.Transport
+	open *atomic.Int64
+}
+
+func (t tallied) Open(device string) (transport.Device, error) {
+	d, err := t.Transport.Open(device)
+	return talliedDevice{d, t.open}, err
+}
+
+type talliedDevice struct {
+	transport.Device
+	open *atomic.Int64
+}
+
+func (d talliedDevice) Accept() (transport.Conn, error) {
+	c, err := d.Device.Accept()
+	return d.tally(c), err
+}
+
+func (d talliedDevice) Dial(ctx context.Context, addr string) (transport.Conn, error) {
+	c, err := d.Device.Dial(ctx, addr)
+	return d.tally(c), err
+}
+
+func (d talliedDevice) tally(c transport.Conn) transport.Conn {
+	if c == nil {
+		return nil
+	}
+	d.open.Add(1)
+	return &talliedConn{Conn: c, open: d.open}
+}
+
+type talliedConn struct {
+	transport.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *talliedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// Each end closes a connection that was for a question, or that it has turned down: the other one may not.
+func TestAConnectionThatIsNotUsedIsClosed(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		open := make(map[string]*atomic.Int64)
+		b.open = func(node string) transport.Transport {
+			open[node] = new(atomic.Int64)
+			return tallied{net.Transport(node), open[node]}
+		}
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		check := func(after string) {
+			t.Helper()
+			synctest.Wait()
+			if a, b := open["a"].Load(), open["b"].Load(); a != 1 || b != 1 {
+				t.Errorf("after %s node a has %d connections, node b %d", after, a, b)
+			}
+		}
+		check("the start")
+		if err := ab.attempt(b.t.Context(), 0, true); err != nil {
+			t.Error(err)
+		}
+		check("a probe")
+		c, taken := claimed(b, net, n[1], &messages.Hello{Node: "a", Incarnation: 1, Session: 1, Generation: 1})
+		defer c.Close()
+		if taken() == nil {
+			t.Error("a claim is taken")
+		}
+		check("a claim")
+		ab.incarnation++ // another process answers
+		if err := ab.attempt(b.t.Context(), 0, true); err == nil {
+			t.Error("another process passes for it")
+		}
+		ab.incarnation--
+		check("a refusal")
+	})
 }

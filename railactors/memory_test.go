@@ -160,3 +160,20 @@ func (p *Peer) Carries(rail string) bool {
 	defer p.mu.Unlock()
 	return p.conns[p.fabric.RailIndex(rail)] != nil
 }
+
+// What a process shows is mapped here as long as its peer is.
+func TestAPeerThatEndsLetsGoOfWhatItsProcessShows(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		released := 0
+		ab.mu.Lock()
+		ab.shown = transport.NewMemory(nil, func() { released++ })
+		ab.mu.Unlock()
+		ab.lose("unheard for ages")
+		<-ab.ended
+		if released != 1 {
+			t.Errorf("it was released %d times", released)
+		}
+	})
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport"
 	"github.com/polyrail/polyrail/railactors/transport/tcp"
+	"github.com/polyrail/polyrail/test/bubble"
 )
 
 // slow takes as long over each frame as a caller may take over three of them. It counts those that a
@@ -209,4 +210,145 @@ func TestWhatIsWrongOnASocketClosesIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a Poll leaves is handled though nothing more comes and nobody polls, while the rail is hushed.
+// What is wrong there closes the connection.
+func TestWhatAPollLeavesIsHandledToItsEnd(t *testing.T) {
+	for _, wrong := range []bool{false, true} {
+		t.Run(fmt.Sprintf("wrong %v", wrong), func(t *testing.T) {
+			b := onLoopback(t, 1)
+			b.also(func(c *Config) { c.RankTimeout = time.Minute }) // nothing else is said
+			defer b.close()
+			n := b.start("b")[0]
+			c, p, generation := acquainted(t, n)
+			defer c.Close()
+			connection := p.pollable[0].Load()
+			var polled atomic.Int32
+			n.land = func(_ *Peer, h *wire.Header) (Landing, error) {
+				return Landing{Dst: make([]byte, h.Length), Receiver: slow{&arrival{node: n, header: *h}, &polled}}, nil
+			}
+			const frames = 20
+			var stream []byte
+			h := wire.Header{Kind: wire.KindData, Count: 1, Generation: generation, Desc: dataDescriptor}
+			for i := range uint64(frames) {
+				h.Number, h.Seq = i+1, i+1
+				if wrong && i == frames-1 {
+					h.Number++
+				}
+				stream = append(stream, encode(h, make([]byte, 8))...)
+			}
+			p.Attend(0)
+			defer p.Leave(0)
+			if _, err := c.Write(stream); err != nil {
+				t.Fatal(err)
+			}
+			for !p.Poll(0) {
+				runtime.Gosched()
+			}
+			n.await("the rest", func() bool {
+				return n.arrivals[frames] == 1 || len(n.arrivals) == frames-1 && !p.Pollable(0) || n.lost["a"] != nil
+			})
+			err, _ := connection.reason()
+			if wrong && (err == nil || !strings.Contains(err.Error(), "want 20")) || !wrong && err != nil {
+				t.Errorf("the connection was closed since %v", err)
+			}
+		})
+	}
+}
+
+// Who comes or leaves while another one has the turn leaves the reader to that one. A rail that was left
+// is woken when somebody listens, and when it is quiet no more.
+func TestWhoeverHasTheTurnHushesTheReader(t *testing.T) {
+	b := onLoopback(t, 1)
+	defer b.close()
+	n := b.start("b")[0]
+	c, p, _ := acquainted(t, n)
+	defer c.Close()
+	f, r := n.fabric, p.pollable[0].Load().reader
+	hushed := func(when string, want bool) {
+		t.Helper()
+		if got := r.hushed.Load(); got != want {
+			t.Errorf("%s: hushed %v", when, got)
+		}
+	}
+	f.Listening(1) // nothing stays quiet
+	r.turn.Lock()
+	p.Attend(0)
+	r.yield()
+	hushed("somebody came", true)
+	r.turn.Lock()
+	p.Leave(0)
+	r.yield()
+	hushed("all have left", false)
+	f.Listening(-1)
+	for _, wake := range []func(){
+		func() { f.Listening(1) },
+		func() { f.quiet.wake(func(*lingering) bool { return true }) },
+	} {
+		p.Attend(0)
+		hushed("somebody came", true)
+		p.Leave(0)
+		wake()
+		hushed("it was woken", false)
+		f.quiet.listeners.Store(0)
+	}
+}
+
+// A rail is quiet for a moment after it was left, each time.
+func TestARailThatWasLeftIsQuietForAMoment(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := &Peer{fabric: &Fabric{}, pollable: make([]atomic.Pointer[connection], 2), attended: make([]atomic.Int32, 2),
+			quiets: make([]atomic.Bool, 2), left: make([]atomic.Bool, 2)}
+		for range 3 {
+			for rail := range 2 {
+				p.Attend(rail)
+				p.Leave(rail)
+				if !p.quiets[rail].Load() {
+					t.Errorf("rail %d is not quiet when it was left", rail)
+				}
+			}
+			<-time.After(3 * lingerTime)
+			if p.quiets[0].Load() || p.quiets[1].Load() {
+				t.Fatal("rails stay quiet that nobody comes back to")
+			}
+		}
+	})
+}
+
+// A caller that comes to a connection that fails meanwhile reads nothing there.
+func TestAPollLeavesAConnectionThatFailed(t *testing.T) {
+	b := onLoopback(t, 1)
+	defer b.close()
+	n := b.start("b")[0]
+	c, p, generation := acquainted(t, n)
+	defer c.Close()
+	connection := p.pollable[0].Load()
+	open := func(is bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		connection.open = is
+	}
+	p.Attend(0)
+	defer p.Leave(0)
+	open(false) // it fails after Poll has found it
+	defer open(true)
+	h := wire.Header{Kind: wire.KindData, Number: 1, Seq: 1, Count: 1, Generation: generation, Desc: dataDescriptor}
+	if _, err := c.Write(encode(h, make([]byte, 8))); err != nil {
+		t.Fatal(err)
+	}
+	for found := false; !found; {
+		if p.Poll(0) {
+			t.Fatal("it was read")
+		}
+		connection.reader.turn.Lock()
+		found = connection.conn.Buffered() > 0
+		connection.reader.turn.Unlock()
+	}
+	if p.Poll(0) {
+		t.Error("it was read")
+	}
+	open(true)
+	p.Poll(0)
+	n.await("the frame", func() bool { return n.arrivals[1] == 1 })
 }

@@ -127,3 +127,50 @@ func TestAPayloadIsLentToWhoFoldsIt(t *testing.T) {
 		}
 	}
 }
+
+// waitedFor is a connection on which a reader waits for all that it reads.
+type waitedFor struct {
+	transport.Conn
+	waits func()
+}
+
+func (c waitedFor) Buffered() int { return 0 }
+
+func (c waitedFor) ReadFull(p []byte) (int, error) {
+	c.waits()
+	return len(p), nil
+}
+
+func (c waitedFor) Lend(n int, to transport.Borrower) (int, error) {
+	c.waits()
+	to.Borrow(make([]byte, n))
+	return n, nil
+}
+
+// A peer that stops in the middle of a frame is silent. What the reader has to send does not wait for it.
+func TestWhoWaitsForAPayloadIsNotBusyAndHoldsNothing(t *testing.T) {
+	f := &Fabric{start: time.Now(), cfg: Config{RankTimeout: 2 * time.Second}}
+	p := &Peer{fabric: f, signals: make([]signal, 1), holds: make([]int, 1), conns: make([]*connection, 1)}
+	s, waited := &p.signals[0], 0
+	c := waitedFor{waits: func() {
+		waited++
+		if s.busy.Load() || p.holds[0] > 0 {
+			t.Errorf("busy %v, it holds %d", s.busy.Load(), p.holds[0])
+		}
+	}}
+	r := &reader{connection: &connection{peer: p, conn: c}, lender: c}
+	into := make([]byte, 100)
+	for how, b := range map[string]body{
+		"copied": {left: 100, dst: make([]byte, 100)},
+		"lent":   {left: 100, fold: &folding{into: &into}},
+		"sunk":   {left: 100},
+	} {
+		s.busy.Store(true)
+		s.heard.Store(0)
+		r.batch.Hold(p, 0)
+		r.body, waited = b, 0
+		if err := r.fill(); err != nil || waited == 0 || !s.busy.Load() || s.heard.Load() == 0 {
+			t.Errorf("%s: %v, waited %d times, busy %v, heard at %d", how, err, waited, s.busy.Load(), s.heard.Load())
+		}
+	}
+}

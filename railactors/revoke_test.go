@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/polyrail/polyrail/collective/fault"
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport/mem"
 )
@@ -180,5 +181,42 @@ func TestAFrameTornByALostConnectionComesAgain(t *testing.T) {
 			t.Errorf("torn: %v", n[1].torn)
 		}
 		net.Heal("b", "rail0")
+	})
+}
+
+func TestARevocationWhileTheReaderAsksIsNobodyElses(t *testing.T) {
+	virtual(t, 1, func(b *bed, net *mem.Network) {
+		n := b.start("a", "b")
+		ab, _ := join(n[0], n[1])
+		n[1].land = func(from *Peer, h *wire.Header) (Landing, error) {
+			n[1].fabric.Revoke(&arrival{}) // another operation's
+			a := &arrival{node: n[1], header: *h, dst: make([]byte, h.Length)}
+			return Landing{Dst: a.dst, Receiver: a}, nil
+		}
+		n[0].send(ab, 1, 0, 100<<10, 0)
+		n[0].expectReleased(1, nil)
+		if len(n[1].torn) != 0 || n[1].arrivals[1] != 1 {
+			t.Errorf("torn: %v", n[1].torn)
+		}
+	})
+}
+
+// Its receiver has begun to count on the frame.
+func TestALandingOfAnotherLengthIsTorn(t *testing.T) {
+	virtual(t, 1, func(b *bed, _ *mem.Network) {
+		n := b.start("b")[0]
+		n.land = func(_ *Peer, h *wire.Header) (Landing, error) {
+			return Landing{Dst: make([]byte, h.Length+1), Receiver: &arrival{node: n, header: *h}}, nil
+		}
+		c, _ := violator(b, n)
+		defer c.Close()
+		h := wire.Header{Kind: wire.KindData, Number: 1, Seq: 1, Count: 1, Generation: 1, Desc: dataDescriptor}
+		if _, err := c.Write(encode(h, make([]byte, 8))); err != nil {
+			t.Fatal(err)
+		}
+		n.await("the end", func() bool { return n.lost["a"] != nil })
+		if len(n.torn) != 1 || !errors.Is(n.torn[0], fault.ErrInternal) || n.arrivals[1] != 0 {
+			t.Errorf("torn: %v, arrived %v", n.torn, n.arrivals)
+		}
 	})
 }
