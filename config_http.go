@@ -63,7 +63,7 @@ func (h HTTP) faults(keys TLS) (faults []error) {
 	case h.Token != "" && len(h.Token) < minToken:
 		add("http token: needs at least %d bytes", minToken)
 	case strings.ContainsFunc(h.Token, notInToken) || strings.Trim(h.Token, " ") != h.Token:
-		add("http token: is printable ASCII without quotes, semicolons and backslashes, and with no space at its ends")
+		add("http token: needs to be printable ASCII without quotes, semicolons, backslashes, and spaces at its ends")
 	case h.Token == "" && !mutual && !observe.Loopback(host):
 		add("http address %q: others than this host reach it, so it needs a token, or TLS that verifies clients", h.Addr)
 	}
