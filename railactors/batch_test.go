@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/polyrail/polyrail/messages/wire"
 	"github.com/polyrail/polyrail/railactors/transport"
@@ -196,12 +195,7 @@ func TestAReaderWhoseTurnEndsHoldsNothing(t *testing.T) {
 
 // A reader that waits for the rest of a header has written what it answers to the frames before.
 func TestAReaderAnswersBeforeItWaitsForAHeader(t *testing.T) {
-	b := onLoopback(t, 1)
-	b.also(func(c *Config) { c.RankTimeout = time.Minute }) // nothing else is said
-	defer b.close()
-	n := b.start("b")[0]
-	c, p, generation := acquainted(t, n)
-	defer c.Close()
+	n, c, p, generation := acquainted(t)
 	connection := p.pollable[0].Load()
 	n.land = func(_ *Peer, h *wire.Header) (Landing, error) {
 		e := &echo{arrival{node: n, header: *h, dst: make([]byte, h.Length)}, p}

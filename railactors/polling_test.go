@@ -97,12 +97,7 @@ func TestAPollReturnsInTheMiddleOfAFrame(t *testing.T) {
 		"in a control message": {wire.Size + 10, wire.KindControl, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer goleak.VerifyNone(t)
-			b := onLoopback(t, 1)
-			defer b.close()
-			n := b.start("b")[0]
-			c, p, generation := acquainted(t, n)
-			defer c.Close()
+			n, c, p, generation := acquainted(t)
 			into := &arrival{node: n, dst: make([]byte, length), header: wire.Header{Seq: 1}}
 			n.land = func(_ *Peer, h *wire.Header) (Landing, error) {
 				if h.Seq == 1 {
@@ -144,10 +139,16 @@ func TestAPollReturnsInTheMiddleOfAFrame(t *testing.T) {
 	}
 }
 
-// acquainted is a stranger's connection that node n takes for its peer a's.
-func acquainted(t *testing.T, n *testNode) (c transport.Conn, p *Peer, generation uint8) {
+// acquainted is node b over loopback, and a stranger's connection that it takes for its peer a's.
+func acquainted(t *testing.T) (n *testNode, c transport.Conn, p *Peer, generation uint8) {
 	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	b := onLoopback(t, 1)
+	b.also(func(c *Config) { c.RankTimeout = time.Minute }) // a stranger says no more than is asked
+	t.Cleanup(b.close)
+	n = b.start("b")[0]
 	c = dialOver(t, tcp.New(tcp.Options{}), "127.0.0.1", n)
+	t.Cleanup(func() { c.Close() })
 	hello := &messages.Hello{Version: wire.Version, Cluster: "test", Node: "a", Incarnation: 1, To: "b",
 		Rail: n.fabric.RailName(0), Generation: 1, Session: 1, CreditBytes: 1 << 20}
 	p, err := n.fabric.Connect(Remote{Node: "a", Incarnation: 1,
@@ -165,7 +166,7 @@ func acquainted(t *testing.T, n *testNode) (c transport.Conn, p *Peer, generatio
 	for !p.Pollable(0) {
 		runtime.Gosched()
 	}
-	return c, p, uint8(answer.Generation)
+	return n, c, p, uint8(answer.Generation)
 }
 
 // What a reader meets costs the connection, whoever reads it: its own goroutine, or a caller that polls.
@@ -179,11 +180,7 @@ func TestWhatIsWrongOnASocketClosesIt(t *testing.T) {
 	} {
 		for _, polled := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, polled %v", reason, polled), func(t *testing.T) {
-				b := onLoopback(t, 1)
-				defer b.close()
-				n := b.start("b")[0]
-				c, p, generation := acquainted(t, n)
-				defer c.Close()
+				n, c, p, generation := acquainted(t)
 				connection := p.pollable[0].Load()
 				h := wire.Header{Kind: wire.KindData, Number: 1, Generation: generation, Seq: 1, Count: 1, Desc: dataDescriptor}
 				wrong(n, &h)
@@ -217,12 +214,7 @@ func TestWhatIsWrongOnASocketClosesIt(t *testing.T) {
 func TestWhatAPollLeavesIsHandledToItsEnd(t *testing.T) {
 	for _, wrong := range []bool{false, true} {
 		t.Run(fmt.Sprintf("wrong %v", wrong), func(t *testing.T) {
-			b := onLoopback(t, 1)
-			b.also(func(c *Config) { c.RankTimeout = time.Minute }) // nothing else is said
-			defer b.close()
-			n := b.start("b")[0]
-			c, p, generation := acquainted(t, n)
-			defer c.Close()
+			n, c, p, generation := acquainted(t)
 			connection := p.pollable[0].Load()
 			var polled atomic.Int32
 			n.land = func(_ *Peer, h *wire.Header) (Landing, error) {
@@ -260,11 +252,7 @@ func TestWhatAPollLeavesIsHandledToItsEnd(t *testing.T) {
 // Who comes or leaves while another one has the turn leaves the reader to that one. A rail that was left
 // is woken when somebody listens, and when it is quiet no more.
 func TestWhoeverHasTheTurnHushesTheReader(t *testing.T) {
-	b := onLoopback(t, 1)
-	defer b.close()
-	n := b.start("b")[0]
-	c, p, _ := acquainted(t, n)
-	defer c.Close()
+	n, _, p, _ := acquainted(t)
 	f, r := n.fabric, p.pollable[0].Load().reader
 	hushed := func(when string, want bool) {
 		t.Helper()
@@ -318,11 +306,7 @@ func TestARailThatWasLeftIsQuietForAMoment(t *testing.T) {
 
 // A caller that comes to a connection that fails meanwhile reads nothing there.
 func TestAPollLeavesAConnectionThatFailed(t *testing.T) {
-	b := onLoopback(t, 1)
-	defer b.close()
-	n := b.start("b")[0]
-	c, p, generation := acquainted(t, n)
-	defer c.Close()
+	n, c, p, generation := acquainted(t)
 	connection := p.pollable[0].Load()
 	open := func(is bool) {
 		p.mu.Lock()
