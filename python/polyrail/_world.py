@@ -65,12 +65,12 @@ def _loopback(host: str) -> bool:
         return host in ("", "localhost")
 
 
-def _rails(address: str) -> list[str]:
+def _rails() -> list[str]:
     configured = os.environ.get("POLYRAIL_RAILS") or os.environ.get("POLYRAIL_RAIL")
     if configured:
         return configured.split()
     interfaces = [name for _, name in socket.if_nameindex() if name != "lo"]
-    if (_loopback(address) or address == "0.0.0.0") and not interfaces:
+    if not interfaces:
         return ["lo=tcp:lo"]
     return ["all=tcp:auto"]
 
@@ -101,7 +101,7 @@ def join_world(store: Any, rank: int, size: int) -> tuple[World, str]:
             f"rank-{rank:06d}",
             bind=None if os.environ.get("POLYRAIL_BIND") else bind,
             join=join,
-            rails=_rails(address),
+            rails=_rails(),
             cluster=f"torch-{token}",
             max_in_flight=os.environ.get("POLYRAIL_MAX_IN_FLIGHT") or 64,
         )
